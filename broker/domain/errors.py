@@ -1,0 +1,75 @@
+"""Every error the broker answers a caller with.
+
+BrokerError
+├── InvalidArgument      a value the caller sent is wrong; sending it again will not help
+├── FailedPrecondition   the value is fine, the state of the resource is not
+├── OutOfRange           a value past the end of what exists
+├── NotFound             the named resource does not exist
+├── AlreadyExists        the named resource exists
+├── Aborted              lost against a concurrent change; the caller may try the whole again
+├── ResourceExhausted    a limit of the broker is reached; try later
+├── Unavailable          try again; a publish answered so may or may not have been stored
+├── DeadlineExceeded     the work took longer than the caller allowed
+├── Unimplemented        a part of Google's API that this broker does not serve
+└── Internal             a fault of the broker
+
+The class is the canonical code (google.rpc.Code); each door maps it once (front/rest/errors.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+
+class BrokerError(Exception):
+    """A failed call.  `details` are google.rpc detail messages in their JSON form (with "@type")."""
+
+    code: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, message: str, *, details: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+
+class InvalidArgument(BrokerError):
+    code = "INVALID_ARGUMENT"
+
+
+class FailedPrecondition(BrokerError):
+    code = "FAILED_PRECONDITION"
+
+
+class OutOfRange(BrokerError):
+    code = "OUT_OF_RANGE"
+
+
+class NotFound(BrokerError):
+    code = "NOT_FOUND"
+
+
+class AlreadyExists(BrokerError):
+    code = "ALREADY_EXISTS"
+
+
+class Aborted(BrokerError):
+    code = "ABORTED"
+
+
+class ResourceExhausted(BrokerError):
+    code = "RESOURCE_EXHAUSTED"
+
+
+class Unavailable(BrokerError):
+    code = "UNAVAILABLE"
+
+
+class DeadlineExceeded(BrokerError):
+    code = "DEADLINE_EXCEEDED"
+
+
+class Unimplemented(BrokerError):
+    code = "UNIMPLEMENTED"
+
+
+class Internal(BrokerError):
+    code = "INTERNAL"
