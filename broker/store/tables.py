@@ -1,0 +1,167 @@
+"""The schema, as SQLAlchemy Core metadata.
+
+It must equal what the migrations build (tests/migrations); partitions of `messages` come and go and are not
+part of it.  Every hot table (the lower half) is keyed by shard_id first: a shard is the unit of order, of
+locking and of distribution.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Identity,
+    Index,
+    Integer,
+    Interval,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import BIT, INT8MULTIRANGE, JSONB
+
+metadata = MetaData()
+
+_NO_LABELS = text("'{}'::jsonb")
+
+topics = Table(
+    "topics",
+    metadata,
+    Column("topic_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("message_retention", Interval),
+    Column("kept", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+)
+
+subscriptions = Table(
+    "subscriptions",
+    metadata,
+    Column("subscription_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("topic", Text, nullable=False),
+    Column("topic_id", BigInteger, nullable=False, index=True),
+    Column("ack_deadline_seconds", Integer, nullable=False),
+    Column("retain_acked_messages", Boolean, nullable=False),
+    Column("message_retention", Interval, nullable=False),
+    Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("enable_message_ordering", Boolean, nullable=False),
+    Column("enable_exactly_once_delivery", Boolean, nullable=False),
+    Column("expiration_ttl", Interval),
+    Column("filter", Text, nullable=False, server_default=text("''")),
+    Column("dead_letter_topic", Text),
+    Column("max_delivery_attempts", Integer),
+    Column("minimum_backoff", Interval),
+    Column("maximum_backoff", Interval),
+    Column("detached", Boolean, nullable=False),
+    Column("push_config", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("kept", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("snapshot_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("topic", Text, nullable=False),
+    Column("topic_id", BigInteger, nullable=False, index=True),
+    Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("expire_time", DateTime(timezone=True), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+)
+
+# What a snapshot holds of one shard: the cursor, and the sequences below it that were not acked.
+snapshot_positions = Table(
+    "snapshot_positions",
+    metadata,
+    Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("snapshot_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("next_publish_time", DateTime(timezone=True), nullable=False),
+    Column("next_seq", BigInteger, nullable=False),
+    Column("outstanding", INT8MULTIRANGE, nullable=False),
+    Column("oldest_publish_time", DateTime(timezone=True)),
+)
+
+# --- hot tables ---------------------------------------------------------------------------------------
+
+# A topic's logs.  `head` is the last sequence given out; taking more holds the row until commit, so the order
+# of sequences is the order of commits, and dense.  `last_publish_time` never goes back within a shard.
+shards = Table(
+    "shards",
+    metadata,
+    Column("shard_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("topic_id", BigInteger, nullable=False, index=True),
+    Column("ordinal", Integer, nullable=False),
+    Column("head", BigInteger, nullable=False, server_default=text("0")),
+    Column("last_publish_time", DateTime(timezone=True), nullable=False),
+    Column("open", Boolean, nullable=False, server_default=text("true")),
+    postgresql_with={"fillfactor": "20"},
+)
+
+
+def _message_columns() -> list[Column[object]]:
+    return [
+        Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
+        Column("publish_time", DateTime(timezone=True), primary_key=True),
+        Column("seq", BigInteger, primary_key=True, autoincrement=False),
+        Column("ordering_key", Text),
+        Column("attributes", JSONB, nullable=False, server_default=_NO_LABELS),
+        Column("data", LargeBinary, nullable=False),
+    ]
+
+
+messages = Table(
+    "messages",
+    metadata,
+    *_message_columns(),
+    Index(
+        "messages_ordering_key_idx",
+        "shard_id",
+        "ordering_key",
+        "seq",
+        postgresql_where=text("ordering_key IS NOT NULL"),
+    ),
+    postgresql_partition_by="RANGE (publish_time)",
+)
+
+# Messages that are still out when the rest of their partition is done with: moved here so that a few of them do
+# not keep a whole partition (docs/decisions/0004).
+straggler_messages = Table("straggler_messages", metadata, *_message_columns())
+
+# A subscription's position in one shard: everything before (next_publish_time, next_seq) has been claimed.
+# Its row lock is the claim lock.  No delivery attempt is due before `due_floor`.
+cursors = Table(
+    "cursors",
+    metadata,
+    Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("subscription_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("next_publish_time", DateTime(timezone=True), nullable=False),
+    Column("next_seq", BigInteger, nullable=False),
+    Column("due_floor", DateTime(timezone=True), nullable=False),
+    Index("cursors_subscription_id_idx", "subscription_id"),
+    postgresql_with={"fillfactor": "50"},
+)
+
+# Messages that are out: one row per response, a bit of `open` per sequence of `seqs`, in order.
+delivery_attempts = Table(
+    "delivery_attempts",
+    metadata,
+    Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("subscription_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("part", BigInteger, primary_key=True, autoincrement=False),
+    Column("status", Text, nullable=False),
+    Column("attempt_number", Integer, nullable=False),
+    Column("next_delivery_at", DateTime(timezone=True), nullable=False),
+    Column("delivered_at", DateTime(timezone=True), nullable=False),
+    Column("seqs", INT8MULTIRANGE, nullable=False),
+    Column("open", BIT(varying=True), nullable=False),
+    Column("first_publish_time", DateTime(timezone=True), nullable=False),
+    Column("last_publish_time", DateTime(timezone=True), nullable=False),
+    Index("delivery_attempts_due_idx", "shard_id", "subscription_id", "next_delivery_at"),
+    postgresql_with={"fillfactor": "70"},
+)

@@ -1,0 +1,158 @@
+"""Topics, subscriptions, snapshots, and the hot tables of the log.
+
+Locks: creates only; touches nothing that exists.
+"""
+
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+# The hot tables change all the time and stay small; waiting for a fifth of a large table to be dead, as the
+# defaults do, lets them bloat between vacuums.
+AUTOVACUUM = (
+    "autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000, "
+    "autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.0, "
+    "autovacuum_analyze_threshold = 10000"
+)
+
+STATEMENTS = [
+    """
+    CREATE TABLE topics (
+        topic_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        name text NOT NULL UNIQUE,
+        labels jsonb NOT NULL DEFAULT '{}',
+        message_retention interval,
+        kept jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE subscriptions (
+        subscription_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        name text NOT NULL UNIQUE,
+        topic text NOT NULL,
+        topic_id bigint NOT NULL,
+        ack_deadline_seconds integer NOT NULL,
+        retain_acked_messages boolean NOT NULL,
+        message_retention interval NOT NULL,
+        labels jsonb NOT NULL DEFAULT '{}',
+        enable_message_ordering boolean NOT NULL,
+        enable_exactly_once_delivery boolean NOT NULL,
+        expiration_ttl interval,
+        filter text NOT NULL DEFAULT '',
+        dead_letter_topic text,
+        max_delivery_attempts integer,
+        minimum_backoff interval,
+        maximum_backoff interval,
+        detached boolean NOT NULL,
+        push_config jsonb NOT NULL DEFAULT '{}',
+        kept jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL
+    )
+    """,
+    "CREATE INDEX ix_subscriptions_topic_id ON subscriptions (topic_id)",
+    """
+    CREATE TABLE snapshots (
+        snapshot_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        name text NOT NULL UNIQUE,
+        topic text NOT NULL,
+        topic_id bigint NOT NULL,
+        labels jsonb NOT NULL DEFAULT '{}',
+        expire_time timestamptz NOT NULL,
+        created_at timestamptz NOT NULL
+    )
+    """,
+    "CREATE INDEX ix_snapshots_topic_id ON snapshots (topic_id)",
+    """
+    CREATE TABLE snapshot_positions (
+        shard_id bigint NOT NULL,
+        snapshot_id bigint NOT NULL,
+        next_publish_time timestamptz NOT NULL,
+        next_seq bigint NOT NULL,
+        outstanding int8multirange NOT NULL,
+        oldest_publish_time timestamptz,
+        PRIMARY KEY (shard_id, snapshot_id)
+    )
+    """,
+    f"""
+    CREATE TABLE shards (
+        shard_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        topic_id bigint NOT NULL,
+        ordinal integer NOT NULL,
+        head bigint NOT NULL DEFAULT 0,
+        last_publish_time timestamptz NOT NULL,
+        open boolean NOT NULL DEFAULT true
+    ) WITH (fillfactor = 20, {AUTOVACUUM})
+    """,
+    "CREATE INDEX ix_shards_topic_id ON shards (topic_id)",
+    """
+    CREATE TABLE messages (
+        shard_id bigint NOT NULL,
+        publish_time timestamptz NOT NULL,
+        seq bigint NOT NULL,
+        ordering_key text,
+        attributes jsonb NOT NULL DEFAULT '{}',
+        data bytea NOT NULL,
+        PRIMARY KEY (shard_id, publish_time, seq)
+    ) PARTITION BY RANGE (publish_time)
+    """,
+    """
+    CREATE INDEX messages_ordering_key_idx ON messages (shard_id, ordering_key, seq)
+    WHERE ordering_key IS NOT NULL
+    """,
+    """
+    CREATE TABLE straggler_messages (
+        shard_id bigint NOT NULL,
+        publish_time timestamptz NOT NULL,
+        seq bigint NOT NULL,
+        ordering_key text,
+        attributes jsonb NOT NULL DEFAULT '{}',
+        data bytea NOT NULL,
+        PRIMARY KEY (shard_id, publish_time, seq)
+    )
+    """,
+    f"""
+    CREATE TABLE cursors (
+        shard_id bigint NOT NULL,
+        subscription_id bigint NOT NULL,
+        next_publish_time timestamptz NOT NULL,
+        next_seq bigint NOT NULL,
+        due_floor timestamptz NOT NULL,
+        PRIMARY KEY (shard_id, subscription_id)
+    ) WITH (fillfactor = 50, {AUTOVACUUM})
+    """,
+    "CREATE INDEX cursors_subscription_id_idx ON cursors (subscription_id)",
+    f"""
+    CREATE TABLE delivery_attempts (
+        shard_id bigint NOT NULL,
+        subscription_id bigint NOT NULL,
+        attempt_id bigint NOT NULL,
+        part bigint NOT NULL,
+        status text NOT NULL CHECK (status IN ('delivering', 'pending')),
+        attempt_number integer NOT NULL,
+        next_delivery_at timestamptz NOT NULL,
+        delivered_at timestamptz NOT NULL,
+        seqs int8multirange NOT NULL,
+        open bit varying NOT NULL,
+        first_publish_time timestamptz NOT NULL,
+        last_publish_time timestamptz NOT NULL,
+        PRIMARY KEY (shard_id, subscription_id, attempt_id, part)
+    ) WITH (fillfactor = 70, {AUTOVACUUM})
+    """,
+    """
+    CREATE INDEX delivery_attempts_due_idx
+    ON delivery_attempts (shard_id, subscription_id, next_delivery_at)
+    """,
+]
+
+
+def upgrade() -> None:
+    for statement in STATEMENTS:
+        op.execute(statement)
+
+
+def downgrade() -> None:
+    raise NotImplementedError("The broker migrates forward only; restore a backup to go back.")
