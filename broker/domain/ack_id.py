@@ -1,0 +1,95 @@
+"""The opaque name of one delivery of one message.
+
+An ack id is base64url (no padding) of 30 bytes: 27 that all messages of one delivery attempt share, then 3
+for the position.  27 and 3 bytes are whole base64 groups, so a response of a thousand ids is one prefix and a
+thousand table look-ups, and a thousand acknowledged ids fall into groups by their first 36 characters.
+"""
+
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from zlib import crc32
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT
+
+_VERSION = 1
+_PREFIX = struct.Struct(">B6s6sqH")  # version, subscription_id, shard_id, attempt_id, message count
+_CHECK = struct.Struct(">I")
+_PREFIX_CHARACTERS = 36
+
+
+def _suffix(position: int) -> str:
+    return urlsafe_b64encode(struct.pack(">HB", position, position * 7 % 251)).decode()
+
+
+_SUFFIXES = [_suffix(position) for position in range(MAX_MESSAGES_PER_ATTEMPT)]
+_POSITIONS = {suffix: position for position, suffix in enumerate(_SUFFIXES)}
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptName:
+    """Which delivery attempt an ack id belongs to; `count` is the number of messages that it handed out."""
+
+    subscription_id: int
+    shard_id: int
+    attempt_id: int
+    count: int
+
+
+def make_ack_ids(attempt: AttemptName, positions: Iterable[int]) -> list[str]:
+    """The ack ids of the messages at `positions` (from 0) of one delivery attempt."""
+    head = _PREFIX.pack(
+        _VERSION,
+        attempt.subscription_id.to_bytes(6, "big"),
+        attempt.shard_id.to_bytes(6, "big"),
+        attempt.attempt_id,
+        attempt.count,
+    )
+    prefix = urlsafe_b64encode(head + _CHECK.pack(crc32(head))).decode()
+    return [prefix + _SUFFIXES[position] for position in positions]
+
+
+@lru_cache(maxsize=4096)
+def _parse_prefix(prefix: str) -> AttemptName | None:
+    try:
+        raw = urlsafe_b64decode(prefix.encode("ascii"))
+    except (Base64Error, ValueError):
+        return None
+    if len(raw) != _PREFIX.size + _CHECK.size:
+        return None
+    head, check = raw[: _PREFIX.size], raw[_PREFIX.size :]
+    version, subscription_id, shard_id, attempt_id, count = _PREFIX.unpack(head)
+    if version != _VERSION or _CHECK.unpack(check)[0] != crc32(head) or count > MAX_MESSAGES_PER_ATTEMPT:
+        return None
+    return AttemptName(
+        int.from_bytes(subscription_id, "big"), int.from_bytes(shard_id, "big"), attempt_id, count
+    )
+
+
+def group_ack_ids(ack_ids: Iterable[str], *, subscription_id: int) -> dict[AttemptName, set[int]]:
+    """The positions named by `ack_ids`, by delivery attempt.
+
+    Raises InvalidArgument for the first id that this broker did not make for this subscription; the whole call
+    is refused then, as by Google's service.
+    """
+    groups: dict[str, set[int]] = {}
+    for ack_id in ack_ids:
+        position = _POSITIONS.get(ack_id[_PREFIX_CHARACTERS:])
+        if position is None:
+            raise _invalid(ack_id)
+        groups.setdefault(ack_id[:_PREFIX_CHARACTERS], set()).add(position)
+    attempts: dict[AttemptName, set[int]] = {}
+    for prefix, positions in groups.items():
+        attempt = _parse_prefix(prefix)
+        if attempt is None or attempt.subscription_id != subscription_id or max(positions) >= attempt.count:
+            raise _invalid(prefix + _SUFFIXES[max(positions)])
+        attempts[attempt] = positions
+    return attempts
+
+
+def _invalid(ack_id: str) -> InvalidArgument:
+    return InvalidArgument(f"You have passed an invalid ack ID to the service (ack_id={ack_id}).")

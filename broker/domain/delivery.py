@@ -1,0 +1,95 @@
+"""How one claim shares messages out: the pure part of delivery (A4, A7).
+
+    delivering ──ack──► gone
+        │ nack, or a claim that finds the ack deadline passed while the retry policy asks for a delay
+        ▼
+     pending ──next_delivery_at passes──► claimed again: a new attempt, attempt_number + 1
+        ▲
+    delivering ──ack deadline passes, no retry policy──► claimed again at once
+
+A claim has two sources: messages that are due again and fresh ones from the cursor on.  Half of it is kept for
+fresh messages where there are any: a thousand messages that always fail must not starve the rest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+MAX_MESSAGES_PER_ATTEMPT = 1000  # Google's cap on one pull response; also the width of a row's bit string
+MESSAGE_OVERHEAD = 128  # bytes that ids, time and punctuation add to a message in a response
+
+
+class StoredMessage(NamedTuple):
+    """A message as read from the log.  `attributes` is JSON text."""
+
+    seq: int
+    publish_time: datetime
+    ordering_key: str | None
+    attributes: str
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes this message counts against a response's budget."""
+        return len(self.data) + len(self.attributes) + MESSAGE_OVERHEAD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What one waiting pull would take: at most so many messages and about so many bytes."""
+
+    max_messages: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Messages that one response hands out under one attempt id, all for the same time of asking."""
+
+    attempt_id: int
+    attempt_number: int
+    messages: Sequence[StoredMessage]
+
+
+@dataclass(slots=True)
+class Share:
+    """What a demand was given: fresh messages in log order, and redelivered ones by attempt number."""
+
+    fresh: list[StoredMessage] = field(default_factory=list)
+    redelivered: dict[int, list[StoredMessage]] = field(default_factory=dict)
+
+
+def due_quota(wanted: int, fresh_available: int) -> int:
+    """How many of `wanted` messages may be redeliveries when `fresh_available` fresh ones could be had."""
+    return max(wanted - fresh_available, wanted // 2, 1)
+
+
+def share_out(
+    demands: Sequence[Demand],
+    redeliveries: Sequence[tuple[int, StoredMessage]],
+    fresh: Sequence[StoredMessage],
+) -> list[Share]:
+    """Fill the demands in turn, redeliveries (attempt_number, message) first, within each one's limits.
+
+    A demand that has nothing yet takes its next message whatever its size: a message larger than any budget
+    must still be delivered.  What fits nowhere is in no share; both sources are used from their front only.
+    """
+    shares = [Share() for _ in demands]
+    supply = [(number, message) for number, message in redeliveries]
+    supply += [(0, message) for message in fresh]
+    at = 0
+    for demand, share in zip(demands, shares, strict=True):
+        taken = used = 0
+        while at < len(supply) and taken < demand.max_messages:
+            number, message = supply[at]
+            used += message.size
+            if taken and used > demand.max_bytes:
+                break
+            if number:
+                share.redelivered.setdefault(number, []).append(message)
+            else:
+                share.fresh.append(message)
+            taken += 1
+            at += 1
+    return shares

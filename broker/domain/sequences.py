@@ -1,0 +1,42 @@
+"""Sets of sequences, as PostgreSQL's int8multirange writes them: {[1,5),[7,8)}."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+_RANGE = re.compile(r"[\[](\d+),(\d+)\)")
+
+
+def to_multirange(seqs: Iterable[int]) -> str:
+    """The text of the multirange that holds exactly the ascending `seqs`."""
+    ranges: list[str] = []
+    start = end = -1
+    for seq in seqs:
+        if seq != end:
+            if start >= 0:
+                ranges.append(f"[{start},{end})")
+            start = seq
+        end = seq + 1
+    if start >= 0:
+        ranges.append(f"[{start},{end})")
+    return "{" + ",".join(ranges) + "}"
+
+
+def from_multirange(text: str) -> Sequence[int]:
+    """The ascending sequences of a multirange in PostgreSQL's canonical text form."""
+    bounds = _RANGE.findall(text)
+    if len(bounds) == 1:
+        return range(int(bounds[0][0]), int(bounds[0][1]))
+    return [seq for low, high in bounds for seq in range(int(low), int(high))]
+
+
+def to_bits(positions: Iterable[int], length: int) -> str:
+    """A bit string of `length` with the bits at `positions` set; position 0 is the leftmost."""
+    bits = bytearray(b"0") * length
+    for position in positions:
+        bits[position] = 49  # "1"
+    return bits.decode()
+
+
+def from_bits(bits: str) -> list[int]:
+    """The positions of the set bits."""
+    return [position for position, bit in enumerate(bits) if bit == "1"]

@@ -1,0 +1,43 @@
+-- Clears bits of delivery attempts.  The rows are locked in key order first; what is left is computed from the
+-- locked rows, and only then deleted or written.  "Delete if empty, else update" as two statements on the
+-- unlocked rows loses acks [T].
+-- Returns how many bits each attempt still had: fewer than asked means that some were gone already, or were moved
+-- to another part of the attempt by a statement that this one had waited for.
+WITH asked AS (
+    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask
+    FROM unnest(%(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[])
+        AS a (subscription_id, attempt_id, mask)
+),
+locked AS (
+    SELECT d.subscription_id, d.attempt_id, d.part, d.open, asked.mask
+    FROM delivery_attempts AS d
+    JOIN asked USING (subscription_id, attempt_id)
+    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.mask)
+    ORDER BY d.subscription_id, d.attempt_id, d.part
+    FOR UPDATE OF d
+),
+rest AS (
+    SELECT subscription_id, attempt_id, part, open & ~mask AS open, open & mask AS cleared
+    FROM locked
+    WHERE bit_count(open & mask) > 0
+),
+finished AS (
+    DELETE FROM delivery_attempts AS d
+    USING rest
+    WHERE d.shard_id = %(shard_id)s
+      AND d.subscription_id = rest.subscription_id
+      AND d.attempt_id = rest.attempt_id
+      AND d.part = rest.part
+      AND bit_count(rest.open) = 0
+),
+reduced AS (
+    UPDATE delivery_attempts AS d
+    SET open = rest.open
+    FROM rest
+    WHERE d.shard_id = %(shard_id)s
+      AND d.subscription_id = rest.subscription_id
+      AND d.attempt_id = rest.attempt_id
+      AND d.part = rest.part
+      AND bit_count(rest.open) > 0
+)
+SELECT subscription_id, attempt_id, cleared::text FROM rest

@@ -1,0 +1,7 @@
+-- Runs after take_sequences in the same transaction, so it sees the head that this transaction wrote.
+INSERT INTO messages (shard_id, publish_time, seq, ordering_key, attributes, data)
+SELECT %(shard_id)s, s.last_publish_time, s.head - %(count)s + m.ordinal, m.ordering_key, m.attributes, m.data
+FROM shards AS s,
+     unnest(%(ordering_keys)s, %(attributes)s, %(data)s)
+         WITH ORDINALITY AS m (ordering_key, attributes, data, ordinal)
+WHERE s.shard_id = %(shard_id)s AND s.open

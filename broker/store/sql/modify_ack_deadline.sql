@@ -1,0 +1,63 @@
+-- New deadlines (a nack is one that is due).  A row that changes whole is changed in place; one that changes in
+-- part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
+-- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
+-- failures so far; `jitter` (0 to 0.1) comes on top.
+WITH asked AS (
+    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask, a.status, a.next_delivery_at, a.new_part,
+           a.minimum_backoff, a.maximum_backoff
+    FROM unnest(
+        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[], %(statuses)s::text[],
+        %(next_delivery_ats)s::timestamptz[], %(new_parts)s::int8[],
+        %(minimum_backoffs)s::float8[], %(maximum_backoffs)s::float8[]
+    ) AS a (subscription_id, attempt_id, mask, status, next_delivery_at, new_part,
+            minimum_backoff, maximum_backoff)
+),
+locked AS (
+    SELECT d.*, asked.mask, asked.status AS new_status, asked.new_part,
+           asked.next_delivery_at + CASE
+               WHEN asked.minimum_backoff IS NULL THEN interval '0'
+               ELSE least(asked.maximum_backoff, asked.minimum_backoff * 2.0 ^ least(d.attempt_number - 1, 32))
+                    * (1 + %(jitter)s::float8) * interval '1 second'
+           END AS new_delivery_at
+    FROM delivery_attempts AS d
+    JOIN asked USING (subscription_id, attempt_id)
+    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.mask)
+    ORDER BY d.subscription_id, d.attempt_id, d.part
+    FOR UPDATE OF d
+),
+moved AS (
+    SELECT *, open & mask AS moving FROM locked WHERE bit_count(open & mask) > 0
+),
+whole AS (
+    UPDATE delivery_attempts AS d
+    SET status = moved.new_status, next_delivery_at = moved.new_delivery_at
+    FROM moved
+    WHERE d.shard_id = %(shard_id)s
+      AND d.subscription_id = moved.subscription_id
+      AND d.attempt_id = moved.attempt_id
+      AND d.part = moved.part
+      AND moved.moving = moved.open
+),
+reduced AS (
+    UPDATE delivery_attempts AS d
+    SET open = moved.open & ~moved.mask
+    FROM moved
+    WHERE d.shard_id = %(shard_id)s
+      AND d.subscription_id = moved.subscription_id
+      AND d.attempt_id = moved.attempt_id
+      AND d.part = moved.part
+      AND moved.moving <> moved.open
+),
+split AS (
+    INSERT INTO delivery_attempts (
+        shard_id, subscription_id, attempt_id, part, status, attempt_number,
+        next_delivery_at, delivered_at, seqs, open, first_publish_time, last_publish_time
+    )
+    SELECT %(shard_id)s, subscription_id, attempt_id,
+           new_part + row_number() OVER (PARTITION BY subscription_id, attempt_id ORDER BY part),
+           new_status, attempt_number, new_delivery_at, delivered_at, seqs, moving,
+           first_publish_time, last_publish_time
+    FROM moved
+    WHERE moving <> open
+)
+SELECT subscription_id, attempt_id, moving::text FROM moved

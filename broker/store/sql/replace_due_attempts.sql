@@ -1,0 +1,25 @@
+-- What is left of due rows after a claim: the claim holds their locks, so this is no race.
+-- A row without bits goes; one that waits out its retry delay, or of which a part was not taken, stays.
+WITH rest AS (
+    SELECT r.attempt_id, r.part, r.open::varbit AS open, r.next_delivery_at
+    FROM unnest(
+        %(attempt_ids)s::int8[], %(parts)s::int8[], %(open)s::text[], %(next_delivery_ats)s::timestamptz[]
+    ) AS r (attempt_id, part, open, next_delivery_at)
+),
+finished AS (
+    DELETE FROM delivery_attempts AS d
+    USING rest AS r
+    WHERE d.shard_id = %(shard_id)s
+      AND d.subscription_id = %(subscription_id)s
+      AND d.attempt_id = r.attempt_id
+      AND d.part = r.part
+      AND bit_count(r.open) = 0
+)
+UPDATE delivery_attempts AS d
+SET open = r.open, next_delivery_at = r.next_delivery_at, status = 'pending'
+FROM rest AS r
+WHERE d.shard_id = %(shard_id)s
+  AND d.subscription_id = %(subscription_id)s
+  AND d.attempt_id = r.attempt_id
+  AND d.part = r.part
+  AND bit_count(r.open) > 0
