@@ -1,0 +1,99 @@
+"""What becomes of delivered messages: acks, and new ack deadlines (A7).
+
+With store/claims.py this is the only writer of `delivery_attempts`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from broker.domain.ack_id import AttemptName
+from broker.domain.retry_policy import RetryPolicy
+from broker.domain.sequences import from_bits, to_bits
+from broker.store import statements
+from broker.store.database import Connection
+
+_ACKNOWLEDGE = statements.load("acknowledge")
+_MODIFY_ACK_DEADLINE = statements.load("modify_ack_deadline")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineChange:
+    """New `next_delivery_at` for some messages of an attempt; `nack` starts the retry delay from there."""
+
+    attempt: AttemptName
+    positions: frozenset[int]
+    next_delivery_at: datetime
+    nack: bool = False
+    retry_policy: RetryPolicy | None = None
+
+
+Positions = dict[AttemptName, set[int]]
+
+
+def _found(rows: Sequence[tuple[int, int, str]], shard_id: int) -> dict[tuple[int, int, int], set[int]]:
+    found: dict[tuple[int, int, int], set[int]] = {}
+    for subscription_id, attempt_id, bits in rows:
+        found.setdefault((shard_id, subscription_id, attempt_id), set()).update(from_bits(bits))
+    return found
+
+
+async def acknowledge(connection: Connection, *, shard_id: int, acks: Positions) -> Positions:
+    """Clear the given messages of one shard's attempts, in one statement and one commit.
+
+    Returns the positions that were not out under their attempt any more: acked before, redelivered, expired
+    and gone, or moved to another part of the attempt while this statement waited for a lock.
+    """
+    attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
+    cursor = await connection.execute(
+        _ACKNOWLEDGE,
+        {
+            "shard_id": shard_id,
+            "subscription_ids": [attempt.subscription_id for attempt in attempts],
+            "attempt_ids": [attempt.attempt_id for attempt in attempts],
+            "masks": [to_bits(acks[attempt], attempt.count) for attempt in attempts],
+        },
+    )
+    return _missing(acks, _found(await cursor.fetchall(), shard_id))
+
+
+async def modify_ack_deadline(
+    connection: Connection,
+    *,
+    shard_id: int,
+    changes: Sequence[DeadlineChange],
+    new_parts: Sequence[int],
+    jitter: float,
+) -> Positions:
+    """Give messages of one shard's attempts a new time; at most one change an attempt.
+
+    `new_parts` are fresh ids, far apart, for the rows that are split; `jitter` (0 to 0.1) lengthens the retry delay
+    of nacks.  Returns the positions that were not out any more, as `acknowledge` does.
+    """
+    policies = [change.retry_policy if change.nack else None for change in changes]
+    cursor = await connection.execute(
+        _MODIFY_ACK_DEADLINE,
+        {
+            "shard_id": shard_id,
+            "subscription_ids": [change.attempt.subscription_id for change in changes],
+            "attempt_ids": [change.attempt.attempt_id for change in changes],
+            "masks": [to_bits(change.positions, change.attempt.count) for change in changes],
+            "statuses": ["pending" if change.nack else "delivering" for change in changes],
+            "next_delivery_ats": [change.next_delivery_at for change in changes],
+            "new_parts": new_parts,
+            "minimum_backoffs": [p and p.minimum_backoff.total_seconds() for p in policies],
+            "maximum_backoffs": [p and p.maximum_backoff.total_seconds() for p in policies],
+            "jitter": jitter,
+        },
+    )
+    asked = {change.attempt: set(change.positions) for change in changes}
+    return _missing(asked, _found(await cursor.fetchall(), shard_id))
+
+
+def _missing(asked: Positions, found: dict[tuple[int, int, int], set[int]]) -> Positions:
+    missing = {}
+    for attempt, positions in asked.items():
+        rest = positions - found.get((attempt.shard_id, attempt.subscription_id, attempt.attempt_id), set())
+        if rest:
+            missing[attempt] = rest
+    return missing

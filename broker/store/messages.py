@@ -1,0 +1,120 @@
+"""The log: appending messages.  This module alone writes `messages`."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.message import PubsubMessage
+from broker.store import statements
+from broker.store.database import ByteaArray, Connection, JsonbArray, TextArray
+
+_TAKE_SEQUENCES = statements.load("take_sequences")
+_APPEND_MESSAGES = statements.load("append_messages")
+
+_ARRAY_HEADER = struct.Struct("!iiIii")  # dimensions, has nulls, element type, length, lower bound
+_LENGTH = struct.Struct("!i").pack
+_NULL = _LENGTH(-1)
+_TEXT, _JSONB, _BYTEA = 25, 3802, 17
+_JSONB_VERSION = b"\x01"
+_NO_ATTRIBUTES = _LENGTH(3) + _JSONB_VERSION + b"{}"
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedMessages:
+    """Messages of one publish request, as elements of PostgreSQL's binary arrays, ready to be joined."""
+
+    count: int
+    ordering_keys: bytes
+    attributes: bytes
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.ordering_keys) + len(self.attributes) + len(self.data)
+
+
+class Appended(NamedTuple):
+    """Where messages came to stand: sequences first_seq, first_seq + 1, …, all with one publish time."""
+
+    first_seq: int
+    publish_time: datetime
+
+
+def _element(value: bytes) -> bytes:
+    return _LENGTH(len(value)) + value
+
+
+def _attributes_element(attributes: dict[str, str]) -> bytes:
+    return _element(_JSONB_VERSION + _encode_json(attributes))
+
+
+def encode_messages(messages: Sequence[PubsubMessage]) -> EncodedMessages:
+    """Pack messages for `append_messages`.
+
+    Raises InvalidArgument for U+0000 in an attribute or ordering key, which PostgreSQL's text cannot hold.
+    """
+    attributes = b"".join(
+        [_attributes_element(m.attributes) if m.attributes else _NO_ATTRIBUTES for m in messages]  # type: ignore[arg-type]
+    )
+    if b"\\u0000" in attributes:
+        _refuse_nul(messages)
+    data = b"".join([part for m in messages for part in (_LENGTH(len(m.data)), m.data)])
+    if any(m.ordering_key for m in messages):
+        keys = [m.ordering_key.encode() for m in messages]
+        if any(b"\0" in key for key in keys):
+            raise InvalidArgument("ordering_key has the character U+0000, which cannot be stored.")
+        ordering_keys = b"".join([_element(key) if key else _NULL for key in keys])
+    else:
+        ordering_keys = _NULL * len(messages)
+    return EncodedMessages(len(messages), ordering_keys, attributes, data)
+
+
+def _refuse_nul(messages: Sequence[PubsubMessage]) -> None:
+    for index, message in enumerate(messages):
+        for key, value in dict(message.attributes).items():  # type: ignore[call-overload]
+            if "\0" in key or "\0" in value:
+                raise InvalidArgument(
+                    f"messages[{index}].attributes has the character U+0000, which cannot be stored "
+                    f"(attribute={key!r})."
+                )
+
+
+def _array(element_type: int, batches: Sequence[bytes], length: int) -> bytes:
+    return b"".join([_ARRAY_HEADER.pack(1, 1, element_type, length, 1), *batches])
+
+
+async def append_messages(
+    connection: Connection, *, shard_id: int, batches: Sequence[EncodedMessages], now: datetime
+) -> Appended | None:
+    """Append all batches, in order, to a shard: one round trip, one commit.
+
+    Returns where the first message came to stand, or None if the shard is closed (its topic was deleted).
+    An exception of psycopg's OperationalError means that the outcome is unknown.
+    """
+    count = sum(batch.count for batch in batches)
+    where = {"shard_id": shard_id, "count": count}
+    # Both statements up to the pipeline's end are one implicit transaction: it commits at the sync that leaving
+    # the block sends and waits for.
+    async with connection.pipeline():
+        taken = await connection.execute(_TAKE_SEQUENCES, {**where, "now": now})
+        await connection.execute(
+            _APPEND_MESSAGES,
+            {
+                **where,
+                "ordering_keys": TextArray(_array(_TEXT, [b.ordering_keys for b in batches], count)),
+                "attributes": JsonbArray(_array(_JSONB, [b.attributes for b in batches], count)),
+                "data": ByteaArray(_array(_BYTEA, [b.data for b in batches], count)),
+            },
+        )
+    row = await taken.fetchone()
+    if row is None:
+        return None
+    head, publish_time = row
+    return Appended(head - count + 1, publish_time)
