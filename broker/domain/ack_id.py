@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from zlib import crc32
 
-from broker.domain.errors import InvalidArgument
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT
+from broker.domain.errors import InvalidArgument
 
 _VERSION = 1
 _PREFIX = struct.Struct(">B6s6sqH")  # version, subscription_id, shard_id, attempt_id, message count
@@ -65,9 +65,7 @@ def _parse_prefix(prefix: str) -> AttemptName | None:
     version, subscription_id, shard_id, attempt_id, count = _PREFIX.unpack(head)
     if version != _VERSION or _CHECK.unpack(check)[0] != crc32(head) or count > MAX_MESSAGES_PER_ATTEMPT:
         return None
-    return AttemptName(
-        int.from_bytes(subscription_id, "big"), int.from_bytes(shard_id, "big"), attempt_id, count
-    )
+    return AttemptName(int.from_bytes(subscription_id, "big"), int.from_bytes(shard_id, "big"), attempt_id, count)
 
 
 def group_ack_ids(ack_ids: Iterable[str], *, subscription_id: int) -> dict[AttemptName, set[int]]:

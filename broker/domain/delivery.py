@@ -45,8 +45,9 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Messages that one response hands out under one attempt id, all for the same time of asking."""
+    """Messages that one response hands out under one attempt id, all for the n-th time (`attempt_number`)."""
 
+    shard_id: int
     attempt_id: int
     attempt_number: int
     messages: Sequence[StoredMessage]

@@ -1,24 +1,37 @@
 """A message, as published and as delivered.
 
-PubsubMessage and ReceivedMessage are the one shape used from the wire to the store: copying each message
-into a second, identical value would cost as much as decoding it (docs/decisions/0002).
+These structs are the one shape from the wire to the store and back: copying each message into a second,
+identical value would cost as much as decoding it (docs/decisions/0002).
 """
 
 import msgspec
 
 
-class PubsubMessage(msgspec.Struct, rename="camel", omit_defaults=True):
-    """google.pubsub.v1.PubsubMessage.  On input `message_id` and `publish_time` are ignored (Google's spec)."""
+class NewMessage(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """google.pubsub.v1.PubsubMessage as a publisher sends it.
+
+    `message_id` and `publish_time` are accepted and ignored: the service assigns them (Google's spec).
+    """
 
     data: bytes = b""
-    attributes: dict[str, str] | msgspec.Raw = {}  # noqa: RUF012  (msgspec copies the default)
+    attributes: dict[str, str] = {}
+    message_id: object = None
+    publish_time: object = None
+    ordering_key: str = ""
+
+
+class PubsubMessage(msgspec.Struct, rename="camel", omit_defaults=True):
+    """google.pubsub.v1.PubsubMessage as the broker delivers it; `attributes` is JSON text or absent."""
+
+    data: bytes = b""
+    attributes: msgspec.Raw | None = None
     message_id: str = ""
     publish_time: str = ""
     ordering_key: str = ""
 
 
 class ReceivedMessage(msgspec.Struct, rename="camel", omit_defaults=True):
-    """google.pubsub.v1.ReceivedMessage."""
+    """google.pubsub.v1.ReceivedMessage; `delivery_attempt` is 0 (absent) without a dead-letter policy."""
 
     ack_id: str
     message: PubsubMessage

@@ -130,9 +130,7 @@ async def _lock_and_read(connection: Connection, request: ClaimRequest) -> _Foun
     wanted = sum(demand.max_messages for demand in request.demands)
     max_rows = min(wanted, MAX_DUE_ROWS)
     locked = await connection.execute(_LOCK_CURSOR, where)
-    due = await connection.execute(
-        _LOCK_DUE_ATTEMPTS, {**where, "now": request.now, "max_rows": max_rows}
-    )
+    due = await connection.execute(_LOCK_DUE_ATTEMPTS, {**where, "now": request.now, "max_rows": max_rows})
     fresh = await connection.execute(
         _READ_FRESH_MESSAGES,
         {
@@ -222,9 +220,7 @@ def _ask(rows: Iterable[_DueRow], quota: int) -> None:
 
 
 def _settle_due_rows(due: Sequence[_DueRow], shares: Sequence[Share]) -> None:
-    taken = {
-        message.seq for share in shares for messages in share.redelivered.values() for message in messages
-    }
+    taken = {message.seq for share in shares for messages in share.redelivered.values() for message in messages}
     for row in due:
         row.drop([seq for seq in row.asked if seq in row.open and seq in taken])
 
@@ -234,10 +230,10 @@ def _deliveries(
 ) -> tuple[list[list[Delivery]], list[Delivery]]:
     """The shares as deliveries by demand, and all of them in one list."""
     runs = [list(_runs(share)) for share in shares]
-    ids = iter(
-        attempt_ids.take(sum(map(len, runs)), now_microseconds=int(request.now.timestamp() * 1_000_000))
-    )
-    by_demand = [[Delivery(next(ids), number, run) for number, run in demand_runs] for demand_runs in runs]
+    ids = iter(attempt_ids.take(sum(map(len, runs)), now_microseconds=int(request.now.timestamp() * 1_000_000)))
+    by_demand = [
+        [Delivery(request.shard_id, next(ids), number, run) for number, run in demand_runs] for demand_runs in runs
+    ]
     return by_demand, [delivery for deliveries in by_demand for delivery in deliveries]
 
 

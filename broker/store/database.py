@@ -4,13 +4,13 @@ Two ways in: `connection()` for the hot statements (psycopg, autocommit, prepare
 resources (SQLAlchemy Core).  Both translate errors of PostgreSQL by one table.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
 from typing import Any
 
 import psycopg
 from psycopg import errors as pg
-from psycopg import sql
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
@@ -52,6 +52,21 @@ def translate(error: psycopg.Error) -> BrokerError:
         if isinstance(error, cause):
             return meaning(message)
     return Internal(f"The database refused a statement ({error.sqlstate or type(error).__name__}).")
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise the BrokerError that stands for an error of PostgreSQL in the block."""
+    try:
+        yield
+    except (PoolTimeout, PoolClosed) as error:
+        raise Unavailable("The database cannot be reached; try again.") from error
+    except psycopg.Error as error:
+        raise translate(error) from error
+    except DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise translate(error.orig) from error
+        raise
 
 
 class PgBinary:
@@ -134,35 +149,33 @@ class Database:
 
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
-        try:
+        with translate_errors():
             async with self._pool.connection() as connection:
                 yield connection
-        except (PoolTimeout, PoolClosed) as error:
-            raise Unavailable("The database cannot be reached; try again.") from error
-        except psycopg.Error as error:
-            raise translate(error) from error
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """An SQLAlchemy transaction for resources; commits at the end of the block."""
-        try:
+        with translate_errors():
             async with self._engine.begin() as connection:
                 yield connection
-        except DBAPIError as error:
-            if isinstance(error.orig, psycopg.Error):
-                raise translate(error.orig) from error
-            raise
 
     async def dedicated_connection(self) -> Connection:
         """A connection outside the pool, in autocommit mode: the caller owns and closes it."""
-        try:
+        with translate_errors():
             connection: Connection = await psycopg.AsyncConnection.connect(
                 self.url, autocommit=True, options=self.session_options, connect_timeout=10
             )
-        except psycopg.Error as error:
-            raise translate(error) from error
-        await connection.execute(sql.SQL("SET idle_session_timeout = 0"))
         return connection
+
+    async def now(self) -> datetime:
+        """The database's time, as of some moment while this call runs."""
+        async with self.connection() as connection:
+            cursor = await connection.execute(b"SELECT clock_timestamp()")
+            row = await cursor.fetchone()
+            assert row is not None
+            now: datetime = row[0]
+            return now
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from broker.store.database import Connection
 
 _ACKNOWLEDGE = statements.load("acknowledge")
 _MODIFY_ACK_DEADLINE = statements.load("modify_ack_deadline")
+_RELEASE_ATTEMPTS = statements.load("release_attempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +98,18 @@ def _missing(asked: Positions, found: dict[tuple[int, int, int], set[int]]) -> P
         if rest:
             missing[attempt] = rest
     return missing
+
+
+async def release_attempts(
+    connection: Connection, *, shard_id: int, subscription_id: int, attempt_ids: Sequence[int], now: datetime
+) -> None:
+    """Make deliveries that were never written to a socket due at once, as if they had not happened."""
+    await connection.execute(
+        _RELEASE_ATTEMPTS,
+        {
+            "shard_id": shard_id,
+            "subscription_id": subscription_id,
+            "attempt_ids": list(attempt_ids),
+            "now": now,
+        },
+    )

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
+from psycopg.errors import CheckViolation
 
 from broker.domain.errors import InvalidArgument
-from broker.domain.message import PubsubMessage
+from broker.domain.message import NewMessage
 from broker.store import statements
 from broker.store.database import ByteaArray, Connection, JsonbArray, TextArray
 
@@ -40,6 +41,10 @@ class EncodedMessages:
         return len(self.ordering_keys) + len(self.attributes) + len(self.data)
 
 
+class PartitionMissing(Exception):
+    """No partition of `messages` covers the publish time; nothing was appended."""
+
+
 class Appended(NamedTuple):
     """Where messages came to stand: sequences first_seq, first_seq + 1, …, all with one publish time."""
 
@@ -55,14 +60,12 @@ def _attributes_element(attributes: dict[str, str]) -> bytes:
     return _element(_JSONB_VERSION + _encode_json(attributes))
 
 
-def encode_messages(messages: Sequence[PubsubMessage]) -> EncodedMessages:
+def encode_messages(messages: Sequence[NewMessage]) -> EncodedMessages:
     """Pack messages for `append_messages`.
 
     Raises InvalidArgument for U+0000 in an attribute or ordering key, which PostgreSQL's text cannot hold.
     """
-    attributes = b"".join(
-        [_attributes_element(m.attributes) if m.attributes else _NO_ATTRIBUTES for m in messages]  # type: ignore[arg-type]
-    )
+    attributes = b"".join([_attributes_element(m.attributes) if m.attributes else _NO_ATTRIBUTES for m in messages])
     if b"\\u0000" in attributes:
         _refuse_nul(messages)
     data = b"".join([part for m in messages for part in (_LENGTH(len(m.data)), m.data)])
@@ -76,9 +79,9 @@ def encode_messages(messages: Sequence[PubsubMessage]) -> EncodedMessages:
     return EncodedMessages(len(messages), ordering_keys, attributes, data)
 
 
-def _refuse_nul(messages: Sequence[PubsubMessage]) -> None:
+def _refuse_nul(messages: Sequence[NewMessage]) -> None:
     for index, message in enumerate(messages):
-        for key, value in dict(message.attributes).items():  # type: ignore[call-overload]
+        for key, value in message.attributes.items():
             if "\0" in key or "\0" in value:
                 raise InvalidArgument(
                     f"messages[{index}].attributes has the character U+0000, which cannot be stored "
@@ -96,23 +99,24 @@ async def append_messages(
     """Append all batches, in order, to a shard: one round trip, one commit.
 
     Returns where the first message came to stand, or None if the shard is closed (its topic was deleted).
-    An exception of psycopg's OperationalError means that the outcome is unknown.
+    Raises PartitionMissing; an OperationalError of psycopg means that the outcome is unknown.
     """
     count = sum(batch.count for batch in batches)
     where = {"shard_id": shard_id, "count": count}
-    # Both statements up to the pipeline's end are one implicit transaction: it commits at the sync that leaving
-    # the block sends and waits for.
-    async with connection.pipeline():
-        taken = await connection.execute(_TAKE_SEQUENCES, {**where, "now": now})
-        await connection.execute(
-            _APPEND_MESSAGES,
-            {
-                **where,
-                "ordering_keys": TextArray(_array(_TEXT, [b.ordering_keys for b in batches], count)),
-                "attributes": JsonbArray(_array(_JSONB, [b.attributes for b in batches], count)),
-                "data": ByteaArray(_array(_BYTEA, [b.data for b in batches], count)),
-            },
-        )
+    rows = {
+        **where,
+        "ordering_keys": TextArray(_array(_TEXT, [b.ordering_keys for b in batches], count)),
+        "attributes": JsonbArray(_array(_JSONB, [b.attributes for b in batches], count)),
+        "data": ByteaArray(_array(_BYTEA, [b.data for b in batches], count)),
+    }
+    try:
+        # Both statements up to the pipeline's end are one implicit transaction: it commits at the sync that
+        # leaving the block sends and waits for.
+        async with connection.pipeline():
+            taken = await connection.execute(_TAKE_SEQUENCES, {**where, "now": now})
+            await connection.execute(_APPEND_MESSAGES, rows)
+    except CheckViolation as error:
+        raise PartitionMissing from error
     row = await taken.fetchone()
     if row is None:
         return None

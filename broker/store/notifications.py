@@ -1,0 +1,78 @@
+"""Wake-ups between broker processes, over LISTEN and NOTIFY.
+
+Two channels.  `broker_wake` carries what may be claimed now, as words: `s12` (shard 12 has new messages), `r7`
+(subscription 7 has redeliveries, or another time for them).  `broker_resources` carries the name of a topic or
+subscription that changed.  A lost notification costs time, never a message: pulls also look for themselves.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+from broker.store.database import Connection, Database, translate_errors
+
+_WAKE, _RESOURCES = "broker_wake", "broker_resources"
+_MAX_PAYLOAD = 7900  # bytes; PostgreSQL refuses 8,000
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """What another process (or this one) says can be claimed now."""
+
+    shard_ids: list[int] = field(default_factory=list)
+    subscription_ids: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChanged:
+    """A topic or subscription was created, changed or deleted."""
+
+    name: str
+
+
+def _payloads(words: Iterable[str]) -> list[str]:
+    payloads = [""]
+    for word in words:
+        if len(payloads[-1]) + len(word) >= _MAX_PAYLOAD:
+            payloads.append("")
+        payloads[-1] += f" {word}" if payloads[-1] else word
+    return payloads
+
+
+async def notify_wake(connection: Connection, *, shard_ids: Iterable[int], subscription_ids: Iterable[int]) -> None:
+    """Tell all processes what can be claimed; never part of another transaction (NOTIFY serialises commits)."""
+    words = [f"s{shard_id}" for shard_id in shard_ids] + [f"r{id_}" for id_ in subscription_ids]
+    for payload in _payloads(words):
+        await connection.execute("SELECT pg_notify(%s, %s)", [_WAKE, payload])
+
+
+async def notify_resource_changed(connection: Connection, *, name: str) -> None:
+    """Tell all processes that a topic or subscription changed."""
+    await connection.execute("SELECT pg_notify(%s, %s)", [_RESOURCES, name])
+
+
+async def listen(database: Database) -> AsyncIterator[Wake | ResourceChanged | None]:
+    """What other processes (and this one) announce; None first, once the connection listens.
+
+    Raises a BrokerError when the connection is lost: the caller listens anew, and must assume that it missed
+    something.
+    """
+    connection = await database.dedicated_connection()
+    with translate_errors():
+        try:
+            await connection.execute(f"LISTEN {_WAKE}".encode())
+            await connection.execute(f"LISTEN {_RESOURCES}".encode())
+            yield None
+            async for notification in connection.notifies():
+                if notification.channel == _RESOURCES:
+                    yield ResourceChanged(notification.payload)
+                else:
+                    yield _parse_wake(notification.payload)
+        finally:
+            await connection.close()
+
+
+def _parse_wake(payload: str) -> Wake:
+    wake = Wake()
+    for word in payload.split():
+        (wake.shard_ids if word[0] == "s" else wake.subscription_ids).append(int(word[1:]))
+    return wake

@@ -1,0 +1,1 @@
+SELECT shard_id, head FROM shards WHERE shard_id = ANY (%(shard_ids)s::int8[])

@@ -1,0 +1,7 @@
+-- Deliveries that reached nobody: due again at once, and the attempt does not count.
+UPDATE delivery_attempts
+SET status = 'pending', next_delivery_at = %(now)s, attempt_number = attempt_number - 1
+WHERE shard_id = %(shard_id)s
+  AND subscription_id = %(subscription_id)s
+  AND attempt_id = ANY (%(attempt_ids)s::int8[])
+  AND part = 0
