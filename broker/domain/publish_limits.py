@@ -1,0 +1,63 @@
+"""What a publish request may hold (A1).  Sources: Google's quotas page and messages seen from the service."""
+
+from collections.abc import Sequence
+
+from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.message import NewMessage
+
+MAX_MESSAGES = 1_000  # a request
+MAX_ATTRIBUTES = 100  # a message
+MAX_ATTRIBUTE_KEY_BYTES = 256
+MAX_ATTRIBUTE_VALUE_BYTES = 1_024
+MAX_ORDERING_KEY_BYTES = 1_024
+RESERVED_PREFIX = "goog"
+
+
+def check_messages(messages: Sequence[NewMessage]) -> None:
+    """Raises InvalidArgument or FailedPrecondition for a request that breaks a limit, naming the message."""
+    if not messages:
+        raise InvalidArgument(
+            "The value for message_count is too small. You passed 0 in the request, but the minimum value is 1."
+        )
+    if len(messages) > MAX_MESSAGES:
+        raise InvalidArgument(
+            f"The value for message_count is too large. You passed {len(messages)} in the request, "
+            f"but the maximum value is {MAX_MESSAGES}."
+        )
+    first_key = messages[0].ordering_key
+    for index, message in enumerate(messages):
+        if not message.data and not message.attributes:
+            raise InvalidArgument(
+                f"messages[{index}] is empty: a message needs data or at least one attribute."
+            )
+        if message.attributes:
+            _check_attributes(index, message.attributes)
+        if message.ordering_key != first_key:
+            raise FailedPrecondition(
+                "In a single publish request, all messages must have no ordering key or they must all have the "
+                "same ordering key."
+            )
+    if len(first_key.encode()) > MAX_ORDERING_KEY_BYTES:
+        raise InvalidArgument(
+            f"messages[0].ordering_key is too long: {len(first_key.encode())} bytes, "
+            f"the maximum is {MAX_ORDERING_KEY_BYTES}."
+        )
+
+
+def _check_attributes(index: int, attributes: dict[str, str]) -> None:
+    where = f"messages[{index}].attributes"
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise InvalidArgument(f"{where} has {len(attributes)} entries, the maximum is {MAX_ATTRIBUTES}.")
+    for key, value in attributes.items():
+        if not key:
+            raise InvalidArgument(f"{where} has an empty key.")
+        # A character is at most four bytes of UTF-8: only long texts need counting.
+        if len(key) * 4 > MAX_ATTRIBUTE_KEY_BYTES and len(key.encode()) > MAX_ATTRIBUTE_KEY_BYTES:
+            raise InvalidArgument(f"{where} has a key over {MAX_ATTRIBUTE_KEY_BYTES} bytes ({key[:64]!r}…).")
+        if len(value) * 4 > MAX_ATTRIBUTE_VALUE_BYTES and len(value.encode()) > MAX_ATTRIBUTE_VALUE_BYTES:
+            raise InvalidArgument(
+                f"{where}[{key!r}] is too long: {len(value.encode())} bytes, "
+                f"the maximum is {MAX_ATTRIBUTE_VALUE_BYTES}."
+            )
+        if key[:4].lower() == RESERVED_PREFIX:
+            raise InvalidArgument(f"{where} has the key {key!r}: keys may not start with {RESERVED_PREFIX!r}.")

@@ -1,0 +1,84 @@
+"""Pull requests and responses."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+
+import msgspec
+
+from broker.domain.ack_id import AttemptName, make_ack_ids
+from broker.domain.delivery import Delivery, StoredMessage
+from broker.domain.errors import InvalidArgument
+from broker.domain.message import PubsubMessage, ReceivedMessage
+from broker.domain.message_id import SEQUENCES_PER_SHARD
+from broker.front.rest.codec.requests import decode_request
+
+
+class PullRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    max_messages: int = 0
+    return_immediately: bool = False
+    subscription: object = None  # in the path
+
+
+_decoder = msgspec.json.Decoder(PullRequest)
+_encode = msgspec.json.Encoder().encode
+
+
+def decode_pull(body: bytes, query: Mapping[str, str]) -> PullRequest:
+    """A pull request; the plain-path spelling gives its fields as query parameters (A12)."""
+    request = decode_request(_decoder, body)
+    fields = {field.encode_name: field.encode_name for field in msgspec.structs.fields(PullRequest)}
+    fields |= {field.name: field.encode_name for field in msgspec.structs.fields(PullRequest)}
+    given = {fields[key]: value for key, value in query.items() if key in fields}
+    if not given:
+        return request
+    try:
+        asked = msgspec.convert(given, PullRequest, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(f"Invalid query parameter: {error}") from error
+    return PullRequest(
+        max_messages=request.max_messages or asked.max_messages,
+        return_immediately=request.return_immediately or asked.return_immediately,
+    )
+
+
+@lru_cache(maxsize=1024)
+def format_publish_time(publish_time: datetime) -> str:
+    """RFC 3339 in UTC with milliseconds, as the service prints it."""
+    return f"{publish_time:%Y-%m-%dT%H:%M:%S}.{publish_time.microsecond // 1000:03d}Z"
+
+
+def encode_pull_response(
+    subscription_id: int, deliveries: Sequence[Delivery], *, show_delivery_attempt: bool
+) -> bytes:
+    """The body of a pull response; {} without deliveries."""
+    if not deliveries:
+        return b"{}\n"
+    received = [
+        message
+        for delivery in deliveries
+        for message in _received(subscription_id, delivery, show_delivery_attempt)
+    ]
+    return _encode({"receivedMessages": received})
+
+
+def _received(
+    subscription_id: int, delivery: Delivery, show_delivery_attempt: bool
+) -> Iterator[ReceivedMessage]:
+    count = len(delivery.messages)
+    name = AttemptName(subscription_id, delivery.shard_id, delivery.attempt_id, count)
+    first_id = delivery.shard_id * SEQUENCES_PER_SHARD
+    attempt_number = delivery.attempt_number if show_delivery_attempt else 0
+    for ack_id, message in zip(make_ack_ids(name, range(count)), delivery.messages, strict=True):
+        yield ReceivedMessage(ack_id, _pubsub_message(first_id, message), attempt_number)
+
+
+def _pubsub_message(first_id: int, message: StoredMessage) -> PubsubMessage:
+    seq, publish_time, ordering_key, attributes, data = message
+    return PubsubMessage(
+        data,
+        None if attributes == "{}" else msgspec.Raw(attributes),
+        str(first_id + seq),
+        format_publish_time(publish_time),
+        ordering_key or "",
+    )

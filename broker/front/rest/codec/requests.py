@@ -1,0 +1,72 @@
+"""Request bodies, by the rules of protobuf's JSON mapping.
+
+Clients mostly send exactly what a struct says, and msgspec decodes that in one go.  What else the mapping allows
+(snake_case names, null for absent, numbers as strings, base64 of either alphabet and without padding) goes a
+second, slower way, which also knows what to say about a body that is wrong.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from broker.domain.errors import InvalidArgument
+
+Request = TypeVar("Request", bound=msgspec.Struct)
+
+
+def decode_request(decoder: msgspec.json.Decoder[Request], body: bytes) -> Request:
+    """The request in a body; an empty body is {}.  Raises InvalidArgument that names the field."""
+    try:
+        return decoder.decode(body or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _decode_leniently(decoder.type, body)
+
+
+def _decode_leniently(request_type: type[Request], body: bytes) -> Request:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"Invalid JSON payload received. {error}") from error
+    try:
+        return msgspec.convert(_normal(value, request_type, "$"), request_type, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(f"Invalid JSON payload received. {error}") from error
+    except UnicodeEncodeError as error:
+        raise InvalidArgument("Invalid JSON payload received. A text has a lone surrogate.") from error
+
+
+def _normal(value: Any, wanted: Any, where: str) -> Any:
+    """`value` with the spellings that `msgspec.convert` understands, guided by the type that is wanted."""
+    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+        return _normal_object(value, wanted, where)
+    if wanted is bytes and isinstance(value, str):
+        text = value.replace("-", "+").replace("_", "/").rstrip("=")
+        return text + "=" * (-len(text) % 4)
+    arguments = getattr(wanted, "__args__", ())
+    if isinstance(value, list) and arguments:
+        return [_normal(item, arguments[0], f"{where}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, int | float) and not isinstance(value, bool) and wanted is str:
+        return msgspec.json.encode(value).decode()
+    if isinstance(value, dict) and len(arguments) == 2:
+        return {key: _normal(item, arguments[1], f"{where}.{key}") for key, item in value.items()}
+    return value
+
+
+def _normal_object(value: Any, wanted: type[msgspec.Struct], where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidArgument(f"Invalid value at '{where}': expected a JSON object.")
+    fields = {field.name: field for field in msgspec.structs.fields(wanted)}
+    fields |= {field.encode_name: field for field in fields.values()}
+    normal: dict[str, Any] = {}
+    for key, item in value.items():
+        field = fields.get(key)
+        if field is None:
+            raise InvalidArgument(
+                f"Invalid JSON payload received. Unknown name \"{key}\" at '{where}': Cannot find field."
+            )
+        if item is None:
+            continue
+        if field.encode_name in normal:
+            raise InvalidArgument(f"Invalid value at '{where}': \"{key}\" is given in both spellings.")
+        normal[field.encode_name] = _normal(item, field.type, f"{where}.{key}")
+    return normal

@@ -1,0 +1,9 @@
+"""Publisher.Publish."""
+
+from broker.front.rest.call import Call
+from broker.front.rest.codec.publish import decode_publish, encode_message_ids
+
+
+async def publish(call: Call) -> bytes:
+    ids = await call.services.publish.publish(call.name, decode_publish(call.body))
+    return encode_message_ids(ids)

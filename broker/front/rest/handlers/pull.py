@@ -1,0 +1,22 @@
+"""Subscriber.Pull."""
+
+from broker.front.rest.call import Call
+from broker.front.rest.codec.pull import decode_pull, encode_pull_response
+
+
+async def pull(call: Call) -> bytes:
+    request = decode_pull(call.body, call.query)
+    subscription, deliveries = await call.services.pull.pull(
+        call.name,
+        max_messages=request.max_messages,
+        return_immediately=request.return_immediately,
+        hung_up=call.hung_up,
+    )
+    if deliveries and call.has_hung_up():
+        await call.services.pull.release(subscription, deliveries)
+        deliveries = []
+    return encode_pull_response(
+        subscription.subscription_id,
+        deliveries,
+        show_delivery_attempt=subscription.dead_letter_policy is not None,
+    )

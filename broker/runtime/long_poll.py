@@ -1,0 +1,283 @@
+"""Pulls: claiming for them now, or parking them until there is something (A7, C7).
+
+All pulls of a subscription in this process stand in one queue, and one task claims for all of them at a time;
+each still gets a response, and an attempt, of its own.  A queue is claimed for when a pull joins it, when its
+shards are published to, when a redelivery falls due, and when another process says so.  Pulls join before they claim,
+so a wake-up between a claim and the wait for the next is never lost: it marks the queue as worth a look.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from broker.domain.attempt_ids import AttemptIds
+from broker.domain.delivery import Delivery, Demand
+from broker.domain.errors import BrokerError, Unavailable
+from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.tasks import Tasks
+from broker.store.claims import ClaimRequest, claim_messages
+from broker.store.database import Connection, Database
+from broker.store.delivery_attempts import release_attempts
+from broker.store.shards import read_heads
+
+MAX_CLAIM_MESSAGES = 4_000  # one claim serves so many messages at most; the pulls beyond wait for the next
+_SHORTEST_ALARM_SECONDS = 0.001
+
+
+class SubscriptionChanged(Exception):
+    """The subscription was changed or deleted while the pull waited: read it again."""
+
+
+@dataclass(eq=False, slots=True)
+class _Pull:
+    demand: Demand
+    wait: bool
+    # True once deliveries are set or the pull was told to look elsewhere; False when it is parked
+    answer: asyncio.Future[list[Delivery]]
+    parked: asyncio.Future[None]
+
+
+@dataclass(eq=False, slots=True)
+class _Queue:
+    """The pulls of one subscription.  `claiming` and `alarm` are owned by _run."""
+
+    subscription: Subscription
+    pulls: deque[_Pull] = field(default_factory=deque)
+    worth_a_look: bool = False
+    claiming: bool = False
+    alarm: asyncio.TimerHandle | None = None
+
+
+class LongPoll:
+    """The pulls of this process."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, attempt_ids: AttemptIds, tasks: Tasks) -> None:
+        self._database = database
+        self._clock = clock
+        self._attempt_ids = attempt_ids
+        self._tasks = tasks
+        self._queues: dict[int, _Queue] = {}  # by subscription
+        self._watchers: dict[int, set[_Queue]] = {}  # by shard
+        self._heads: dict[int, int] = {}  # of watched shards, as last polled
+
+    async def pull(
+        self, subscription: Subscription, demand: Demand, *, wait_seconds: float, hung_up: Awaitable[None]
+    ) -> list[Delivery]:
+        """Messages for one pull; empty if there are none within `wait_seconds` (0: do not wait).
+
+        `hung_up` completes when the caller is gone; it is only awaited while the pull is parked.  What was claimed
+        for a caller that left is released.  Raises SubscriptionChanged, Unavailable.
+        """
+        queue = self._queue(subscription)
+        loop = asyncio.get_running_loop()
+        pull = _Pull(demand, wait_seconds > 0, loop.create_future(), loop.create_future())
+        queue.pulls.append(pull)
+        self._look(queue)
+        try:
+            await asyncio.wait((pull.answer, pull.parked), return_when=asyncio.FIRST_COMPLETED)
+            if pull.answer.done():
+                return pull.answer.result()
+            return await self._wait_parked(queue, pull, wait_seconds, hung_up)
+        except asyncio.CancelledError:
+            deliveries = await self._abandon(queue, pull)
+            if deliveries:
+                release = self.release(subscription.subscription_id, deliveries)
+                self._tasks.start(release, name=f"release for {subscription.name}")
+            raise
+
+    async def release(self, subscription_id: int, deliveries: Sequence[Delivery]) -> None:
+        """Give back deliveries that reached nobody: due at once, the attempt not counted."""
+        for shard_id in sorted({delivery.shard_id for delivery in deliveries}):
+            async with self._database.connection() as connection:
+                await release_attempts(
+                    connection,
+                    shard_id=shard_id,
+                    subscription_id=subscription_id,
+                    attempt_ids=[d.attempt_id for d in deliveries if d.shard_id == shard_id],
+                    now=self._clock.now(),
+                )
+        self.wake(None, subscription_id)
+
+    def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
+        """Something can be claimed in a shard, or of a subscription; neither given: anywhere."""
+        if shard_id is not None:
+            for queue in tuple(self._watchers.get(shard_id, ())):
+                self._look(queue)
+        elif subscription_id is not None:
+            if subscription_id in self._queues:
+                self._look(self._queues[subscription_id])
+        else:
+            for queue in tuple(self._queues.values()):
+                self._look(queue)
+
+    def subscription_changed(self, name: str | None) -> None:
+        """Send the waiting pulls of a subscription (None: of all) to read it again."""
+        for queue in [q for q in self._queues.values() if name in (None, q.subscription.name)]:
+            self._send_away(queue, SubscriptionChanged())
+
+    async def poll_heads(self) -> int:
+        """The safety net under the notifications: look whether a watched shard has moved on."""
+        if not self._watchers:
+            return 0
+        async with self._database.connection() as connection:
+            heads = await read_heads(connection, shard_ids=list(self._watchers))
+        moved = [shard_id for shard_id, head in heads.items() if self._heads.get(shard_id) != head]
+        self._heads = heads
+        for shard_id in moved:
+            self.wake(shard_id, None)
+        return len(moved)
+
+    # --- the queue of a subscription ---------------------------------------------------------------------
+
+    def _queue(self, subscription: Subscription) -> _Queue:
+        queue = self._queues.get(subscription.subscription_id)
+        if queue is None:
+            queue = self._queues[subscription.subscription_id] = _Queue(subscription)
+            for shard_id in subscription.shard_ids:
+                self._watchers.setdefault(shard_id, set()).add(queue)
+        queue.subscription = subscription
+        return queue
+
+    def _forget_if_idle(self, queue: _Queue) -> None:
+        if queue.pulls or queue.claiming:
+            return
+        if queue.alarm is not None:
+            queue.alarm.cancel()
+        self._queues.pop(queue.subscription.subscription_id, None)
+        for shard_id in queue.subscription.shard_ids:
+            watchers = self._watchers.get(shard_id, set())
+            watchers.discard(queue)
+            if not watchers:
+                self._watchers.pop(shard_id, None)
+
+    def _look(self, queue: _Queue) -> None:
+        queue.worth_a_look = True
+        if not queue.claiming and queue.pulls:
+            queue.claiming = True
+            self._tasks.start(self._run(queue), name=f"claim for {queue.subscription.name}")
+
+    async def _wait_parked(
+        self, queue: _Queue, pull: _Pull, wait_seconds: float, hung_up: Awaitable[None]
+    ) -> list[Delivery]:
+        gone = asyncio.ensure_future(hung_up)
+        try:
+            await asyncio.wait((pull.answer, gone), timeout=wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if pull.answer.done():
+            return pull.answer.result()
+        return await self._abandon(queue, pull)
+
+    async def _abandon(self, queue: _Queue, pull: _Pull) -> list[Delivery]:
+        """Leave the queue; if a claim for this pull is in flight, its outcome is still ours."""
+        if pull in queue.pulls:
+            queue.pulls.remove(pull)
+            self._forget_if_idle(queue)
+            return []
+        pull.wait = False
+        return await pull.answer
+
+    def _send_away(self, queue: _Queue, reason: Exception) -> None:
+        while queue.pulls:
+            pull = queue.pulls.popleft()
+            if not pull.answer.done():
+                pull.answer.set_exception(reason)
+        self._forget_if_idle(queue)
+
+    # --- claiming ----------------------------------------------------------------------------------------
+
+    async def _run(self, queue: _Queue) -> None:
+        pulls: list[_Pull] = []
+        try:
+            while queue.worth_a_look and queue.pulls:
+                queue.worth_a_look = False
+                pulls = _take(queue.pulls)
+                await self._claim(queue, pulls)
+        except (BrokerError, SubscriptionChanged) as error:
+            _fail(pulls, error)
+            self._send_away(queue, error)
+        except BaseException:
+            _fail(pulls, Unavailable("The broker stops."))
+            raise
+        finally:
+            queue.claiming = False
+            self._forget_if_idle(queue)
+
+    async def _claim(self, queue: _Queue, pulls: list[_Pull]) -> None:
+        """Claim for `pulls` from each shard in turn, answer those that got something, park the others."""
+        subscription = queue.subscription
+        hungry = pulls
+        alarms: list[datetime] = []
+        async with self._database.connection() as connection:
+            for shard_id in random.sample(subscription.shard_ids, len(subscription.shard_ids)):
+                if hungry:
+                    hungry = await self._claim_shard(connection, subscription, shard_id, hungry, alarms)
+        for pull in reversed(hungry):
+            if pull.wait:
+                queue.pulls.appendleft(pull)
+                if not pull.parked.done():
+                    pull.parked.set_result(None)
+            else:
+                pull.answer.set_result([])
+        if not hungry and queue.pulls:
+            queue.worth_a_look = True
+        self._set_alarm(queue, min(alarms, default=None))
+
+    async def _claim_shard(
+        self,
+        connection: Connection,
+        subscription: Subscription,
+        shard_id: int,
+        pulls: list[_Pull],
+        alarms: list[datetime],
+    ) -> list[_Pull]:
+        """Claim in one shard; returns the pulls that got nothing."""
+        now = self._clock.now()
+        request = ClaimRequest(
+            shard_id=shard_id,
+            subscription_id=subscription.subscription_id,
+            demands=[pull.demand for pull in pulls],
+            ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds),
+            retained_since=now - subscription.message_retention,
+            now=now,
+            retry_policy=subscription.retry_policy,
+            jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
+        )
+        claimed = await claim_messages(connection, request, self._attempt_ids)
+        if not claimed.found:
+            raise SubscriptionChanged
+        if claimed.next_delivery_at is not None:
+            alarms.append(claimed.next_delivery_at)
+        for pull, deliveries in zip(pulls, claimed.deliveries, strict=True):
+            if deliveries:
+                pull.answer.set_result(list(deliveries))
+        return [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
+
+    def _set_alarm(self, queue: _Queue, due: datetime | None) -> None:
+        if queue.alarm is not None:
+            queue.alarm.cancel()
+            queue.alarm = None
+        if due is not None and queue.pulls:
+            delay = max((due - self._clock.now()).total_seconds(), _SHORTEST_ALARM_SECONDS)
+            queue.alarm = asyncio.get_running_loop().call_later(delay, self._look, queue)
+
+
+def _take(waiting: deque[_Pull]) -> list[_Pull]:
+    taken: list[_Pull] = []
+    messages = 0
+    while waiting:
+        messages += waiting[0].demand.max_messages
+        if taken and messages > MAX_CLAIM_MESSAGES:
+            break
+        taken.append(waiting.popleft())
+    return taken
+
+
+def _fail(pulls: list[_Pull], error: Exception) -> None:
+    for pull in pulls:
+        if not pull.answer.done():
+            pull.answer.set_exception(error)

@@ -1,0 +1,46 @@
+"""Publish (A1, B1): limits, then the coalescer."""
+
+import random
+from collections.abc import Sequence
+from zlib import crc32
+
+from broker.domain.errors import NotFound
+from broker.domain.message import NewMessage
+from broker.domain.message_id import message_ids
+from broker.domain.publish_limits import check_messages
+from broker.domain.topic import Topic
+from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.resource_cache import ResourceCache
+from broker.store.messages import encode_messages
+
+
+class PublishService:
+    """Publisher.Publish."""
+
+    def __init__(self, resources: ResourceCache, coalescer: PublishCoalescer) -> None:
+        self._resources = resources
+        self._coalescer = coalescer
+        # A process keeps to one shard of each topic for messages without a key: fewer, larger commits.
+        self._preference = random.getrandbits(30)  # noqa: S311
+
+    async def publish(self, topic_name: str, messages: Sequence[NewMessage]) -> list[str]:
+        """Store messages durably and return their ids, in order.
+
+        Raises InvalidArgument, FailedPrecondition, NotFound, ResourceExhausted, Unavailable (outcome unknown).
+        """
+        topic = await self._resources.topic(topic_name)
+        check_messages(messages)
+        batch = encode_messages(messages)
+        try:
+            shard_id = self._shard(topic, messages[0].ordering_key)
+            appended = await self._coalescer.publish(shard_id, batch)
+        except NotFound:  # deleted a moment ago; perhaps there is a new topic of that name already
+            self._resources.drop(topic_name)
+            topic = await self._resources.topic(topic_name)
+            shard_id = self._shard(topic, messages[0].ordering_key)
+            appended = await self._coalescer.publish(shard_id, batch)
+        return message_ids(shard_id, appended.first_seq, len(messages))
+
+    def _shard(self, topic: Topic, ordering_key: str) -> int:
+        choice = crc32(ordering_key.encode()) if ordering_key else self._preference
+        return topic.shard_ids[choice % len(topic.shard_ids)]

@@ -1,0 +1,68 @@
+"""Pull (A7): messages now, or as soon as there are some."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
+from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.subscription import Subscription
+from broker.runtime.long_poll import LongPoll, SubscriptionChanged
+from broker.runtime.resource_cache import ResourceCache
+
+MAX_RESPONSE_BYTES = 10_000_000  # of message data and attributes; one larger message still comes alone
+
+
+class PullService:
+    """Subscriber.Pull."""
+
+    def __init__(self, resources: ResourceCache, long_poll: LongPoll, *, wait_seconds: float) -> None:
+        """`wait_seconds`: how long a pull waits for its first message before it answers with none."""
+        self._resources = resources
+        self._long_poll = long_poll
+        self._wait_seconds = wait_seconds
+
+    async def pull(
+        self,
+        subscription_name: str,
+        *,
+        max_messages: int,
+        return_immediately: bool,
+        hung_up: Callable[[], Awaitable[None]],
+    ) -> tuple[Subscription, list[Delivery]]:
+        """Up to `max_messages` (at most 1,000) under new ack ids; none after the bounded wait.
+
+        Raises InvalidArgument, NotFound (also when the subscription is deleted meanwhile), FailedPrecondition.
+        """
+        subscription = await self._pullable(subscription_name)
+        if max_messages <= 0:
+            raise InvalidArgument(
+                "You have passed an invalid argument to the service (argument=max_messages): "
+                f"maxMessages must be greater than 0, not {max_messages}."
+            )
+        demand = Demand(max_messages=min(max_messages, MAX_MESSAGES_PER_ATTEMPT), max_bytes=MAX_RESPONSE_BYTES)
+        deadline = time.monotonic() + (0 if return_immediately else self._wait_seconds)
+        while True:
+            try:
+                wait = max(deadline - time.monotonic(), 0)
+                return subscription, await self._long_poll.pull(
+                    subscription, demand, wait_seconds=wait, hung_up=hung_up
+                )
+            except SubscriptionChanged:
+                self._resources.drop(subscription_name)
+                await asyncio.sleep(0)
+                subscription = await self._pullable(subscription_name)
+
+    async def release(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+        """Give back what could not be handed to the caller: due at once, the attempt not counted."""
+        await self._long_poll.release(subscription.subscription_id, deliveries)
+
+    async def _pullable(self, name: str) -> Subscription:
+        subscription = await self._resources.subscription(name)
+        if subscription.detached:
+            raise FailedPrecondition(f"Subscription is detached (resource={name.rpartition('/')[2]}).")
+        if subscription.push_config.get("pushEndpoint"):
+            raise FailedPrecondition(
+                f"The subscription is a push subscription and cannot be pulled (resource={name})."
+            )
+        return subscription

@@ -1,0 +1,18 @@
+"""The services that the doors call, in one value."""
+
+from dataclasses import dataclass
+
+from broker.services.acknowledge import AcknowledgeService
+from broker.services.publish import PublishService
+from broker.services.pull import PullService
+from broker.services.subscriptions import SubscriptionService
+from broker.services.topics import TopicService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    topics: TopicService
+    subscriptions: SubscriptionService
+    publish: PublishService
+    pull: PullService
+    acknowledge: AcknowledgeService
