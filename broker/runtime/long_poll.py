@@ -9,7 +9,7 @@ so a wake-up between a claim and the wait for the next is never lost: it marks t
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -65,11 +65,16 @@ class LongPoll:
         self._heads: dict[int, int] = {}  # of watched shards, as last polled
 
     async def pull(
-        self, subscription: Subscription, demand: Demand, *, wait_seconds: float, hung_up: Awaitable[None]
+        self,
+        subscription: Subscription,
+        demand: Demand,
+        *,
+        wait_seconds: float,
+        hung_up: Callable[[], Awaitable[None]],
     ) -> list[Delivery]:
         """Messages for one pull; empty if there are none within `wait_seconds` (0: do not wait).
 
-        `hung_up` completes when the caller is gone; it is only awaited while the pull is parked.  What was claimed
+        `hung_up()` completes when the caller is gone; it is only awaited while the pull is parked.  What was claimed
         for a caller that left is released.  Raises SubscriptionChanged, Unavailable.
         """
         queue = self._queue(subscription)
@@ -161,9 +166,9 @@ class LongPoll:
             self._tasks.start(self._run(queue), name=f"claim for {queue.subscription.name}")
 
     async def _wait_parked(
-        self, queue: _Queue, pull: _Pull, wait_seconds: float, hung_up: Awaitable[None]
+        self, queue: _Queue, pull: _Pull, wait_seconds: float, hung_up: Callable[[], Awaitable[None]]
     ) -> list[Delivery]:
-        gone = asyncio.ensure_future(hung_up)
+        gone = asyncio.ensure_future(hung_up())
         try:
             await asyncio.wait((pull.answer, gone), timeout=wait_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -1,0 +1,142 @@
+"""The composition root: the one place that builds the parts and connects them."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from broker.domain.attempt_ids import AttemptIds
+from broker.domain.errors import FailedPrecondition
+from broker.front.health import health_routes
+from broker.front.openapi import openapi_routes
+from broker.front.rest.app import PREFIX, RestDoor
+from broker.front.rest.routes import ROUTES
+from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.long_poll import LongPoll
+from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.tasks import Tasks
+from broker.runtime.wake_ups import WakeUps
+from broker.services.acknowledge import AcknowledgeService
+from broker.services.publish import PublishService
+from broker.services.pull import PullService
+from broker.services.services import Services
+from broker.services.subscriptions import SubscriptionService
+from broker.services.topics import TopicService
+from broker.store import migrations
+from broker.store.database import Database
+from broker.store.partitions import make_partitions_ahead
+from broker.workers.periodic import PeriodicWorker
+from broker.workers.retention_janitor import RetentionJanitor
+from broker.workers.supervisor import Supervisor
+
+CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
+HEADS_INTERVAL_SECONDS = 1.0  # how late a pull is if its notification was lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppConfig:
+    """What a broker process is told; the settings of the same names explain each (broker/settings.py)."""
+
+    database_url: str
+    pull_wait_seconds: float = 20.0
+    pool_size: int = 8
+    janitor_interval_seconds: float = 30.0
+    shards_per_topic: int = 1
+
+
+class _Broker:
+    """The parts of one process."""
+
+    def __init__(self, config: AppConfig) -> None:
+        self._config = config
+        self._database = Database(config.database_url, pool_size=config.pool_size)
+        self._clock = DatabaseClock(self._database)
+        self._tasks = Tasks()
+        attempt_ids = AttemptIds()
+        self._resources = ResourceCache(self._database)
+        self._long_poll = LongPoll(self._database, self._clock, attempt_ids, self._tasks)
+        self._wake_ups = WakeUps(self._database, wake=self._long_poll.wake, drop=self._drop)
+        publishes = PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks)
+        acks = AckCoalescer(self._database, self._clock, attempt_ids, self._wake_ups, self._tasks)
+        self.services = Services(
+            topics=TopicService(
+                self._database, self._clock, self._wake_ups, shards_per_topic=config.shards_per_topic
+            ),
+            subscriptions=SubscriptionService(self._database, self._clock, self._wake_ups),
+            publish=PublishService(self._resources, publishes),
+            pull=PullService(self._resources, self._long_poll, wait_seconds=config.pull_wait_seconds),
+            acknowledge=AcknowledgeService(self._resources, acks),
+        )
+
+    def _drop(self, name: str | None) -> None:
+        self._resources.drop(name)
+        self._long_poll.subscription_changed(name)
+
+    async def check_ready(self) -> None:
+        """Raises a BrokerError unless the database answers and its schema is the one this broker knows."""
+        await self._database.now()
+        async with self._database.connection() as connection:
+            current = await migrations.current_revision(connection)
+        if current != migrations.head_revision():
+            raise FailedPrecondition(
+                f"The database's schema is at {current}, this broker needs {migrations.head_revision()}."
+            )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        await self._database.open()
+        await self._clock.synchronise()
+        async with self._database.connection() as connection:
+            await make_partitions_ahead(connection, now=self._clock.now())
+        supervisor = Supervisor(self._workers())
+        await supervisor.start()
+        try:
+            yield
+        finally:
+            self._long_poll.subscription_changed(None)
+            await supervisor.stop()
+            await self._tasks.close()
+            await self._database.close()
+
+    def _workers(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        janitor = RetentionJanitor(self._database, self._clock)
+        return {
+            "notification listener": self._wake_ups.run_listener,
+            "notification sender": self._wake_ups.run_sender,
+            "clock": PeriodicWorker("clock", self._synchronise, CLOCK_INTERVAL_SECONDS).run,
+            "heads": PeriodicWorker("heads", self._long_poll.poll_heads, HEADS_INTERVAL_SECONDS).run,
+            "janitor": PeriodicWorker(
+                "janitor", janitor.run_once, self._config.janitor_interval_seconds
+            ).run,
+        }
+
+    async def _synchronise(self) -> int:
+        await self._clock.synchronise()
+        return 0
+
+
+def create_app(config: AppConfig) -> ASGIApp:
+    """The broker as an ASGI application; its lifespan opens and closes everything."""
+    broker = _Broker(config)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with broker.running():
+            yield
+
+    surroundings = Starlette(
+        routes=[*health_routes(broker.check_ready), *openapi_routes()], lifespan=lifespan
+    )
+    door = RestDoor(broker.services, ROUTES)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(PREFIX):
+            await door(scope, receive, send)
+        else:
+            await surroundings(scope, receive, send)
+
+    return app

@@ -1,0 +1,25 @@
+"""Liveness and readiness."""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from broker.domain.errors import BrokerError
+
+
+def health_routes(check_ready: Callable[[], Awaitable[None]]) -> list[Route]:
+    """GET /healthz (the process answers) and GET /readyz (`check_ready` raises no BrokerError)."""
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        try:
+            await check_ready()
+        except BrokerError as error:
+            return JSONResponse({"status": "unavailable", "reason": error.message}, status_code=503)
+        return JSONResponse({"status": "ok"})
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz)]

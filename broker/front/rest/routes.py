@@ -1,0 +1,98 @@
+"""The REST surface: one row per RPC, in the order of Google's discovery document.
+
+A path is written with `*` for each resource id.  `:verb` on the last id is Google's spelling; `/verb` is the
+plain spelling of the same call (A12) and stands in a row of its own.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from broker.domain.errors import Unimplemented
+from broker.front.rest.call import Call
+from broker.front.rest.handlers import acknowledge, publish, pull, subscriptions, topics
+
+Handler = Callable[[Call], Awaitable[bytes]]
+
+TOPIC = "projects/*/topics/*"
+SUBSCRIPTION = "projects/*/subscriptions/*"
+SNAPSHOT = "projects/*/snapshots/*"
+SCHEMA = "projects/*/schemas/*"
+
+
+class Route(NamedTuple):
+    """`rpc` is the name in Google's service definition; several routes may serve one RPC."""
+
+    method: str
+    path: str
+    rpc: str
+    handler: Handler
+
+
+async def refused(call: Call) -> bytes:
+    """A part of Google's API that is not served; api_spec/support.toml says why."""
+    raise Unimplemented(f"This method is not implemented (resource={call.name}).")
+
+
+ROUTES = [
+    Route("PUT", TOPIC, "Publisher.CreateTopic", topics.create_topic),
+    Route("PATCH", TOPIC, "Publisher.UpdateTopic", topics.update_topic),
+    Route("POST", f"{TOPIC}:publish", "Publisher.Publish", publish.publish),
+    Route("POST", f"{TOPIC}/publish", "Publisher.Publish", publish.publish),
+    Route("GET", TOPIC, "Publisher.GetTopic", topics.get_topic),
+    Route("GET", "projects/*/topics", "Publisher.ListTopics", topics.list_topics),
+    Route("GET", f"{TOPIC}/subscriptions", "Publisher.ListTopicSubscriptions", topics.list_topic_subscriptions),
+    Route("GET", f"{TOPIC}/snapshots", "Publisher.ListTopicSnapshots", topics.list_topic_snapshots),
+    Route("DELETE", TOPIC, "Publisher.DeleteTopic", topics.delete_topic),
+    Route("POST", f"{SUBSCRIPTION}:detach", "Publisher.DetachSubscription", subscriptions.detach_subscription),
+    Route("PUT", SUBSCRIPTION, "Subscriber.CreateSubscription", subscriptions.create_subscription),
+    Route("GET", SUBSCRIPTION, "Subscriber.GetSubscription", subscriptions.get_subscription),
+    Route("PATCH", SUBSCRIPTION, "Subscriber.UpdateSubscription", subscriptions.update_subscription),
+    Route("GET", "projects/*/subscriptions", "Subscriber.ListSubscriptions", subscriptions.list_subscriptions),
+    Route("DELETE", SUBSCRIPTION, "Subscriber.DeleteSubscription", subscriptions.delete_subscription),
+    Route(
+        "POST",
+        f"{SUBSCRIPTION}:modifyAckDeadline",
+        "Subscriber.ModifyAckDeadline",
+        acknowledge.modify_ack_deadline,
+    ),
+    Route(
+        "POST",
+        f"{SUBSCRIPTION}/modifyAckDeadline",
+        "Subscriber.ModifyAckDeadline",
+        acknowledge.modify_ack_deadline,
+    ),
+    Route("POST", f"{SUBSCRIPTION}:acknowledge", "Subscriber.Acknowledge", acknowledge.acknowledge),
+    Route("POST", f"{SUBSCRIPTION}/acknowledge", "Subscriber.Acknowledge", acknowledge.acknowledge),
+    Route("POST", f"{SUBSCRIPTION}:pull", "Subscriber.Pull", pull.pull),
+    Route("POST", f"{SUBSCRIPTION}/pull", "Subscriber.Pull", pull.pull),
+    Route(
+        "POST",
+        f"{SUBSCRIPTION}:modifyPushConfig",
+        "Subscriber.ModifyPushConfig",
+        subscriptions.modify_push_config,
+    ),
+    # Not served yet.
+    Route("PUT", SNAPSHOT, "Subscriber.CreateSnapshot", refused),
+    Route("PATCH", SNAPSHOT, "Subscriber.UpdateSnapshot", refused),
+    Route("GET", SNAPSHOT, "Subscriber.GetSnapshot", refused),
+    Route("DELETE", SNAPSHOT, "Subscriber.DeleteSnapshot", refused),
+    Route("GET", "projects/*/snapshots", "Subscriber.ListSnapshots", refused),
+    Route("POST", f"{SUBSCRIPTION}:seek", "Subscriber.Seek", refused),
+    Route("POST", f"{SUBSCRIPTION}/seek", "Subscriber.Seek", refused),
+    Route("GET", f"{SUBSCRIPTION}/snapshot", "Subscriber.Seek", refused),
+    Route("POST", "projects/*/schemas", "SchemaService.CreateSchema", refused),
+    Route("GET", SCHEMA, "SchemaService.GetSchema", refused),
+    Route("GET", "projects/*/schemas", "SchemaService.ListSchemas", refused),
+    Route("DELETE", SCHEMA, "SchemaService.DeleteSchema", refused),
+    Route("GET", f"{SCHEMA}:listRevisions", "SchemaService.ListSchemaRevisions", refused),
+    Route("POST", f"{SCHEMA}:commit", "SchemaService.CommitSchema", refused),
+    Route("POST", f"{SCHEMA}:rollback", "SchemaService.RollbackSchema", refused),
+    Route("DELETE", f"{SCHEMA}:deleteRevision", "SchemaService.DeleteSchemaRevision", refused),
+    Route("POST", "projects/*/schemas:validate", "SchemaService.ValidateSchema", refused),
+    Route("POST", "projects/*/schemas:validateMessage", "SchemaService.ValidateMessage", refused),
+    *(
+        Route(method, f"{resource}:{verb}", f"IAMPolicy.{verb[0].upper()}{verb[1:]}", refused)
+        for resource in (TOPIC, SUBSCRIPTION, SNAPSHOT, SCHEMA)
+        for method, verb in (("GET", "getIamPolicy"), ("POST", "setIamPolicy"), ("POST", "testIamPermissions"))
+    ),
+]
