@@ -107,16 +107,10 @@ class _Broker:
         return {
             "notification listener": self._wake_ups.run_listener,
             "notification sender": self._wake_ups.run_sender,
-            "clock": PeriodicWorker("clock", self._synchronise, CLOCK_INTERVAL_SECONDS).run,
-            "heads": PeriodicWorker("heads", self._long_poll.poll_heads, HEADS_INTERVAL_SECONDS).run,
-            "janitor": PeriodicWorker(
-                "janitor", janitor.run_once, self._config.janitor_interval_seconds
-            ).run,
+            "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS).run,
+            "heads": PeriodicWorker(self._long_poll.poll_heads, HEADS_INTERVAL_SECONDS).run,
+            "janitor": janitor.run_once, self._config.janitor_interval_seconds).run,
         }
-
-    async def _synchronise(self) -> int:
-        await self._clock.synchronise()
-        return 0
 
 
 def create_app(config: AppConfig) -> ASGIApp:
@@ -128,9 +122,7 @@ def create_app(config: AppConfig) -> ASGIApp:
         async with broker.running():
             yield
 
-    surroundings = Starlette(
-        routes=[*health_routes(broker.check_ready), *openapi_routes()], lifespan=lifespan
-    )
+    surroundings = Starlette(routes=[*health_routes(broker.check_ready), *openapi_routes()], lifespan=lifespan)
     door = RestDoor(broker.services, ROUTES)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,9 +27,7 @@ def check_messages(messages: Sequence[NewMessage]) -> None:
     first_key = messages[0].ordering_key
     for index, message in enumerate(messages):
         if not message.data and not message.attributes:
-            raise InvalidArgument(
-                f"messages[{index}] is empty: a message needs data or at least one attribute."
-            )
+            raise InvalidArgument(f"messages[{index}] is empty: a message needs data or at least one attribute.")
         if message.attributes:
             _check_attributes(index, message.attributes)
         if message.ordering_key != first_key:

@@ -1,11 +1,50 @@
 """A subscription: a position in a topic's log, and the rules of its deliveries."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from broker.domain.errors import InvalidArgument
+from broker.domain.labels import check_labels
 from broker.domain.retry_policy import RetryPolicy
+from broker.domain.topic import check_retention
+
+DEFAULT_ACK_DEADLINE_SECONDS = 10
+DEFAULT_RETENTION = timedelta(days=7)
+DEFAULT_EXPIRATION_TTL = timedelta(days=31)
+MAX_BACKOFF = timedelta(seconds=600)
+
+# Field mask path -> attribute of Subscription.  Paths without one are refused when set: nothing to update.
+_ATTRIBUTES = {
+    "ack_deadline_seconds": "ack_deadline_seconds",
+    "labels": "labels",
+    "retain_acked_messages": "retain_acked_messages",
+    "message_retention_duration": "message_retention",
+    "expiration_policy": "expiration_ttl",
+    "retry_policy": "retry_policy",
+    "dead_letter_policy": "dead_letter_policy",
+    "push_config": "push_config",
+    "enable_exactly_once_delivery": "enable_exactly_once_delivery",
+}
+MUTABLE_FIELDS = {
+    *_ATTRIBUTES,
+    "bigquery_config",
+    "cloud_storage_config",
+    "bigtable_config",
+    "message_transforms",
+}
+IMMUTABLE_FIELDS = {
+    "name",
+    "topic",
+    "filter",
+    "enable_message_ordering",
+    "tags",
+    "detached",
+    "state",
+    "topic_message_retention_duration",
+    "analytics_hub_subscription_info",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,22 +65,73 @@ class Subscription:
     given back without effect, keyed by their JSON name.
     """
 
-    subscription_id: int
+    subscription_id: int = 0
     name: str
     topic: str
-    topic_id: int
-    shard_ids: tuple[int, ...]
-    ack_deadline_seconds: int = 10
+    topic_id: int = 0
+    shard_ids: tuple[int, ...] = ()
+    ack_deadline_seconds: int = DEFAULT_ACK_DEADLINE_SECONDS
     retain_acked_messages: bool = False
-    message_retention: timedelta = timedelta(days=7)
+    message_retention: timedelta = DEFAULT_RETENTION
     topic_message_retention: timedelta | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     enable_message_ordering: bool = False
     enable_exactly_once_delivery: bool = False
-    expiration_ttl: timedelta | None = timedelta(days=31)
+    expiration_ttl: timedelta | None = DEFAULT_EXPIRATION_TTL
     filter: str = ""
     dead_letter_policy: DeadLetterPolicy | None = None
     retry_policy: RetryPolicy | None = None
     detached: bool = False
     push_config: Mapping[str, Any] = field(default_factory=dict)
     kept: Mapping[str, Any] = field(default_factory=dict)
+
+    def updated(self, wanted: "Subscription", paths: Collection[str]) -> "Subscription":
+        """This subscription with the masked fields of `wanted`, which holds the default where one is absent."""
+        attributes = [_ATTRIBUTES[path] for path in paths if path in _ATTRIBUTES]
+        return replace(self, **{attribute: getattr(wanted, attribute) for attribute in attributes})
+
+
+def check_subscription(subscription: Subscription) -> None:
+    """Raises InvalidArgument for values out of Google's limits."""
+    check_labels(subscription.labels)
+    check_retention(subscription.message_retention)
+    if not 10 <= subscription.ack_deadline_seconds <= 600:
+        raise InvalidArgument(
+            f"Invalid ack deadline given (ack_deadline={subscription.ack_deadline_seconds}). "
+            "The ack deadline must be between 10 and 600 seconds."
+        )
+    if subscription.expiration_ttl is not None:
+        _check_expiration(subscription.expiration_ttl, subscription.message_retention)
+    if subscription.retry_policy is not None:
+        _check_retry_policy(subscription.retry_policy)
+
+
+def _check_expiration(ttl: timedelta, retention: timedelta) -> None:
+    if ttl < timedelta(days=1):
+        raise InvalidArgument(
+            f"The value for expiration duration is too small. You passed {ttl.total_seconds():g}s in the request, "
+            "but the minimum value is 24h."
+        )
+    if retention > ttl:
+        raise InvalidArgument(
+            f"The subscription's message retention duration ({retention.total_seconds():.0f} seconds) cannot be "
+            f"greater than the TTL in the subscription's expiration policy ({ttl.total_seconds():.0f} seconds), "
+            "since messages cannot be retained past subscription expiration."
+        )
+
+
+def _check_retry_policy(policy: RetryPolicy) -> None:
+    for name, backoff in (
+        ("minimum_backoff", policy.minimum_backoff),
+        ("maximum_backoff", policy.maximum_backoff),
+    ):
+        if not timedelta(0) <= backoff <= MAX_BACKOFF:
+            raise InvalidArgument(
+                f"The value for {name} is out of bounds. You passed {backoff.total_seconds():g}s in the request, "
+                "but the value must be between 0 and 10m."
+            )
+    if policy.maximum_backoff < policy.minimum_backoff:
+        raise InvalidArgument(
+            f"The specified maximum_backoff {policy.maximum_backoff.total_seconds():g}s cannot be smaller than "
+            f"minimum_backoff {policy.minimum_backoff.total_seconds():g}s."
+        )

@@ -1,11 +1,27 @@
 """A topic: the log that publishers append to."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from broker.domain.errors import InvalidArgument
+from broker.domain.labels import check_labels
+
 DELETED_TOPIC = "_deleted-topic_"  # what a subscription shows once its topic is gone (Google's spec)
+MIN_RETENTION, MAX_RETENTION = timedelta(minutes=10), timedelta(days=31)  # Google's limits
+
+# Field mask path -> JSON name, for fields that are stored and given back without effect.
+KEPT_FIELDS = {"message_storage_policy": "messageStoragePolicy", "kms_key_name": "kmsKeyName"}
+MUTABLE_FIELDS = {
+    "labels",
+    "message_retention_duration",
+    "schema_settings",
+    "ingestion_data_source_settings",
+    "message_transforms",
+    *KEPT_FIELDS,
+}
+IMMUTABLE_FIELDS = {"name", "tags", "state", "satisfies_pzs"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,9 +32,46 @@ class Topic:
     effect here (api_spec/support.toml lists them), keyed by their JSON name.
     """
 
-    topic_id: int
+    topic_id: int = 0
     name: str
-    shard_ids: tuple[int, ...]
+    shard_ids: tuple[int, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     message_retention: timedelta | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
+
+    def updated(self, wanted: "Topic", paths: Collection[str]) -> "Topic":
+        """This topic with the masked fields of `wanted`; a field absent there is cleared."""
+        return replace(
+            self,
+            labels=wanted.labels if "labels" in paths else self.labels,
+            message_retention=(
+                wanted.message_retention if "message_retention_duration" in paths else self.message_retention
+            ),
+            kept=update_kept(self.kept, wanted.kept, paths, KEPT_FIELDS),
+        )
+
+
+def update_kept(
+    kept: Mapping[str, Any], wanted: Mapping[str, Any], paths: Collection[str], fields: Mapping[str, str]
+) -> dict[str, Any]:
+    """The kept fields after an update: those in the mask as wanted, the others as they were."""
+    masked = {name for path, name in fields.items() if path in paths}
+    return {name: value for name, value in kept.items() if name not in masked} | {
+        name: value for name, value in wanted.items() if name in masked
+    }
+
+
+def check_topic(topic: Topic) -> None:
+    """Raises InvalidArgument for values out of Google's limits."""
+    check_labels(topic.labels)
+    if topic.message_retention is not None:
+        check_retention(topic.message_retention)
+
+
+def check_retention(retention: timedelta) -> None:
+    """Raises InvalidArgument unless the message retention is between 10 minutes and 31 days."""
+    if not MIN_RETENTION <= retention <= MAX_RETENTION:
+        raise InvalidArgument(
+            f"message_retention_duration out of bounds. You passed {retention.total_seconds():g}s in the request, "
+            "but the value must be between 600s and 2678400s."
+        )

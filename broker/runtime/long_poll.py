@@ -2,8 +2,8 @@
 
 All pulls of a subscription in this process stand in one queue, and one task claims for all of them at a time;
 each still gets a response, and an attempt, of its own.  A queue is claimed for when a pull joins it, when its
-shards are published to, when a redelivery falls due, and when another process says so.  Pulls join before they claim,
-so a wake-up between a claim and the wait for the next is never lost: it marks the queue as worth a look.
+shards are published to, when a redelivery falls due, and when another process says so.  Pulls join before they
+claim, so a wake-up between a claim and the wait for the next is never lost: it marks the queue as worth a look.
 """
 
 import asyncio
@@ -74,8 +74,8 @@ class LongPoll:
     ) -> list[Delivery]:
         """Messages for one pull; empty if there are none within `wait_seconds` (0: do not wait).
 
-        `hung_up()` completes when the caller is gone; it is only awaited while the pull is parked.  What was claimed
-        for a caller that left is released.  Raises SubscriptionChanged, Unavailable.
+        `hung_up()` completes when the caller is gone; it is only awaited while the pull is parked.
+        What was claimed for a caller that left is released.  Raises SubscriptionChanged, Unavailable.
         """
         queue = self._queue(subscription)
         loop = asyncio.get_running_loop()

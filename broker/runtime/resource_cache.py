@@ -21,6 +21,8 @@ Resource = TypeVar("Resource", Topic, Subscription)
 
 
 class _Entries(Generic[Resource]):
+    _load: Callable[[str], Awaitable[Resource]]
+
     def __init__(self, load: Callable[[str], Awaitable[Resource]]) -> None:
         self._load = load
         self._entries: dict[str, tuple[Resource, float]] = {}

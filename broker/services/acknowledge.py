@@ -24,9 +24,7 @@ class AcknowledgeService:
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
-        await self._coalescer.acknowledge(
-            group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
-        )
+        await self._coalescer.acknowledge(group_ack_ids(ack_ids, subscription_id=subscription.subscription_id))
 
     async def modify_ack_deadline(
         self, subscription_name: str, ack_ids: Sequence[str], ack_deadline_seconds: int

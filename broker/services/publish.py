@@ -21,7 +21,7 @@ class PublishService:
         self._resources = resources
         self._coalescer = coalescer
         # A process keeps to one shard of each topic for messages without a key: fewer, larger commits.
-        self._preference = random.getrandbits(30)  # noqa: S311
+        self._preference = random.getrandbits(30)
 
     async def publish(self, topic_name: str, messages: Sequence[NewMessage]) -> list[str]:
         """Store messages durably and return their ids, in order.

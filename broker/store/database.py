@@ -21,7 +21,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable
 
-Connection = psycopg.AsyncConnection[Any]
+Connection = psycopg.AsyncConnection[Any]  # for hot statements
+ResourceConnection = AsyncConnection  # for resources
 
 # What every session is told, whatever the server's configuration says.
 _SESSION_SETTINGS = {

@@ -22,7 +22,7 @@ STATEMENTS = [
     """
     CREATE TABLE topics (
         topic_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        name text NOT NULL UNIQUE,
+        name text COLLATE "C" NOT NULL UNIQUE,
         labels jsonb NOT NULL DEFAULT '{}',
         message_retention interval,
         kept jsonb NOT NULL DEFAULT '{}',
@@ -32,7 +32,7 @@ STATEMENTS = [
     """
     CREATE TABLE subscriptions (
         subscription_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        name text NOT NULL UNIQUE,
+        name text COLLATE "C" NOT NULL UNIQUE,
         topic text NOT NULL,
         topic_id bigint NOT NULL,
         ack_deadline_seconds integer NOT NULL,
@@ -57,7 +57,7 @@ STATEMENTS = [
     """
     CREATE TABLE snapshots (
         snapshot_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        name text NOT NULL UNIQUE,
+        name text COLLATE "C" NOT NULL UNIQUE,
         topic text NOT NULL,
         topic_id bigint NOT NULL,
         labels jsonb NOT NULL DEFAULT '{}',

@@ -19,6 +19,11 @@ class Call:
     body: bytes
     hung_up: Callable[[], Awaitable[None]]
 
+    @property
+    def update_mask(self) -> str | None:
+        """The update mask, where it is given as a query parameter."""
+        return self.query.get("updateMask", self.query.get("update_mask"))
+
     def has_hung_up(self) -> bool:
         """Whether the caller is known to be gone already.
 
@@ -31,5 +36,5 @@ class Call:
         except StopIteration:
             return True
         finally:
-            waiting.close()  # type: ignore[attr-defined]
+            waiting.close()
         return False

@@ -62,9 +62,7 @@ def encode_pull_response(
     return _encode({"receivedMessages": received})
 
 
-def _received(
-    subscription_id: int, delivery: Delivery, show_delivery_attempt: bool
-) -> Iterator[ReceivedMessage]:
+def _received(subscription_id: int, delivery: Delivery, show_delivery_attempt: bool) -> Iterator[ReceivedMessage]:
     count = len(delivery.messages)
     name = AttemptName(subscription_id, delivery.shard_id, delivery.attempt_id, count)
     first_id = delivery.shard_id * SEQUENCES_PER_SHARD

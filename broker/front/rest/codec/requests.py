@@ -5,6 +5,7 @@ Clients mostly send exactly what a struct says, and msgspec decodes that in one 
 second, slower way, which also knows what to say about a body that is wrong.
 """
 
+import typing
 from typing import Any, TypeVar
 
 import msgspec
@@ -42,7 +43,7 @@ def _normal(value: Any, wanted: Any, where: str) -> Any:
     if wanted is bytes and isinstance(value, str):
         text = value.replace("-", "+").replace("_", "/").rstrip("=")
         return text + "=" * (-len(text) % 4)
-    arguments = getattr(wanted, "__args__", ())
+    arguments: tuple[Any, ...] = typing.get_args(wanted)
     if isinstance(value, list) and arguments:
         return [_normal(item, arguments[0], f"{where}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, int | float) and not isinstance(value, bool) and wanted is str:

@@ -13,7 +13,5 @@ async def acknowledge(call: Call) -> bytes:
 
 async def modify_ack_deadline(call: Call) -> bytes:
     request = decode_modify_ack_deadline(call.body)
-    await call.services.acknowledge.modify_ack_deadline(
-        call.name, request.ack_ids, request.ack_deadline_seconds
-    )
+    await call.services.acknowledge.modify_ack_deadline(call.name, request.ack_ids, request.ack_deadline_seconds)
     return EMPTY

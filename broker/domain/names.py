@@ -1,0 +1,28 @@
+"""Resource names: projects/{project}/{collection}/{id}."""
+
+import re
+
+from broker.domain.errors import InvalidArgument
+
+# Google's rule: starts with a letter, then letters, digits and - _ . ~ + %, 3 to 255 characters, not "goog…"
+# in any letter case (production refuses "GOOG" too).
+_ID = re.compile(r"(?!(?i:goog))[A-Za-z][A-Za-z0-9\-_.~+%]{2,254}")
+
+
+def check_name(name: str, collection: str) -> None:
+    """Raises InvalidArgument unless `name` is a full resource name of `collection` ("topics", …)."""
+    parts = name.split("/")
+    if (
+        len(parts) != 4
+        or parts[0] != "projects"
+        or not parts[1]
+        or parts[2] != collection
+        or not _ID.fullmatch(parts[3])
+        or not name.isprintable()
+    ):
+        raise InvalidArgument(f"Invalid [{collection}] name: (name={name})")
+
+
+def leaf(name: str) -> str:
+    """The id at the end of a resource name, as error messages give it."""
+    return name.rpartition("/")[2]

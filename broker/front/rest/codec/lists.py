@@ -1,0 +1,23 @@
+"""List requests and responses."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker.domain.page import Page, parse_page
+from broker.front.rest.codec.resources import encode_resource
+from broker.front.rest.codec.scalars import parse_int32
+
+
+def decode_page(query: Mapping[str, str]) -> Page:
+    """pageSize and pageToken, in either spelling.  Raises InvalidArgument."""
+    size = query.get("pageSize", query.get("page_size", ""))
+    token = query.get("pageToken", query.get("page_token", ""))
+    return parse_page(parse_int32(size, "pageSize") if size else 0, token)
+
+
+def encode_list(key: str, items: Sequence[Any], next_page_token: str) -> bytes:
+    """A list response; empty parts are left out."""
+    body: dict[str, Any] = {key: items} if items else {}
+    if next_page_token:
+        body["nextPageToken"] = next_page_token
+    return encode_resource(body)

@@ -1,0 +1,39 @@
+"""Scalars of protobuf's JSON mapping that msgspec has no type for."""
+
+import re
+from datetime import timedelta
+
+from broker.domain.errors import InvalidArgument
+
+_DURATION = re.compile(r"(-?)(\d{1,12})(?:\.(\d{1,9}))?s")
+
+
+def parse_duration(text: str, field: str) -> timedelta:
+    """A duration such as "600s" or "0.5s", to the microsecond.  Raises InvalidArgument that names the field."""
+    match = _DURATION.fullmatch(text)
+    if match is None or int(match[2]) > 315_576_000_000:  # protobuf's bound: about 10,000 years
+        raise InvalidArgument(f"Invalid value at '{field}': {text!r} is not a duration such as \"600s\".")
+    fraction = int((match[3] or "").ljust(9, "0")[:6])
+    value = timedelta(seconds=min(int(match[2]), 86_400 * 999_999), microseconds=fraction)
+    return -value if match[1] else value
+
+
+def format_duration(value: timedelta) -> str:
+    """Seconds with 0, 3 or 6 decimals and an "s"."""
+    seconds, microseconds = divmod(value // timedelta(microseconds=1), 1_000_000)
+    if microseconds == 0:
+        return f"{seconds}s"
+    if microseconds % 1000 == 0:
+        return f"{seconds}.{microseconds // 1000:03d}s"
+    return f"{seconds}.{microseconds:06d}s"
+
+
+def parse_int32(text: str, field: str) -> int:
+    """A number from a query parameter.  Raises InvalidArgument that names the field."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise InvalidArgument(f"Invalid value at '{field}': {text!r} is not a number.") from None
+    if not -(2**31) <= value < 2**31:
+        raise InvalidArgument(f"Invalid value at '{field}': {text} is out of range.")
+    return value

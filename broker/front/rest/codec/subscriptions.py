@@ -1,0 +1,182 @@
+"""Subscriptions on the wire."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from broker.domain.errors import InvalidArgument, Unimplemented
+from broker.domain.field_mask import parse_field_mask
+from broker.domain.retry_policy import RetryPolicy
+from broker.domain.subscription import (
+    DEFAULT_ACK_DEADLINE_SECONDS,
+    DEFAULT_EXPIRATION_TTL,
+    DEFAULT_RETENTION,
+    Subscription,
+)
+from broker.front.rest.codec.requests import decode_request
+from broker.front.rest.codec.resources import refuse_nul, refuse_unsupported, require_same_name
+from broker.front.rest.codec.scalars import format_duration, parse_duration
+
+UNSUPPORTED = {
+    "filter": "filters are not served yet",
+    "enable_message_ordering": "ordered delivery is not served yet",
+    "enable_exactly_once_delivery": "exactly-once delivery is not served yet",
+    "dead_letter_policy": "dead-letter topics are not served yet",
+    "bigquery_config": "this broker exports to no other service",
+    "cloud_storage_config": "this broker exports to no other service",
+    "bigtable_config": "this broker exports to no other service",
+    "message_transforms": "message transforms are not served",
+    "tags": "there is no resource manager to hold tags",
+}
+
+
+class ExpirationPolicyBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    ttl: str = ""
+
+
+class RetryPolicyBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    minimum_backoff: str = ""
+    maximum_backoff: str = ""
+
+
+class PushConfigBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    push_endpoint: str = ""
+    attributes: dict[str, str] = {}
+    oidc_token: dict[str, Any] = {}
+    pubsub_wrapper: dict[str, Any] | None = None
+    no_wrapper: dict[str, Any] | None = None
+
+
+class SubscriptionBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """google.pubsub.v1.Subscription; the untyped fields at the end are output only and ignored."""
+
+    name: str = ""
+    topic: str = ""
+    push_config: PushConfigBody = PushConfigBody()
+    bigquery_config: dict[str, Any] = {}
+    cloud_storage_config: dict[str, Any] = {}
+    bigtable_config: dict[str, Any] = {}
+    ack_deadline_seconds: int = 0
+    retain_acked_messages: bool = False
+    message_retention_duration: str = ""
+    labels: dict[str, str] = {}
+    enable_message_ordering: bool = False
+    expiration_policy: ExpirationPolicyBody | None = None
+    filter: str = ""
+    dead_letter_policy: dict[str, Any] = {}
+    retry_policy: RetryPolicyBody | None = None
+    enable_exactly_once_delivery: bool = False
+    message_transforms: list[dict[str, Any]] = []
+    tags: dict[str, str] = {}
+    detached: object = None
+    topic_message_retention_duration: object = None
+    state: object = None
+    analytics_hub_subscription_info: object = None
+
+
+class UpdateSubscriptionBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    subscription: SubscriptionBody = SubscriptionBody()
+    update_mask: str = ""
+
+
+class ModifyPushConfigBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    push_config: PushConfigBody = PushConfigBody()
+    subscription: object = None  # in the path
+
+
+_subscription = msgspec.json.Decoder(SubscriptionBody)
+_update = msgspec.json.Decoder(UpdateSubscriptionBody)
+_modify_push_config = msgspec.json.Decoder(ModifyPushConfigBody)
+
+
+def decode_subscription(body: bytes, name: str) -> Subscription:
+    """The subscription that a create call wants.  Raises InvalidArgument, Unimplemented."""
+    return _from_body(decode_request(_subscription, body), name)
+
+
+def decode_update_subscription(body: bytes, name: str, query_mask: str | None) -> tuple[Subscription, list[str]]:
+    """The wanted subscription and the mask's paths; the mask may be a query parameter instead (Terraform)."""
+    request = decode_request(_update, body)
+    return _from_body(request.subscription, name), parse_field_mask(request.update_mask or query_mask or "")
+
+
+def decode_push_config(body: bytes) -> dict[str, Any]:
+    """The push config of a modifyPushConfig call; {} makes it a pull subscription."""
+    return _push_config(decode_request(_modify_push_config, body).push_config)
+
+
+def _from_body(body: SubscriptionBody, name: str) -> Subscription:
+    refuse_unsupported(body, UNSUPPORTED)
+    require_same_name(body.name, name)
+    ttl = _expiration_ttl(body.expiration_policy)
+    default_retention = DEFAULT_RETENTION if ttl is None else min(DEFAULT_RETENTION, ttl)
+    retention = body.message_retention_duration
+    return Subscription(
+        name=name,
+        topic=body.topic,
+        ack_deadline_seconds=body.ack_deadline_seconds or DEFAULT_ACK_DEADLINE_SECONDS,
+        retain_acked_messages=body.retain_acked_messages,
+        message_retention=parse_duration(retention, "messageRetentionDuration") if retention else default_retention,
+        labels=body.labels,
+        expiration_ttl=ttl,
+        retry_policy=_retry_policy(body.retry_policy),
+        push_config=_push_config(body.push_config),
+    )
+
+
+def _expiration_ttl(body: ExpirationPolicyBody | None) -> Any:
+    if body is None:
+        return DEFAULT_EXPIRATION_TTL
+    return parse_duration(body.ttl, "expirationPolicy.ttl") if body.ttl else None
+
+
+def _retry_policy(body: RetryPolicyBody | None) -> RetryPolicy | None:
+    if body is None:
+        return None
+    given = {
+        "minimum_backoff": body.minimum_backoff,
+        "maximum_backoff": body.maximum_backoff,
+    }
+    return RetryPolicy(**{k: parse_duration(text, f"retryPolicy.{k}") for k, text in given.items() if text})
+
+
+def _push_config(body: PushConfigBody) -> dict[str, Any]:
+    if body.push_endpoint:
+        raise Unimplemented("The field pushConfig.pushEndpoint is not supported: push is not served yet.")
+    if body.oidc_token or body.pubsub_wrapper is not None or body.no_wrapper is not None:
+        raise InvalidArgument("Invalid push endpoint given (endpoint=): pushConfig needs a pushEndpoint.")
+    config = {"attributes": body.attributes} if body.attributes else {}
+    refuse_nul(config)
+    return config
+
+
+def subscription_json(subscription: Subscription) -> dict[str, Any]:
+    """google.pubsub.v1.Subscription in JSON, as the service prints it: `pushConfig` always, defaults not."""
+    s = subscription
+    body: dict[str, Any] = {
+        "name": s.name,
+        "topic": s.topic,
+        "pushConfig": s.push_config,
+        "ackDeadlineSeconds": s.ack_deadline_seconds,
+    }
+    if s.retain_acked_messages:
+        body["retainAckedMessages"] = True
+    body["messageRetentionDuration"] = format_duration(s.message_retention)
+    if s.labels:
+        body["labels"] = s.labels
+    body["expirationPolicy"] = {} if s.expiration_ttl is None else {"ttl": format_duration(s.expiration_ttl)}
+    if s.retry_policy is not None:
+        body["retryPolicy"] = _retry_policy_json(s.retry_policy)
+    if s.detached:
+        body["detached"] = True
+    if s.topic_message_retention is not None:
+        body["topicMessageRetentionDuration"] = format_duration(s.topic_message_retention)
+    return body | {"state": "ACTIVE"} | dict(s.kept)
+
+
+def _retry_policy_json(policy: RetryPolicy) -> Mapping[str, str]:
+    return {
+        "minimumBackoff": format_duration(policy.minimum_backoff),
+        "maximumBackoff": format_duration(policy.maximum_backoff),
+    }

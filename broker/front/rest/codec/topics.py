@@ -1,0 +1,78 @@
+"""Topics on the wire."""
+
+from typing import Any
+
+import msgspec
+
+from broker.domain.field_mask import parse_field_mask
+from broker.domain.topic import KEPT_FIELDS, Topic
+from broker.front.rest.codec.requests import decode_request
+from broker.front.rest.codec.resources import refuse_nul, refuse_unsupported, require_same_name
+from broker.front.rest.codec.scalars import format_duration, parse_duration
+
+UNSUPPORTED = {
+    "schema_settings": "schemas are not served yet",
+    "ingestion_data_source_settings": "this broker imports from no other service",
+    "message_transforms": "message transforms are not served",
+    "tags": "there is no resource manager to hold tags",
+}
+
+
+class TopicBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """google.pubsub.v1.Topic; `state` and `satisfies_pzs` are output only and ignored."""
+
+    name: str = ""
+    labels: dict[str, str] = {}
+    message_storage_policy: dict[str, Any] = {}
+    kms_key_name: str = ""
+    message_retention_duration: str = ""
+    schema_settings: dict[str, Any] = {}
+    ingestion_data_source_settings: dict[str, Any] = {}
+    message_transforms: list[dict[str, Any]] = []
+    tags: dict[str, str] = {}
+    state: object = None
+    satisfies_pzs: object = None
+
+
+class UpdateTopicBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    topic: TopicBody = TopicBody()
+    update_mask: str = ""
+
+
+_topic = msgspec.json.Decoder(TopicBody)
+_update = msgspec.json.Decoder(UpdateTopicBody)
+
+
+def decode_topic(body: bytes, name: str) -> Topic:
+    """The topic that a create call wants.  Raises InvalidArgument, Unimplemented."""
+    return _from_body(decode_request(_topic, body), name)
+
+
+def decode_update_topic(body: bytes, name: str, query_mask: str | None) -> tuple[Topic, list[str]]:
+    """The wanted topic and the mask's paths; the mask may be a query parameter instead (Terraform)."""
+    request = decode_request(_update, body)
+    return _from_body(request.topic, name), parse_field_mask(request.update_mask or query_mask or "")
+
+
+def _from_body(body: TopicBody, name: str) -> Topic:
+    refuse_unsupported(body, UNSUPPORTED)
+    require_same_name(body.name, name)
+    kept = {json_name: getattr(body, path) for path, json_name in KEPT_FIELDS.items() if getattr(body, path)}
+    refuse_nul(kept)
+    retention = body.message_retention_duration
+    return Topic(
+        name=name,
+        labels=body.labels,
+        message_retention=parse_duration(retention, "messageRetentionDuration") if retention else None,
+        kept=kept,
+    )
+
+
+def topic_json(topic: Topic) -> dict[str, Any]:
+    """google.pubsub.v1.Topic in JSON; defaults are left out."""
+    body: dict[str, Any] = {"name": topic.name}
+    if topic.labels:
+        body["labels"] = topic.labels
+    if topic.message_retention is not None:
+        body["messageRetentionDuration"] = format_duration(topic.message_retention)
+    return body | dict(topic.kept)

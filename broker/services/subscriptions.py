@@ -1,0 +1,102 @@
+"""Subscriptions: the meaning of each call."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from broker.domain.errors import AlreadyExists, NotFound
+from broker.domain.field_mask import check_field_mask
+from broker.domain.names import check_name, leaf
+from broker.domain.page import Page, cut_page
+from broker.domain.subscription import (
+    IMMUTABLE_FIELDS,
+    MUTABLE_FIELDS,
+    Subscription,
+    check_subscription,
+)
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.store import subscriptions, topics
+from broker.store.database import Database, ResourceConnection
+
+
+def subscription_not_found(name: str) -> NotFound:
+    return NotFound(f"Subscription does not exist (resource={leaf(name)}).")
+
+
+class SubscriptionService:
+    """The subscriptions of Google's Subscriber service.  Every change is announced to all processes."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+
+    async def create_subscription(self, wanted: Subscription) -> Subscription:
+        """Raises InvalidArgument, NotFound (no such topic), AlreadyExists."""
+        check_name(wanted.name, "subscriptions")
+        check_name(wanted.topic, "topics")
+        check_subscription(wanted)
+        async with self._database.transaction() as connection:
+            # Shared with other creations, but not with a deletion of the topic.
+            topic = await topics.lock_topic(connection, name=wanted.topic, share=True)
+            if topic is None:
+                raise NotFound(f"Subscription topic does not exist (resource={leaf(wanted.topic)}).")
+            subscription = await subscriptions.insert_subscription(
+                connection, subscription=wanted, topic_id=topic.topic_id, now=self._clock.now()
+            )
+        if subscription is None:
+            raise AlreadyExists(f"Subscription already exists (resource={leaf(wanted.name)}).")
+        await self._wake_ups.announce(wanted.name)
+        return subscription
+
+    async def get_subscription(self, name: str) -> Subscription:
+        """Raises NotFound."""
+        async with self._database.transaction() as connection:
+            subscription = await subscriptions.find_subscription(connection, name=name)
+        if subscription is None:
+            raise subscription_not_found(name)
+        return subscription
+
+    async def update_subscription(self, wanted: Subscription, paths: Sequence[str]) -> Subscription:
+        """Change the fields in the mask.  Raises InvalidArgument, NotFound; nothing is changed then."""
+        check_field_mask(paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
+        async with self._database.transaction() as connection:
+            subscription = (await self._lock(connection, wanted.name)).updated(wanted, paths)
+            check_subscription(subscription)
+            await subscriptions.update_subscription(connection, subscription=subscription)
+        await self._wake_ups.announce(subscription.name)
+        return subscription
+
+    async def modify_push_config(self, name: str, push_config: Mapping[str, Any]) -> None:
+        """Switch between pull ({}) and push at once; the backlog stays.  Raises NotFound."""
+        async with self._database.transaction() as connection:
+            subscription = replace(await self._lock(connection, name), push_config=push_config)
+            await subscriptions.update_subscription(connection, subscription=subscription)
+        await self._wake_ups.announce(name)
+
+    async def delete_subscription(self, name: str) -> None:
+        """Delete a subscription and its backlog; its waiting pulls end with NOT_FOUND.  Raises NotFound."""
+        async with self._database.transaction() as connection:
+            subscription = await self._lock(connection, name)
+            await subscriptions.delete_subscription(connection, subscription_id=subscription.subscription_id)
+        await self._wake_ups.announce(name)
+
+    async def detach_subscription(self, name: str) -> None:
+        """Detach a subscription from its topic: its backlog is dropped, pulls are refused.  Raises NotFound."""
+        async with self._database.transaction() as connection:
+            subscription = await self._lock(connection, name)
+            await subscriptions.detach_subscription(connection, subscription_id=subscription.subscription_id)
+        await self._wake_ups.announce(name)
+
+    async def list_subscriptions(self, project: str, page: Page) -> tuple[Sequence[Subscription], str]:
+        """A page of a project's subscriptions by name, and the token of the next page."""
+        async with self._database.transaction() as connection:
+            found = await subscriptions.list_subscriptions(connection, project=project, page=page)
+        return cut_page(found, page, lambda subscription: subscription.name)
+
+    async def _lock(self, connection: ResourceConnection, name: str) -> Subscription:
+        subscription = await subscriptions.lock_subscription(connection, name=name)
+        if subscription is None:
+            raise subscription_not_found(name)
+        return subscription

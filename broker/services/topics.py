@@ -1,0 +1,93 @@
+"""Topics: the meaning of each call."""
+
+from collections.abc import Sequence
+
+from broker.domain.errors import AlreadyExists, NotFound
+from broker.domain.field_mask import check_field_mask
+from broker.domain.names import check_name, leaf
+from broker.domain.page import Page, cut_page
+from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.store import topics
+from broker.store.database import Database
+
+
+def topic_not_found(name: str) -> NotFound:
+    return NotFound(f"Topic not found (resource={leaf(name)}).")
+
+
+class TopicService:
+    """The topics of Google's Publisher service.  Every change is announced to all processes."""
+
+    def __init__(
+        self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, *, shards_per_topic: int = 1
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+        self._shards_per_topic = shards_per_topic
+
+    async def create_topic(self, wanted: Topic) -> Topic:
+        """Raises InvalidArgument, AlreadyExists."""
+        check_name(wanted.name, "topics")
+        check_topic(wanted)
+        async with self._database.transaction() as connection:
+            topic = await topics.insert_topic(
+                connection, topic=wanted, shard_count=self._shards_per_topic, now=self._clock.now()
+            )
+        if topic is None:
+            raise AlreadyExists(f"Topic already exists (resource={leaf(wanted.name)}).")
+        await self._wake_ups.announce(wanted.name)
+        return topic
+
+    async def get_topic(self, name: str) -> Topic:
+        """Raises NotFound."""
+        async with self._database.transaction() as connection:
+            topic = await topics.find_topic(connection, name=name)
+        if topic is None:
+            raise topic_not_found(name)
+        return topic
+
+    async def update_topic(self, wanted: Topic, paths: Sequence[str]) -> Topic:
+        """Change the fields in the mask.  Raises InvalidArgument, NotFound; nothing is changed then."""
+        check_field_mask(paths, resource="Topic", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
+        async with self._database.transaction() as connection:
+            current = await topics.lock_topic(connection, name=wanted.name)
+            if current is None:
+                raise topic_not_found(wanted.name)
+            topic = current.updated(wanted, paths)
+            check_topic(topic)
+            await topics.update_topic(connection, topic=topic)
+        await self._wake_ups.announce(topic.name)
+        return topic
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic; its subscriptions stay, with their backlog.  Raises NotFound."""
+        async with self._database.transaction() as connection:
+            topic = await topics.lock_topic(connection, name=name)
+            if topic is None:
+                raise topic_not_found(name)
+            orphaned = await topics.delete_topic(connection, topic=topic)
+        for changed in (name, *orphaned):
+            await self._wake_ups.announce(changed)
+
+    async def list_topics(self, project: str, page: Page) -> tuple[Sequence[Topic], str]:
+        """A page of a project's topics by name, and the token of the next page."""
+        async with self._database.transaction() as connection:
+            found = await topics.list_topics(connection, project=project, page=page)
+        return cut_page(found, page, lambda topic: topic.name)
+
+    async def list_topic_subscriptions(self, name: str, page: Page) -> tuple[Sequence[str], str]:
+        """A page of the names of the subscriptions attached to a topic.  Raises NotFound."""
+        topic = await self.get_topic(name)
+        async with self._database.transaction() as connection:
+            names = await topics.list_topic_subscriptions(connection, topic_id=topic.topic_id, page=page)
+        return cut_page(names, page, str)
+
+    async def list_topic_snapshots(self, name: str, page: Page) -> tuple[Sequence[str], str]:
+        """A page of the names of a topic's snapshots.  Raises NotFound."""
+        topic = await self.get_topic(name)
+        async with self._database.transaction() as connection:
+            names = await topics.list_topic_snapshots(connection, topic_id=topic.topic_id, page=page)
+        return cut_page(names, page, str)

@@ -1,0 +1,3 @@
+SELECT coalesce(sum(length(open)), 0)
+FROM delivery_attempts
+WHERE first_publish_time < %(end)s AND last_publish_time >= %(start)s

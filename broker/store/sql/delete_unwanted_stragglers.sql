@@ -1,0 +1,8 @@
+DELETE FROM straggler_messages AS m
+WHERE NOT EXISTS (
+    SELECT FROM delivery_attempts AS d
+    WHERE d.shard_id = m.shard_id
+      AND d.first_publish_time <= m.publish_time
+      AND d.last_publish_time >= m.publish_time
+      AND m.seq <@ d.seqs
+)

@@ -1,0 +1,19 @@
+"""A loop around one bounded pass of work."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+
+class PeriodicWorker:
+    """Calls `run_once` about every `interval_seconds`; several processes drift apart by the jitter."""
+
+    def __init__(self, run_once: Callable[[], Awaitable[object]], interval_seconds: float) -> None:
+        self._run_once = run_once
+        self._interval_seconds = interval_seconds
+
+    async def run(self) -> None:
+        """Until an error, which is the supervisor's."""
+        while True:
+            await asyncio.sleep(self._interval_seconds * random.uniform(0.8, 1.0))  # noqa: S311
+            await self._run_once()
