@@ -109,7 +109,7 @@ class _Broker:
             "notification sender": self._wake_ups.run_sender,
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS).run,
             "heads": PeriodicWorker(self._long_poll.poll_heads, HEADS_INTERVAL_SECONDS).run,
-            "janitor": janitor.run_once, self._config.janitor_interval_seconds).run,
+            "janitor": PeriodicWorker(janitor.run_once, self._config.janitor_interval_seconds).run,
         }
 
 

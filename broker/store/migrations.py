@@ -1,16 +1,23 @@
 """Bringing the schema up, and telling whether it is up."""
 
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from psycopg.errors import UndefinedTable
 from sqlalchemy import make_url
+from sqlalchemy.exc import OperationalError
 
 from broker.store.database import Connection
+
+
+class DatabaseUnreachable(Exception):
+    """The database cannot be connected to, or is not one that the broker can use; the message says why."""
 
 
 def _directory() -> Path:
@@ -49,4 +56,26 @@ async def current_revision(connection: Connection) -> str | None:
 
 def upgrade(database_url: str) -> None:
     """Bring the schema to head_revision(); safe to run by several starters at once (migrations/env.py locks)."""
-    command.upgrade(_config(database_url), "head")
+    try:
+        command.upgrade(_config(database_url), "head")
+    except OperationalError as error:
+        raise DatabaseUnreachable(f"The database cannot be migrated: {error.orig}".strip()) from error
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """What `inspect` found: the server's major version, and the schema's revision (None: no schema)."""
+
+    server_major_version: int
+    revision: str | None
+
+
+def inspect(database_url: str) -> DatabaseState:
+    """Look at a database before it is used.  Raises DatabaseUnreachable."""
+    try:
+        with psycopg.connect(database_url, connect_timeout=10) as connection:
+            found = connection.execute("SELECT to_regclass('alembic_version')").fetchone()
+            row = found and found[0] and connection.execute("SELECT version_num FROM alembic_version").fetchone()
+            return DatabaseState(connection.info.server_version // 10_000, row[0] if row else None)
+    except psycopg.Error as error:
+        raise DatabaseUnreachable(f"The database cannot be used: {error}".strip()) from error

@@ -1,7 +1,8 @@
 """Partitions of `messages`: made ahead, dropped behind, without ever making a publish wait (A10).
 
-Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE: neither
-takes a lock on `messages` that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a plain DROP do.
+Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE:
+neither takes a lock on `messages` that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
+plain DROP do.
 """
 
 import re

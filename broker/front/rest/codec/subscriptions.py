@@ -53,7 +53,7 @@ class SubscriptionBody(msgspec.Struct, rename="camel", forbid_unknown_fields=Tru
 
     name: str = ""
     topic: str = ""
-    push_config: PushConfigBody = PushConfigBody()
+    push_config: PushConfigBody = msgspec.field(default_factory=PushConfigBody)
     bigquery_config: dict[str, Any] = {}
     cloud_storage_config: dict[str, Any] = {}
     bigtable_config: dict[str, Any] = {}
@@ -76,12 +76,12 @@ class SubscriptionBody(msgspec.Struct, rename="camel", forbid_unknown_fields=Tru
 
 
 class UpdateSubscriptionBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    subscription: SubscriptionBody = SubscriptionBody()
+    subscription: SubscriptionBody = msgspec.field(default_factory=SubscriptionBody)
     update_mask: str = ""
 
 
 class ModifyPushConfigBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    push_config: PushConfigBody = PushConfigBody()
+    push_config: PushConfigBody = msgspec.field(default_factory=PushConfigBody)
     subscription: object = None  # in the path
 
 

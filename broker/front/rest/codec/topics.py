@@ -35,7 +35,7 @@ class TopicBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class UpdateTopicBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    topic: TopicBody = TopicBody()
+    topic: TopicBody = msgspec.field(default_factory=TopicBody)
     update_mask: str = ""
 
 

@@ -1,0 +1,54 @@
+# Everything a checkout needs; `make` alone lists it.
+PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= data
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run format check test test-all bench migration clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is needed (Debian: apt-get install python3-venv)."; exit 1; }
+
+$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/.run
+
+setup: $(VENV)/.dev ## install everything for development
+
+run: $(VENV)/.run ## serve on http://127.0.0.1:8085, data in ./data (ARGS="--port 9000" …)
+	@$(BIN)/broker serve --data-dir $(DATA) $(ARGS)
+
+format: $(VENV)/.dev ## format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: $(VENV)/.dev ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(VENV)/.dev ## the tests, on a real PostgreSQL
+	$(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+
+test-all: $(VENV)/.dev ## the tests, with the slow ones
+	$(BIN)/pytest -n 2 $(ARGS)
+
+bench: $(VENV)/.dev ## measure, against Google's emulator where it is installed
+	$(BIN)/python -m benchmarks $(ARGS)
+
+migration: $(VENV)/.dev ## a new migration: make migration name=0002_expand_…
+	DATABASE_URL=unused $(BIN)/alembic revision -m "$(name)"
+
+clean: ## remove what setup made
+	rm -rf $(VENV)

@@ -1,0 +1,3 @@
+from broker.cli.main import main
+
+raise SystemExit(main())

@@ -1,0 +1,102 @@
+"""The broker's processes, as their parent sees them."""
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+from broker.app import AppConfig
+from broker.cli.worker import run_worker
+
+logger = logging.getLogger(__name__)
+
+_FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.2, 10.0
+_HEALTHY_SECONDS = 30.0
+_STOP_SECONDS = 10.0  # then a child is killed; the database keeps what it had
+
+
+class Children:
+    """`count` worker processes on one listening socket, each started again when it dies."""
+
+    def __init__(self, config: AppConfig, listener: socket.socket, *, count: int, log_level: str) -> None:
+        self._config = config
+        self._listener = listener
+        self._count = count
+        self._log_level = log_level
+        # "spawn": a fork would share this process's event loop and signal handlers with the child.
+        self._context = multiprocessing.get_context("spawn")
+        self._ready = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Event]:
+        """Keep the children running within the block; yields an event that is set once the first one serves."""
+        keepers = [asyncio.create_task(self._keep(number)) for number in range(self._count)]
+        try:
+            yield self._ready
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+
+    async def _keep(self, number: int) -> None:
+        delay = _FIRST_DELAY_SECONDS
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            exit_code = await self._run_one(number)
+            if loop.time() - started > _HEALTHY_SECONDS:
+                delay = _FIRST_DELAY_SECONDS
+            logger.warning("worker process %d ended (%s); starting it again in %.1f s", number, exit_code, delay)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _MAX_DELAY_SECONDS)
+
+    async def _run_one(self, number: int) -> int | None:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(
+            target=run_worker,
+            args=(self._config, self._listener, theirs, self._log_level),
+            name=f"broker worker {number}",
+        )
+        process.start()
+        theirs.close()
+        try:
+            await self._wait(process, ours)
+        finally:
+            await _stop(process)
+            ours.close()
+        return process.exitcode
+
+    async def _wait(self, process: BaseProcess, pipe: Connection) -> None:
+        """Until the child ends; its one word on the pipe says that it serves."""
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        loop.add_reader(process.sentinel, ended.set)
+        loop.add_reader(pipe.fileno(), self._hear, pipe)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(process.sentinel)
+            loop.remove_reader(pipe.fileno())
+
+    def _hear(self, pipe: Connection) -> None:
+        try:
+            pipe.recv()
+            self._ready.set()
+        except (EOFError, OSError):
+            asyncio.get_running_loop().remove_reader(pipe.fileno())
+
+
+async def _stop(process: BaseProcess) -> None:
+    if process.is_alive() and process.pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, 15)
+        await asyncio.to_thread(process.join, _STOP_SECONDS)
+        if process.is_alive():
+            process.kill()
+    await asyncio.to_thread(process.join)

@@ -1,0 +1,18 @@
+"""`broker migrate`: bring the schema of a PostgreSQL of the operator's own up to date."""
+
+from broker.cli.stop import Stop
+from broker.settings import Settings
+from broker.store import migrations
+from broker.store.migrations import DatabaseUnreachable
+
+
+def migrate(settings: Settings) -> int:
+    """Returns the exit code.  Raises Stop."""
+    if not settings.database_url:
+        raise Stop("migrate needs --database-url or DATABASE_URL; the embedded database migrates itself")
+    try:
+        migrations.upgrade(settings.database_url)
+    except DatabaseUnreachable as error:
+        raise Stop(str(error)) from error
+    print(f"The schema is at {migrations.head_revision()}.")  # noqa: T201
+    return 0

@@ -1,0 +1,123 @@
+"""`broker serve`: the embedded PostgreSQL if there is no other, then the broker's processes.
+
+The parent opens the listening socket, owns the embedded PostgreSQL, and keeps its children running; each child
+is a whole broker that accepts from the same socket.  The children end with the parent, however it ends.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from broker.app import AppConfig
+from broker.cli.children import Children
+from broker.cli.stop import Stop
+from broker.embedded_postgres.cluster import Cluster, ClusterError
+from broker.settings import Settings
+from broker.store import migrations
+from broker.store.migrations import DatabaseUnreachable
+
+MIN_SERVER_VERSION = 15
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGINT or SIGTERM.  Returns the exit code.  Raises Stop."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    if settings.workers < 1:
+        raise Stop(f"--workers must be at least 1, not {settings.workers}")
+    with _listening(settings.host, settings.port) as listener, _database(settings) as (cluster, url):
+        return asyncio.run(_serve(settings, listener, cluster, url))
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise Stop(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    listener.listen(2048)
+    listener.set_inheritable(True)
+    with listener:
+        yield listener
+
+
+@contextmanager
+def _database(settings: Settings) -> Iterator[tuple[Cluster | None, str]]:
+    """The database to serve from: the operator's own, or the embedded one, started and migrated."""
+    if settings.database_url:
+        _check_own_database(settings.database_url)
+        yield None, settings.database_url
+        return
+    cluster = Cluster(Path(settings.data_dir))
+    try:
+        cluster.open()
+        migrations.upgrade(cluster.url)
+        yield cluster, cluster.url
+    except (ClusterError, DatabaseUnreachable) as error:
+        raise Stop(str(error)) from error
+    finally:
+        cluster.close()
+
+
+def _check_own_database(url: str) -> None:
+    try:
+        state = migrations.inspect(url)
+    except DatabaseUnreachable as error:
+        raise Stop(str(error)) from error
+    if state.server_major_version < MIN_SERVER_VERSION:
+        raise Stop(f"PostgreSQL {state.server_major_version} is too old: the broker needs {MIN_SERVER_VERSION}+")
+    head = migrations.head_revision()
+    if state.revision is None or state.revision < head:
+        at = state.revision or "nothing"
+        raise Stop(f"the database's schema is at {at}, {head} is needed: run `broker migrate`")
+    if state.revision > head:
+        raise Stop(f"the database's schema is at {state.revision}, newer than this broker knows ({head})")
+
+
+async def _serve(settings: Settings, listener: socket.socket, cluster: Cluster | None, url: str) -> int:
+    config = AppConfig(
+        database_url=url,
+        pull_wait_seconds=settings.pull_wait_seconds,
+        pool_size=settings.pool_size,
+        janitor_interval_seconds=settings.janitor_interval_seconds,
+        shards_per_topic=settings.shards_per_topic,
+    )
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    children = Children(config, listener, count=settings.workers, log_level=settings.log_level)
+    async with _kept_running(cluster), children.running() as ready:
+        with contextlib.suppress(asyncio.CancelledError):
+            first = asyncio.ensure_future(ready.wait())
+            stop = asyncio.ensure_future(stopping.wait())
+            await asyncio.wait((first, stop), return_when=asyncio.FIRST_COMPLETED)
+            first.cancel()
+            if ready.is_set():
+                host, port = listener.getsockname()[:2]
+                print(f"Ready: http://{host}:{port}", flush=True)  # noqa: T201
+            await stop
+    return 0
+
+
+@asynccontextmanager
+async def _kept_running(cluster: Cluster | None) -> AsyncIterator[None]:
+    if cluster is None:
+        yield
+        return
+    keeper = asyncio.create_task(cluster.keep_running())
+    try:
+        yield
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)

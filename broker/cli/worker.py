@@ -1,0 +1,68 @@
+"""One broker process."""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from multiprocessing.connection import Connection
+
+import uvicorn
+import uvloop
+
+from broker.app import AppConfig, create_app
+
+KEEP_ALIVE_SECONDS = 75
+GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
+
+
+class _Server(uvicorn.Server):
+    """Says on the pipe when it serves; the parent prints the ready line."""
+
+    def __init__(self, config: uvicorn.Config, pipe: Connection) -> None:
+        super().__init__(config)
+        self._pipe = pipe
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        gc.freeze()  # what start-up made stays: the collector need not look at it again
+        if self.started:
+            self._pipe.send("ready")
+
+
+def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log_level: str) -> None:
+    """Serve on the parent's socket until SIGTERM, or until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on
+    logging.basicConfig(
+        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    server = _Server(
+        uvicorn.Config(
+            create_app(config),
+            loop="uvloop",
+            http="httptools",
+            lifespan="on",
+            access_log=False,
+            log_config=None,
+            backlog=2048,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            date_header=False,
+            server_header=False,
+        ),
+        pipe,
+    )
+    threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(server.serve([listener]))
+
+
+def _end_with_parent(pipe: Connection) -> None:
+    """The parent never writes; the pipe ends when the parent does, even if it was killed."""
+    try:
+        pipe.recv()
+    except (EOFError, OSError):
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,204 @@
+"""The embedded PostgreSQL: one cluster in a data directory, run as a child of the broker.
+
+    no directory ──initdb──► stopped ──start──► running ──stop──► stopped
+                                 ▲                  │ its postmaster dies: keep_running starts it again
+                                 └──────────────────┘
+
+The data directory is locked (flock) as long as a broker uses it; the kernel gives the lock back whatever way
+the broker ends.  A postmaster that outlived its broker (kill -9) is stopped before a new one starts.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+from broker.embedded_postgres.binaries import MAJOR_VERSION, bin_directory
+from broker.embedded_postgres.drop_root import become, own, unprivileged_user
+
+_USER, _DATABASE = "postgres", "broker"
+_START_SECONDS = 60.0  # crash recovery reads at most max_wal_size of WAL
+_MAX_SOCKET_PATH = 100  # bytes; the kernel's limit is 107
+
+# What differs from PostgreSQL's defaults, and why.
+CONFIGURATION = {
+    "listen_addresses": "",  # a unix socket in a private directory; no port to protect
+    "max_connections": "200",
+    "shared_buffers": "256MB",  # the hot set: newest messages, cursors, attempts
+    "effective_cache_size": "1GB",
+    "work_mem": "8MB",
+    "synchronous_commit": "on",  # an answer means "on disk" (A1)
+    "wal_level": "minimal",  # nobody replicates from here
+    "max_wal_senders": "0",
+    "max_wal_size": "2GB",  # fewer checkpoints under load, and fewer full page images
+    "checkpoint_timeout": "15min",
+    "wal_compression": "off",  # message data hardly compresses; the processor is what is short
+    "wal_buffers": "16MB",
+    "jit": "off",  # compiling costs more than any hot statement runs
+    "autovacuum_naptime": "10s",  # the hot tables turn over within seconds
+    "random_page_cost": "1.1",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "logging_collector": "off",
+    "log_checkpoints": "off",
+    "io_method": "worker",
+}
+
+
+class ClusterError(Exception):
+    """The embedded PostgreSQL cannot be used; the message is one line for the operator."""
+
+
+class Cluster:
+    """One data directory.  `open` locks it and starts PostgreSQL; `close` stops it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory.absolute()
+        self._data = self._directory / "postgres"
+        self._log = self._directory / "postgres.log"
+        self._user = unprivileged_user()
+        self._lock: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sockets = self._directory / "run"
+        if len(str(self._sockets / ".s.PGSQL.5432").encode()) > _MAX_SOCKET_PATH:
+            name = sha256(str(self._directory).encode()).hexdigest()[:16]
+            self._sockets = Path(tempfile.gettempdir()) / f"broker-{name}"
+
+    @property
+    def url(self) -> str:
+        """How to connect."""
+        return f"postgresql://{_USER}@/{_DATABASE}?host={quote(str(self._sockets), safe='')}"
+
+    def open(self) -> None:
+        """Lock the directory, make the cluster if there is none, start it.  Raises ClusterError."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._take_lock()
+        if not (self._data / "PG_VERSION").exists():
+            self._initialise()
+        version = (self._data / "PG_VERSION").read_text().strip()
+        if version != str(MAJOR_VERSION):
+            raise ClusterError(
+                f"{self._data} was made by PostgreSQL {version}; this broker embeds {MAJOR_VERSION}. "
+                "Dump it with the old version, or choose another --data-dir."
+            )
+        self._stop_orphan()
+        self._start()
+
+    def close(self) -> None:
+        """Stop PostgreSQL (it writes a checkpoint) and unlock the directory."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)  # "fast": connections are ended, not waited for
+            self._process.wait()
+        self._process = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    async def keep_running(self) -> None:
+        """Start PostgreSQL again whenever its postmaster has died."""
+        while True:
+            await asyncio.sleep(0.2)
+            if self._process is not None and self._process.poll() is not None:
+                await asyncio.to_thread(self._stop_orphan)
+                await asyncio.to_thread(self._start)
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._directory / "broker.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = None
+            raise ClusterError(f"A broker is running on {self._directory} already.") from None
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(  # noqa: S603
+            [bin_directory() / program, *arguments],
+            preexec_fn=become(self._user),
+            capture_output=True,
+            text=True,
+            cwd="/",
+            check=False,
+        )
+        if done.returncode:
+            raise ClusterError(f"{program} failed: {done.stderr.strip() or done.stdout.strip()}")
+
+    def _initialise(self) -> None:
+        if self._data.exists():  # an initdb that was cut short
+            shutil.rmtree(self._data)
+        making = self._directory / "postgres.new"
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(mode=0o700)
+        own(making, self._user)
+        self._run(
+            "initdb", "-D", str(making), "-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8",
+            "--no-instructions",
+        )  # fmt: skip
+        making.rename(self._data)
+
+    def _start(self) -> None:
+        self._sockets.mkdir(mode=0o700, exist_ok=True)
+        own(self._sockets, self._user)
+        settings = CONFIGURATION | {"unix_socket_directories": str(self._sockets)}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603
+                [
+                    bin_directory() / "postgres", "-D", str(self._data),
+                    *(f"--{name}={value}" for name, value in settings.items()),
+                ],
+                preexec_fn=become(self._user),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                cwd="/",
+                start_new_session=True,  # Ctrl-C is the broker's: PostgreSQL stops last
+            )  # fmt: skip
+        self._wait_until_ready(self._process)
+        self._create_database()
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        pid_file = self._data / "postmaster.pid"
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                last = self._log.read_text(errors="replace").strip().splitlines()[-3:]
+                raise ClusterError(f"PostgreSQL ended at its start (log: {self._log}): {' / '.join(last)}")
+            with contextlib.suppress(FileNotFoundError):
+                lines = pid_file.read_text().splitlines()
+                if len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready":
+                    return
+            time.sleep(0.02)
+        raise ClusterError(f"PostgreSQL did not start within {_START_SECONDS:.0f} s (log: {self._log}).")
+
+    def _create_database(self) -> None:
+        marker = self._directory / "database-created"
+        if not marker.exists():
+            self._run("createdb", "-h", str(self._sockets), "-U", _USER, "--maintenance-db=postgres", _DATABASE)
+            marker.touch()
+
+    def _stop_orphan(self) -> None:
+        """End a postmaster, and its children, that a killed broker left on this data."""
+        try:
+            pid = int((self._data / "postmaster.pid").read_text().splitlines()[0])
+            os.kill(pid, 0)
+        except (FileNotFoundError, ValueError, IndexError, ProcessLookupError):
+            return
+        if not _is_postgres(pid):
+            return  # the number belongs to somebody else by now; PostgreSQL clears the stale file itself
+        os.kill(pid, signal.SIGINT)
+        while _is_postgres(pid):
+            time.sleep(0.05)
+
+
+def _is_postgres(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return "(postgres)" in status and ") Z" not in status
