@@ -14,7 +14,7 @@ from broker.domain.delivery import Delivery, Demand, Share, StoredMessage, due_q
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.sequences import from_bits, from_multirange, to_bits, to_multirange
 from broker.store import statements
-from broker.store.database import Connection, pipelined
+from broker.store.database import Connection, end_unchanged, pipelined
 
 _LOCK_CURSOR = statements.load("lock_cursor")
 _LOCK_DUE_ATTEMPTS = statements.load("lock_due_attempts")
@@ -105,12 +105,12 @@ async def claim_messages(connection: Connection, request: ClaimRequest, attempt_
     async with pipelined(connection):
         found = await _lock_and_read(connection, request)
         if found.cursor is None:
-            await connection.execute(b"ROLLBACK")
+            await end_unchanged(connection)
             return Claimed(nothing, found=False)
         if not found.due and not found.fresh:
             upcoming = await connection.execute(_READ_NEXT_DELIVERY_AT, _where(request))
             row = await upcoming.fetchone()
-            await connection.execute(b"ROLLBACK")
+            await end_unchanged(connection)
             return Claimed(nothing, next_delivery_at=row[0] if row else None)
         redeliveries = await _read_redeliveries(connection, request, found)
         shares = share_out(request.demands, redeliveries, found.fresh)
