@@ -1,6 +1,6 @@
 """The hot statements: one file of sql/ each, loaded by name at import.
 
-`statements.claim_fresh` is the text of sql/claim_fresh.sql without its comments, so that what PostgreSQL logs
+`load("claim_fresh")` is the text of sql/claim_fresh.sql without its comments, so that what PostgreSQL logs
 and prepares is the statement alone.
 """
 

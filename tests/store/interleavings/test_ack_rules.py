@@ -1,0 +1,105 @@
+"""The rules of acks and deadline changes under concurrency (design section 4, [T])."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from broker.store import delivery_attempts
+from broker.store.database import Connection
+from tests.fixtures.log import SECOND, Log
+from tests.store.interleavings.steps import open_transaction, until_waiting
+
+# What design section 4 warns of: two branches that each look at the row as it was before the wait.
+_DELETE_IF_EMPTY_ELSE_UPDATE = b"""
+WITH asked AS (
+    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask
+    FROM unnest(%(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[])
+        AS a (subscription_id, attempt_id, mask)
+),
+finished AS (
+    DELETE FROM delivery_attempts AS d USING asked AS a
+    WHERE d.shard_id = %(shard_id)s AND d.attempt_id = a.attempt_id AND bit_count(d.open & ~a.mask) = 0
+    RETURNING d.subscription_id, d.attempt_id, d.open
+),
+reduced AS (
+    UPDATE delivery_attempts AS d SET open = d.open & ~a.mask FROM asked AS a
+    WHERE d.shard_id = %(shard_id)s AND d.attempt_id = a.attempt_id AND bit_count(d.open & ~a.mask) > 0
+    RETURNING d.subscription_id, d.attempt_id, d.open
+)
+SELECT subscription_id, attempt_id, open::text FROM finished
+UNION ALL
+SELECT subscription_id, attempt_id, open::text FROM reduced
+"""
+
+
+async def concurrent_acks_of_one_response_all_count(log: Log) -> None:
+    await log.publish("a", "b")
+    [delivery] = await log.pull()
+    async with open_transaction(log.database) as first:
+        await log.acknowledge(delivery, [0], connection=first)
+        second = asyncio.create_task(log.acknowledge(delivery, [1]))
+        await until_waiting(log.database)
+    await second
+    assert await log.attempts() == []
+
+
+async def test_concurrent_acks_of_one_response_all_count(log: Log) -> None:
+    await concurrent_acks_of_one_response_all_count(log)
+
+
+async def test_one_would_be_lost_with_delete_if_empty_else_update(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_attempts, "_ACKNOWLEDGE", _DELETE_IF_EMPTY_ELSE_UPDATE)
+    with pytest.raises(AssertionError):
+        await concurrent_acks_of_one_response_all_count(log)
+
+
+async def acks_lock_attempts_in_one_order(log: Log) -> None:
+    await log.publish("a", "b", "c")
+    first, middle, last = [(await log.pull(1))[0] for _ in range(3)]
+    async with open_transaction(log.database) as holding:
+        await log.modify_ack_deadline(middle, None, log.start + SECOND, connection=holding)
+        ack = asyncio.create_task(log.acknowledge_many(first, middle, last))
+        await until_waiting(log.database, 1)
+        # The same three, named in the other order.
+        change = asyncio.create_task(log.modify_many(log.start + SECOND, last, middle, first))
+        await until_waiting(log.database, 2)
+    outcomes = await asyncio.gather(ack, change, return_exceptions=True)
+    assert not [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+
+
+async def test_acks_and_deadline_changes_lock_attempts_in_one_order(log: Log) -> None:
+    await acks_lock_attempts_in_one_order(log)
+
+
+async def test_they_would_deadlock_if_one_of_them_went_backwards(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement = delivery_attempts._ACKNOWLEDGE.decode()
+    backwards = statement.replace("d.attempt_id, d.part\n", "d.attempt_id DESC, d.part\n")
+    assert backwards != statement
+    monkeypatch.setattr(delivery_attempts, "_ACKNOWLEDGE", backwards.encode())
+    with pytest.raises(AssertionError, match="Aborted"):
+        await acks_lock_attempts_in_one_order(log)
+
+
+@asynccontextmanager
+async def _splitting(log: Log, delivery: object) -> AsyncIterator[Connection]:
+    async with open_transaction(log.database) as session:
+        await log.modify_ack_deadline(delivery, [0], log.start + SECOND, connection=session)  # type: ignore[arg-type]
+        yield session
+
+
+async def test_an_ack_that_waited_for_a_split_says_what_it_missed_and_finds_it_when_it_looks_again(
+    log: Log,
+) -> None:
+    await log.publish("a", "b")
+    [delivery] = await log.pull()
+    async with _splitting(log, delivery):
+        ack = asyncio.create_task(log.acknowledge(delivery, [0]))
+        await until_waiting(log.database)
+    # Message 0 has moved to a part that the waiting statement's snapshot did not have.
+    assert await ack == {0}
+    assert await log.acknowledge(delivery, [0]) == set()
+    assert [bits for *_, bits in await log.attempts()] == ["01"]

@@ -1,0 +1,166 @@
+"""The rules of claims that hold only because of how statements and locks are arranged (design section 4, [T]).
+
+Each test drives real sessions into the interleaving that would break its rule, and is run a second time with the
+rule taken out of the SQL: then it must fail, or it would prove nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from broker.domain.attempt_ids import AttemptIds
+from broker.domain.retry_policy import RetryPolicy
+from broker.store import claims
+from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
+from tests.store.interleavings.steps import open_transaction, paused, until_waiting
+
+Rule = Callable[[Log], Awaitable[None]]
+
+
+def _sql(statement: object) -> str:
+    return statement.decode() if isinstance(statement, bytes) else str(statement)
+
+
+def replaced(monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
+    statement = _sql(getattr(claims, name))
+    assert old in statement, statement
+    monkeypatch.setattr(claims, name, statement.replace(old, new).encode())
+
+
+async def two_claims_never_hand_out_one_message(log: Log) -> None:
+    await log.publish("a", "b", "c")
+    async with paused(log.database, before="COMMIT") as first:
+        first_claim = asyncio.create_task(log.claim(2, connection=first))
+        await first.reached.wait()
+        second_claim = asyncio.create_task(log.claim(2))
+        await until_waiting(log.database)
+        first.go.set()
+        one, other = await first_claim, await second_claim
+    assert (texts(one.deliveries[0]), texts(other.deliveries[0])) == (["a", "b"], ["c"])
+
+
+async def test_two_claims_never_hand_out_one_message(log: Log) -> None:
+    await two_claims_never_hand_out_one_message(log)
+
+
+async def test_they_would_if_the_lock_shared_a_snapshot_with_the_read(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced(monkeypatch, "_LOCK_CURSOR", "FOR UPDATE", "")
+    replaced(
+        monkeypatch,
+        "_READ_FRESH_MESSAGES",
+        "FROM cursors AS c\n",
+        """FROM (
+            SELECT FROM cursors
+            WHERE shard_id = %(shard_id)s AND subscription_id = %(subscription_id)s
+            FOR UPDATE
+        ) AS locked CROSS JOIN cursors AS c
+        """,
+    )
+    with pytest.raises(AssertionError, match="'a', 'b'"):
+        await two_claims_never_hand_out_one_message(log)
+
+
+async def a_message_that_commits_late_is_not_skipped(log: Log) -> None:
+    await log.publish("early")
+    async with paused(log.database, before="UPDATE cursors") as claiming:
+        claim = asyncio.create_task(log.claim(10, connection=claiming))
+        await claiming.reached.wait()  # it has read the log, and not yet moved the cursor
+        await log.publish("late")
+        claiming.go.set()
+        assert texts((await claim).deliveries[0]) == ["early"]
+    assert await log.pull_texts() == ["late"]
+
+
+async def test_a_message_that_commits_late_is_not_skipped(log: Log) -> None:
+    await a_message_that_commits_late_is_not_skipped(log)
+
+
+async def test_it_would_be_if_the_cursor_moved_to_a_head_read_later(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced(
+        monkeypatch,
+        "_ADVANCE_CURSOR",
+        "next_seq = %(next_seq)s",
+        "next_seq = greatest(%(next_seq)s, (SELECT head + 1 FROM shards WHERE shard_id = %(shard_id)s))",
+    )
+    with pytest.raises(AssertionError, match="late"):
+        await a_message_that_commits_late_is_not_skipped(log)
+
+
+async def an_extended_deadline_is_not_taken_for_due(log: Log) -> None:
+    await log.publish("a")
+    [delivery] = await log.pull()
+    later = log.start + ACK_DEADLINE
+    async with open_transaction(log.database) as extending:
+        await log.modify_ack_deadline(delivery, None, later + 60 * SECOND, connection=extending)
+        claim = asyncio.create_task(log.claim(10, now=later, retry_policy=RetryPolicy()))
+        await until_waiting(log.database)  # the claim has seen the old deadline, and waits for the row
+    assert texts((await claim).deliveries[0]) == []
+    assert await log.attempts() == [("delivering", 1, "1")]
+
+
+async def test_an_extended_deadline_is_not_taken_for_due(log: Log) -> None:
+    await an_extended_deadline_is_not_taken_for_due(log)
+
+
+async def test_it_would_be_if_the_locked_row_were_not_checked_again(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced(
+        monkeypatch,
+        "_LOCK_DUE_ATTEMPTS",
+        "  AND next_delivery_at <= %(now)s\n  AND (attempt_id",
+        "  AND (attempt_id",
+    )
+    with pytest.raises(AssertionError):
+        await an_extended_deadline_is_not_taken_for_due(log)
+
+
+async def an_old_ack_id_never_acks_a_redelivery(log: Log) -> None:
+    await log.publish("a")
+    [first] = await log.pull()
+    [second] = await log.pull(now=log.start + ACK_DEADLINE)
+    assert await log.acknowledge(first) == {0}
+    assert await log.acknowledge(second) == set()
+
+
+async def test_an_old_ack_id_never_acks_a_redelivery(log: Log) -> None:
+    await an_old_ack_id_never_acks_a_redelivery(log)
+
+
+async def test_it_would_if_redeliveries_kept_their_attempt_id(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AttemptIds, "take", lambda _, count, **__: range(7, 7 + count))
+    with pytest.raises(AssertionError):
+        await an_old_ack_id_never_acks_a_redelivery(log)
+
+
+async def claims_and_acks_lock_attempts_in_one_order(log: Log) -> None:
+    await log.publish("a", "b", "c")
+    first, middle, last = [(await log.pull(1))[0] for _ in range(3)]
+    # The later an attempt was made, the earlier it is due: the two orders cross.
+    for seconds, delivery in ((30, first), (20, middle), (10, last)):
+        await log.modify_ack_deadline(delivery, None, log.start + seconds * SECOND)
+    async with open_transaction(log.database) as holding:
+        await log.modify_ack_deadline(middle, None, log.start + 20 * SECOND, connection=holding)
+        claim = asyncio.create_task(log.claim(10, now=log.start + 60 * SECOND))
+        await until_waiting(log.database, 1)
+        ack = asyncio.create_task(log.acknowledge_many(first, middle, last))
+        await until_waiting(log.database, 2)
+    outcomes = await asyncio.gather(claim, ack, return_exceptions=True)
+    assert not [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+
+
+async def test_claims_and_acks_lock_attempts_in_one_order(log: Log) -> None:
+    await claims_and_acks_lock_attempts_in_one_order(log)
+
+
+async def test_they_would_deadlock_if_claims_locked_what_is_due_first(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced(monkeypatch, "_LOCK_DUE_ATTEMPTS", "ORDER BY attempt_id, part\nFOR", "ORDER BY next_delivery_at\nFOR")
+    with pytest.raises(AssertionError, match="Aborted"):
+        await claims_and_acks_lock_attempts_in_one_order(log)
