@@ -16,6 +16,7 @@ from sqlalchemy import (
     Interval,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     Table,
     Text,
     text,
@@ -137,12 +138,13 @@ straggler_messages = Table("straggler_messages", metadata, *_message_columns())
 cursors = Table(
     "cursors",
     metadata,
-    Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("subscription_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("shard_id", BigInteger, autoincrement=False, nullable=False),
+    Column("subscription_id", BigInteger, autoincrement=False, nullable=False),
     Column("next_publish_time", DateTime(timezone=True), nullable=False),
     Column("next_seq", BigInteger, nullable=False),
     Column("due_floor", DateTime(timezone=True), nullable=False),
-    Index("cursors_subscription_id_idx", "subscription_id"),
+    # One index for both questions: the cursor of a subscription in a shard, and all cursors of a subscription.
+    PrimaryKeyConstraint("subscription_id", "shard_id"),
     postgresql_with={"fillfactor": "50"},
 )
 

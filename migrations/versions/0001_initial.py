@@ -121,10 +121,9 @@ STATEMENTS = [
         next_publish_time timestamptz NOT NULL,
         next_seq bigint NOT NULL,
         due_floor timestamptz NOT NULL,
-        PRIMARY KEY (shard_id, subscription_id)
+        PRIMARY KEY (subscription_id, shard_id)
     ) WITH (fillfactor = 50, {AUTOVACUUM})
     """,
-    "CREATE INDEX cursors_subscription_id_idx ON cursors (subscription_id)",
     f"""
     CREATE TABLE delivery_attempts (
         shard_id bigint NOT NULL,
