@@ -1,0 +1,205 @@
+"""Deliveries of the real store, side by side with a small model of what they should be (A4, A7).
+
+The model knows nothing of cursors, rows or bits: a message is waiting, out under an ack id until a deadline, or
+acked.  Time is a number that a rule advances.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from broker.domain.delivery import Delivery
+from broker.domain.retry_policy import RetryPolicy
+from broker.store.database import Database
+from broker.store.partitions import make_partitions_ahead
+from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
+
+POLICY = RetryPolicy(minimum_backoff=4 * SECOND, maximum_backoff=9 * SECOND)
+
+
+@dataclass
+class Message:
+    """`ack_id` names the delivery that it is out under; `due` is when it may be delivered (again)."""
+
+    due: datetime
+    attempts: int = 0
+    ack_id: tuple[int, int] | None = None
+    pending: bool = False
+    acked: bool = False
+
+
+@dataclass
+class Model:
+    retry_policy: RetryPolicy | None
+    messages: dict[str, Message] = field(default_factory=dict)
+
+    def deliverable(self, now: datetime) -> set[str]:
+        return {text for text, m in self.messages.items() if not m.acked and self._ready_at(m) <= now}
+
+    def _ready_at(self, message: Message) -> datetime:
+        if self.retry_policy is None or not message.attempts or message.pending:
+            return message.due
+        return message.due + self.retry_policy.delay(message.attempts)
+
+
+class Deliveries(RuleBasedStateMachine):
+    """Rules act on both; `pull` compares."""
+
+    runner: asyncio.Runner
+    database: Database
+    number = 0
+
+    @initialize(with_policy=st.booleans())
+    def begin(self, with_policy: bool) -> None:
+        Deliveries.number += 1
+        self.now = self.runner.run(self.database.now()).replace(microsecond=0)
+        self.model = Model(POLICY if with_policy else None)
+        self.log: Log = self.runner.run(make_log(self.database, self.now, f"model{Deliveries.number}"))
+        self.deliveries: list[Delivery] = []
+        self.published = 0
+
+    @rule(count=st.integers(1, 6))
+    def publish(self, count: int) -> None:
+        data = [f"m{self.published + n}" for n in range(count)]
+        self.published += count
+        self.runner.run(self.log.publish(*data, now=self.now))
+        self.model.messages |= {text: Message(self.now) for text in data}
+
+    @rule(max_messages=st.integers(1, 8))
+    def pull(self, max_messages: int) -> None:
+        expected = self.model.deliverable(self.now)
+        claimed = self.runner.run(
+            self.log.claim(max_messages, now=self.now, retry_policy=self.model.retry_policy)
+        ).deliveries[0]
+        got = [m.data.decode() for delivery in claimed for m in delivery.messages]
+        assert len(set(got)) == len(got)
+        assert set(got) <= expected
+        assert len(got) == min(max_messages, len(expected))
+        fresh = [text for text in got if not self.model.messages[text].attempts]
+        assert fresh == sorted(fresh, key=lambda text: int(text[1:]))
+        for delivery in claimed:
+            self._deliver(delivery)
+
+    def _deliver(self, delivery: Delivery) -> None:
+        self.deliveries.append(delivery)
+        for position, stored in enumerate(delivery.messages):
+            message = self.model.messages[stored.data.decode()]
+            message.attempts += 1
+            assert delivery.attempt_number == message.attempts
+            message.ack_id, message.pending = (delivery.attempt_id, position), False
+            message.due = self.now + ACK_DEADLINE
+
+    def _choose(self, data: st.DataObject) -> tuple[Delivery, list[int]]:
+        delivery = data.draw(st.sampled_from(self.deliveries))
+        positions = st.lists(st.integers(0, len(delivery.messages) - 1), min_size=1, unique=True)
+        return delivery, data.draw(positions)
+
+    def _named(self, delivery: Delivery, positions: list[int]) -> Iterator[tuple[int, Message]]:
+        """The messages that these ack ids still name."""
+        for position in positions:
+            message = self.model.messages[delivery.messages[position].data.decode()]
+            if message.ack_id == (delivery.attempt_id, position) and not message.acked:
+                yield position, message
+
+    @precondition(lambda self: self.deliveries)
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        delivery, positions = self._choose(data)
+        named = dict(self._named(delivery, positions))
+        missing = self.runner.run(self.log.acknowledge(delivery, positions))
+        assert missing == set(positions) - named.keys()
+        for message in named.values():
+            message.acked = True
+
+    @precondition(lambda self: self.deliveries)
+    @rule(data=st.data())
+    def nack(self, data: st.DataObject) -> None:
+        delivery, positions = self._choose(data)
+        policy = self.model.retry_policy
+        named = dict(self._named(delivery, positions))
+        missing = self.runner.run(self.log.nack(delivery, positions, now=self.now, retry_policy=policy))
+        assert missing == set(positions) - named.keys()
+        for message in named.values():
+            message.due = self.now + (policy.delay(message.attempts) if policy else timedelta())
+            message.pending = True
+
+    @precondition(lambda self: self.deliveries)
+    @rule(data=st.data(), seconds=st.integers(1, 30))
+    def modify_ack_deadline(self, data: st.DataObject, seconds: int) -> None:
+        delivery, positions = self._choose(data)
+        named = dict(self._named(delivery, positions))
+        due = self.now + seconds * SECOND
+        assert (
+            self.runner.run(self.log.modify_ack_deadline(delivery, positions, due)) == set(positions) - named.keys()
+        )
+        for message in named.values():
+            message.due, message.pending = due, False
+
+    @rule(seconds=st.sampled_from([1, 3, 4, 9, 10, 30]))
+    def time_passes(self, seconds: int) -> None:
+        self.now += seconds * SECOND
+
+    @invariant()
+    def what_is_stored_is_what_is_out(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        subscription_id = self.log.subscription.subscription_id
+        rows = self.runner.run(
+            self.log.rows(
+                f"SELECT coalesce(sum(bit_count(open)), 0) FROM delivery_attempts"
+                f" WHERE subscription_id = {subscription_id}"
+            )
+        )
+        assert rows == [(sum(1 for m in self.model.messages.values() if m.ack_id and not m.acked),)]
+
+
+@contextmanager
+def _machine(database_url: str) -> Iterator[type[Deliveries]]:
+    async def opened() -> Database:
+        database = Database(database_url, pool_size=2)
+        await database.open()
+        async with database.connection() as connection:
+            for hours in range(3):
+                await make_partitions_ahead(connection, now=await database.now() + timedelta(hours=hours))
+        return database
+
+    with asyncio.Runner() as runner:
+        database = runner.run(opened())
+        yield type("BoundDeliveries", (Deliveries,), {"runner": runner, "database": database})
+        runner.run(database.close())
+
+
+def _settings(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )
+
+
+def test_deliveries_are_what_the_model_says(database_url: str) -> None:
+    with _machine(database_url) as machine:
+        run_state_machine_as_test(machine, settings=_settings(60))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_deliveries_are_what_the_model_says_for_longer(database_url: str) -> None:
+    with _machine(database_url) as machine:
+        run_state_machine_as_test(machine, settings=_settings(1000))
