@@ -3,6 +3,7 @@
 from secrets import randbits
 
 _RANDOM_BITS = 12
+_PARTS_APART = 1024  # an attempt has at most 1,000 messages, so as many parts
 _EPOCH_MICROSECONDS = 1_735_689_600_000_000  # 2025-01-01; 51 bits of microseconds last until 2096
 
 
@@ -10,7 +11,7 @@ class AttemptIds:
     """Time-ordered 63-bit ids: microseconds, then random bits that keep two processes apart.
 
     Two attempts of one subscription are ordered by its cursor's lock, so they differ in their microseconds; an
-    id that still met its twin would break the primary key, and the claim would be tried again.
+    id that still met its twin would break the primary key: Aborted, and tried again with another.
     """
 
     def __init__(self) -> None:
@@ -22,3 +23,9 @@ class AttemptIds:
         first = max(self._last + 1, stamp)
         self._last = first + number - 1
         return range(first, first + number)
+
+    def take_parts(self, number: int, *, now_microseconds: int) -> range:
+        """`number` ids for new parts of attempts, so far apart that each may be counted up from: a statement that
+        moves messages of several parts of an attempt numbers the new ones from there.
+        """
+        return self.take(number * _PARTS_APART, now_microseconds=now_microseconds)[::_PARTS_APART]

@@ -12,21 +12,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
 
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
 from broker.domain.ack_id import AttemptName
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.retry_policy import RetryPolicy
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Connection, Database
 from broker.store.delivery_attempts import DeadlineChange, Positions, acknowledge, modify_ack_deadline
 
 V = TypeVar("V")
-
-_ATTEMPTS = 3  # acks and deadlines may be repeated without harm
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +92,7 @@ class AckCoalescer:
 
     async def _flush(self, batch: _Batch) -> None:
         try:
-            async for attempt in AsyncRetrying(
-                retry=retry_if_exception_type((Aborted, Unavailable)),
-                stop=stop_after_attempt(_ATTEMPTS),
-                wait=wait_random_exponential(multiplier=0.02, max=0.5),
-                reraise=True,
-            ):
+            async for attempt in retrying(Aborted, Unavailable):  # may be repeated without harm
                 with attempt:
                     await self._write_acks(batch.acks)
                     await self._write_deadlines(batch)
@@ -164,7 +156,7 @@ class AckCoalescer:
             connection,
             shard_id=shard_id,
             changes=changes,
-            new_parts=list(self._attempt_ids.take(len(changes), now_microseconds=microseconds)),
+            new_parts=list(self._attempt_ids.take_parts(len(changes), now_microseconds=microseconds)),
             jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
         )
 

@@ -15,12 +15,13 @@ from datetime import datetime, timedelta
 
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.delivery import Delivery, Demand
-from broker.domain.errors import BrokerError, Unavailable
+from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.store.claims import ClaimRequest, claim_messages
-from broker.store.database import Connection, Database
+from broker.store.database import Database
 from broker.store.delivery_attempts import release_attempts
 from broker.store.shards import read_heads
 
@@ -217,10 +218,9 @@ class LongPoll:
         subscription = queue.subscription
         hungry = pulls
         alarms: list[datetime] = []
-        async with self._database.connection() as connection:
-            for shard_id in random.sample(subscription.shard_ids, len(subscription.shard_ids)):
-                if hungry:
-                    hungry = await self._claim_shard(connection, subscription, shard_id, hungry, alarms)
+        for shard_id in random.sample(subscription.shard_ids, len(subscription.shard_ids)):
+            if hungry:
+                hungry = await self._claim_shard(subscription, shard_id, hungry, alarms)
         for pull in reversed(hungry):
             if pull.wait:
                 queue.pulls.appendleft(pull)
@@ -233,16 +233,26 @@ class LongPoll:
         self._set_alarm(queue, min(alarms, default=None))
 
     async def _claim_shard(
-        self,
-        connection: Connection,
-        subscription: Subscription,
-        shard_id: int,
-        pulls: list[_Pull],
-        alarms: list[datetime],
+        self, subscription: Subscription, shard_id: int, pulls: list[_Pull], alarms: list[datetime]
     ) -> list[_Pull]:
         """Claim in one shard; returns the pulls that got nothing."""
+        async for attempt in retrying(Aborted):
+            with attempt:
+                async with self._database.connection() as connection:
+                    request = self._request(subscription, shard_id, pulls)
+                    claimed = await claim_messages(connection, request, self._attempt_ids)
+        if not claimed.found:
+            raise SubscriptionChanged
+        if claimed.next_delivery_at is not None:
+            alarms.append(claimed.next_delivery_at)
+        for pull, deliveries in zip(pulls, claimed.deliveries, strict=True):
+            if deliveries:
+                pull.answer.set_result(list(deliveries))
+        return [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
+
+    def _request(self, subscription: Subscription, shard_id: int, pulls: list[_Pull]) -> ClaimRequest:
         now = self._clock.now()
-        request = ClaimRequest(
+        return ClaimRequest(
             shard_id=shard_id,
             subscription_id=subscription.subscription_id,
             demands=[pull.demand for pull in pulls],
@@ -252,15 +262,6 @@ class LongPoll:
             retry_policy=subscription.retry_policy,
             jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
         )
-        claimed = await claim_messages(connection, request, self._attempt_ids)
-        if not claimed.found:
-            raise SubscriptionChanged
-        if claimed.next_delivery_at is not None:
-            alarms.append(claimed.next_delivery_at)
-        for pull, deliveries in zip(pulls, claimed.deliveries, strict=True):
-            if deliveries:
-                pull.answer.set_result(list(deliveries))
-        return [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
 
     def _set_alarm(self, queue: _Queue, due: datetime | None) -> None:
         if queue.alarm is not None:

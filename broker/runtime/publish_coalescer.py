@@ -10,8 +10,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from broker.domain.errors import BrokerError, NotFound, ResourceExhausted, Unavailable
+from broker.domain.errors import Aborted, BrokerError, NotFound, ResourceExhausted, Unavailable
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
@@ -95,16 +96,9 @@ class PublishCoalescer:
 
     async def _append(self, shard_id: int, publishes: list[_Publish]) -> None:
         batches = [publish.batch for publish in publishes]
-        async with self._database.connection() as connection:
-            try:
-                appended = await append_messages(
-                    connection, shard_id=shard_id, batches=batches, now=self._publish_time()
-                )
-            except PartitionMissing:
-                await make_partitions_ahead(connection, now=self._clock.now())
-                appended = await append_messages(
-                    connection, shard_id=shard_id, batches=batches, now=self._publish_time()
-                )
+        async for attempt in retrying(Aborted):  # PostgreSQL undid it: nothing was stored
+            with attempt:
+                appended = await self._append_or_make_partition(shard_id, batches)
         if appended is None:
             raise NotFound("Topic not found: it was deleted.")
         first_seq, publish_time = appended
@@ -112,6 +106,18 @@ class PublishCoalescer:
             if not publish.appended.done():
                 publish.appended.set_result(Appended(first_seq, publish_time))
             first_seq += publish.batch.count
+
+    async def _append_or_make_partition(self, shard_id: int, batches: list[EncodedMessages]) -> Appended | None:
+        async with self._database.connection() as connection:
+            try:
+                return await append_messages(
+                    connection, shard_id=shard_id, batches=batches, now=self._publish_time()
+                )
+            except PartitionMissing:
+                await make_partitions_ahead(connection, now=self._clock.now())
+                return await append_messages(
+                    connection, shard_id=shard_id, batches=batches, now=self._publish_time()
+                )
 
     def _publish_time(self) -> datetime:
         # Milliseconds, as on the wire: seeking to a time that a client was shown must mean that very message.

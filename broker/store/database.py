@@ -37,6 +37,7 @@ _SESSION_SETTINGS = {
 # SQLSTATE (or its class) -> what the caller is told.  Unavailable: the same call may work when sent again.
 _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.DeadlockDetected, Aborted, "The call met a concurrent change; try it again."),
+    (pg.UniqueViolation, Aborted, "The call met a concurrent change; try it again."),
     (pg.SerializationFailure, Aborted, "The call met a concurrent change; try it again."),
     (pg.LockNotAvailable, Unavailable, "The resource is busy; try again."),
     (pg.QueryCanceled, Unavailable, "The database took too long; try again."),

@@ -1,0 +1,57 @@
+"""The migrations build the declared schema, and only that."""
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, make_url, text
+
+from broker.store import migrations
+from broker.store.tables import metadata
+
+
+def _differences(url: str) -> list[object]:
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
+
+    def declared(_object: object, name: str | None, type_: str, reflected: bool, _to: object) -> bool:
+        return not (type_ == "table" and reflected and str(name).startswith("messages_"))
+
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"include_object": declared, "compare_server_default": True}
+        )
+        differences = compare_metadata(context, metadata)
+    engine.dispose()
+    return list(differences)
+
+
+def test_migrating_an_empty_database_gives_the_declared_tables(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url)
+    assert _differences(empty_database_url) == []
+
+
+def test_a_drift_would_be_seen(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url)
+    engine = create_engine(make_url(empty_database_url).set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE cursors ADD COLUMN surplus int"))
+    engine.dispose()
+    assert len(_differences(empty_database_url)) == 1
+
+
+def test_migrating_twice_changes_nothing(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url)
+    migrations.upgrade(empty_database_url)
+    assert migrations.inspect(empty_database_url).revision == migrations.head_revision()
+
+
+def test_there_is_one_head_and_names_are_in_order() -> None:
+    scripts = ScriptDirectory.from_config(migrations._config())
+    assert len(scripts.get_heads()) == 1
+    revisions = [script.revision for script in scripts.walk_revisions()]
+    assert revisions == sorted(revisions, reverse=True)
+
+
+def test_an_empty_database_has_no_revision(empty_database_url: str) -> None:
+    state = migrations.inspect(empty_database_url)
+    assert state.revision is None
+    assert state.server_major_version >= 15
