@@ -62,6 +62,8 @@ class RestDoor:
             segments = [unquote(s, errors="strict") for s in path.decode("ascii").split("?", 1)[0].split("/")[2:]]
         except UnicodeDecodeError:
             raise InvalidArgument("The path is not UTF-8.") from None
+        if any("\0" in segment for segment in segments):
+            raise InvalidArgument("The path has the character U+0000.")  # PostgreSQL's text cannot hold it
         last, colon, verb = segments[-1].partition(":")
         segments[-1] = last
         # "projects/p/topics/t" -> "projects/*/topics/*"; an odd segment at the end is a collection or a plain verb
