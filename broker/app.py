@@ -35,6 +35,7 @@ from broker.workers.supervisor import Supervisor
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull is if its notification was lost
+STOP_WAITING = "stop_waiting"  # the key, in the state of the ASGI lifespan, of what a server calls before it stops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,10 @@ class _Broker:
         self._resources.drop(name)
         self._long_poll.subscription_changed(name)
 
+    def stop_waiting(self) -> None:
+        """Answer the pulls that wait, and let no other wait: the process is about to stop."""
+        self._long_poll.stop_waiting()
+
     async def check_ready(self) -> None:
         """Raises a BrokerError unless the database answers and its schema is the one this broker knows."""
         await self._database.now()
@@ -97,7 +102,7 @@ class _Broker:
         try:
             yield
         finally:
-            self._long_poll.subscription_changed(None)
+            self._long_poll.stop_waiting()
             await supervisor.stop()
             await self._tasks.close()
             await self._database.close()
@@ -114,13 +119,13 @@ class _Broker:
 
 
 def create_app(config: AppConfig) -> ASGIApp:
-    """The broker as an ASGI application; its lifespan opens and closes everything."""
+    """The broker as an ASGI application; its lifespan opens and closes everything (and see STOP_WAITING)."""
     broker = _Broker(config)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Callable[[], None]]]:
         async with broker.running():
-            yield
+            yield {STOP_WAITING: broker.stop_waiting}
 
     surroundings = Starlette(routes=[*health_routes(broker.check_ready), *openapi_routes()], lifespan=lifespan)
     door = RestDoor(broker.services, ROUTES)

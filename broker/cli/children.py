@@ -5,9 +5,11 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
@@ -63,7 +65,7 @@ class Children:
             args=(self._config, self._listener, theirs, self._log_level),
             name=f"broker worker {number}",
         )
-        process.start()
+        _start(process)
         theirs.close()
         try:
             await self._wait(process, ours)
@@ -92,10 +94,20 @@ class Children:
             asyncio.get_running_loop().remove_reader(pipe.fileno())
 
 
+def _start(process: BaseProcess) -> None:
+    """Start a child that does not hear Ctrl-C, from its first instruction on (run_worker explains)."""
+    resource_tracker.ensure_running()  # the first start would do it, and unblock SIGINT in passing
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 async def _stop(process: BaseProcess) -> None:
     if process.is_alive() and process.pid is not None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, 15)
+            os.kill(process.pid, signal.SIGTERM)
         await asyncio.to_thread(process.join, _STOP_SECONDS)
         if process.is_alive():
             process.kill()

@@ -33,5 +33,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return command(settings.load(options))
     except (Stop, ValueError) as error:
-        print(f"broker: {error}", file=sys.stderr)  # noqa: T201
+        print("broker:", " ".join(str(error).split()), file=sys.stderr)  # noqa: T201  (one line, always)
         return 1

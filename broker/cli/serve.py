@@ -5,14 +5,14 @@ is a whole broker that accepts from the same socket.  The children end with the 
 """
 
 import asyncio
-import contextlib
 import logging
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from broker.app import AppConfig
 from broker.cli.children import Children
@@ -26,14 +26,53 @@ MIN_SERVER_VERSION = 15
 
 
 def serve(settings: Settings) -> int:
-    """Serve until SIGINT or SIGTERM.  Returns the exit code.  Raises Stop."""
+    """Serve until SIGINT, SIGTERM or SIGHUP.  Returns the exit code.  Raises Stop."""
     logging.basicConfig(
         level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     if settings.workers < 1:
         raise Stop(f"--workers must be at least 1, not {settings.workers}")
-    with _listening(settings.host, settings.port) as listener, _database(settings) as (cluster, url):
-        return asyncio.run(_serve(settings, listener, cluster, url))
+    for number in _stop_signals():
+        signal.signal(number, signal.default_int_handler)  # until the loop runs, each unwinds what was started
+    try:
+        with (
+            _data_directory(settings) as cluster,
+            _listening(settings.host, settings.port) as listener,
+            _database(settings, cluster) as url,
+        ):
+            return asyncio.run(_serve(settings, listener, cluster, url))
+    except KeyboardInterrupt:
+        return 0
+
+
+def _stop_signals() -> list[signal.Signals]:
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+        signals.append(signal.SIGHUP)
+    return signals
+
+
+def _ignore_signals() -> None:
+    """From here on the broker stops; a second Ctrl-C must not leave anything running."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
+    """The embedded PostgreSQL, not yet started, if there is no other; its directory is locked within the block."""
+    if settings.database_url:
+        yield None
+        return
+    cluster = Cluster(Path(settings.data_dir))
+    try:
+        cluster.lock()
+        yield cluster
+    except ClusterError as error:
+        raise Stop(str(error)) from error
+    finally:
+        _ignore_signals()
+        cluster.close()
 
 
 @contextmanager
@@ -43,9 +82,10 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         listener.close()
-        raise Stop(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        reason = error.strerror if isinstance(error, OSError) else "a port is at most 65535"
+        raise Stop(f"cannot listen on {host}:{port}: {reason}") from error
     listener.listen(2048)
     listener.set_inheritable(True)
     with listener:
@@ -53,21 +93,18 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _database(settings: Settings) -> Iterator[tuple[Cluster | None, str]]:
-    """The database to serve from: the operator's own, or the embedded one, started and migrated."""
-    if settings.database_url:
+def _database(settings: Settings, cluster: Cluster | None) -> Iterator[str]:
+    """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated."""
+    if cluster is None:
         _check_own_database(settings.database_url)
-        yield None, settings.database_url
+        yield settings.database_url
         return
-    cluster = Cluster(Path(settings.data_dir))
+    cluster.open()
     try:
-        cluster.open()
         migrations.upgrade(cluster.url)
-        yield cluster, cluster.url
-    except (ClusterError, DatabaseUnreachable) as error:
+    except DatabaseUnreachable as error:
         raise Stop(str(error)) from error
-    finally:
-        cluster.close()
+    yield cluster.url
 
 
 def _check_own_database(url: str) -> None:
@@ -94,20 +131,27 @@ async def _serve(settings: Settings, listener: socket.socket, cluster: Cluster |
         shards_per_topic=settings.shards_per_topic,
     )
     stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    loop = asyncio.get_running_loop()
+    for number in _stop_signals():
+        loop.add_signal_handler(number, stopping.set)
     children = Children(config, listener, count=settings.workers, log_level=settings.log_level)
     async with _kept_running(cluster), children.running() as ready:
-        with contextlib.suppress(asyncio.CancelledError):
-            first = asyncio.ensure_future(ready.wait())
-            stop = asyncio.ensure_future(stopping.wait())
-            await asyncio.wait((first, stop), return_when=asyncio.FIRST_COMPLETED)
-            first.cancel()
-            if ready.is_set():
-                host, port = listener.getsockname()[:2]
-                print(f"Ready: http://{host}:{port}", flush=True)  # noqa: T201
-            await stop
+        await _first(ready.wait(), stopping.wait())
+        if ready.is_set() and not stopping.is_set():
+            host, port = listener.getsockname()[:2]
+            print(f"Ready: http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)  # noqa: T201
+        await stopping.wait()
+        for number in _stop_signals():
+            loop.remove_signal_handler(number)  # the loop would restore the deadly default at its end
+        _ignore_signals()
     return 0
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
 
 
 @asynccontextmanager

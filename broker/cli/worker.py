@@ -1,6 +1,7 @@
 """One broker process."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -13,14 +14,14 @@ from multiprocessing.connection import Connection
 import uvicorn
 import uvloop
 
-from broker.app import AppConfig, create_app
+from broker.app import STOP_WAITING, AppConfig, create_app
 
 KEEP_ALIVE_SECONDS = 75
 GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
 
 
 class _Server(uvicorn.Server):
-    """Says on the pipe when it serves; the parent prints the ready line."""
+    """Says on the pipe when it serves; the parent prints the ready line.  Ends the waiting pulls when it stops."""
 
     def __init__(self, config: uvicorn.Config, pipe: Connection) -> None:
         super().__init__(config)
@@ -30,12 +31,20 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         gc.freeze()  # what start-up made stays: the collector need not look at it again
         if self.started:
-            self._pipe.send("ready")
+            with contextlib.suppress(OSError):  # the parent is gone: _end_with_parent hears of it too
+                self._pipe.send("ready")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A waiting pull would otherwise keep its connection, and with it the broker, to the end of its wait.
+        if stop_waiting := self.lifespan.state.get(STOP_WAITING):
+            stop_waiting()
+        await super().shutdown(sockets)
 
 
 def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log_level: str) -> None:
     """Serve on the parent's socket until SIGTERM, or until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )

@@ -5,28 +5,36 @@
                                  └──────────────────┘
 
 The data directory is locked (flock) as long as a broker uses it; the kernel gives the lock back whatever way
-the broker ends.  A postmaster that outlived its broker (kill -9) is stopped before a new one starts.
+the broker ends.  What outlived a broker or a postmaster (kill -9) is ended before a new postmaster starts.
 """
 
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
 from broker.embedded_postgres.binaries import MAJOR_VERSION, bin_directory
 from broker.embedded_postgres.drop_root import become, own, unprivileged_user
+from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
+
+logger = logging.getLogger(__name__)
 
 _USER, _DATABASE = "postgres", "broker"
 _START_SECONDS = 60.0  # crash recovery reads at most max_wal_size of WAL
+_STOP_SECONDS = 60.0  # for its last checkpoint; then it is ended without one and recovers at its next start
+_CHECK_SECONDS, _RETRY_SECONDS = 0.2, 2.0
 _MAX_SOCKET_PATH = 100  # bytes; the kernel's limit is 107
+_LIST_CHARACTERS = frozenset(",\"'")  # mean something in unix_socket_directories, a list of quoted names
 
 # What differs from PostgreSQL's defaults, and why.
 CONFIGURATION = {
@@ -58,7 +66,7 @@ class ClusterError(Exception):
 
 
 class Cluster:
-    """One data directory.  `open` locks it and starts PostgreSQL; `close` stops it."""
+    """One data directory.  `lock` makes it ours, `open` starts PostgreSQL (and locks); `close` undoes both."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
@@ -67,8 +75,10 @@ class Cluster:
         self._user = unprivileged_user()
         self._lock: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._closing = False  # set by keep_running when it is cancelled, read by the thread that it started
         self._sockets = self._directory / "run"
-        if len(str(self._sockets / ".s.PGSQL.5432").encode()) > _MAX_SOCKET_PATH:
+        path = str(self._sockets / ".s.PGSQL.5432")
+        if len(path.encode()) > _MAX_SOCKET_PATH or _LIST_CHARACTERS & set(path):
             name = sha256(str(self._directory).encode()).hexdigest()[:16]
             self._sockets = Path(tempfile.gettempdir()) / f"broker-{name}"
 
@@ -77,47 +87,71 @@ class Cluster:
         """How to connect."""
         return f"postgresql://{_USER}@/{_DATABASE}?host={quote(str(self._sockets), safe='')}"
 
+    def lock(self) -> None:
+        """Make the directory, and make sure that no other broker uses it.  Raises ClusterError."""
+        if self._lock is not None:
+            return
+        with self._naming_faults():
+            self._directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self._directory / "broker.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                raise ClusterError(f"A broker is running on {self._directory} already.") from None
+            self._lock = lock
+
     def open(self) -> None:
         """Lock the directory, make the cluster if there is none, start it.  Raises ClusterError."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._take_lock()
-        if not (self._data / "PG_VERSION").exists():
-            self._initialise()
-        version = (self._data / "PG_VERSION").read_text().strip()
-        if version != str(MAJOR_VERSION):
-            raise ClusterError(
-                f"{self._data} was made by PostgreSQL {version}; this broker embeds {MAJOR_VERSION}. "
-                "Dump it with the old version, or choose another --data-dir."
-            )
-        self._stop_orphan()
-        self._start()
+        self.lock()
+        with self._naming_faults():
+            if not (self._data / "PG_VERSION").exists():
+                self._initialise()
+            version = (self._data / "PG_VERSION").read_text().strip()
+            if version != str(MAJOR_VERSION):
+                raise ClusterError(
+                    f"{self._data} was made by PostgreSQL {version}; this broker embeds {MAJOR_VERSION}. "
+                    "Dump it with the old version, or choose another --data-dir."
+                )
+            self._start()
 
     def close(self) -> None:
         """Stop PostgreSQL (it writes a checkpoint) and unlock the directory."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)  # "fast": connections are ended, not waited for
-            self._process.wait()
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(signal.SIGQUIT)  # "immediate"
+                self._process.wait()
         self._process = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     async def keep_running(self) -> None:
-        """Start PostgreSQL again whenever its postmaster has died."""
-        while True:
-            await asyncio.sleep(0.2)
-            if self._process is not None and self._process.poll() is not None:
-                await asyncio.to_thread(self._stop_orphan)
-                await asyncio.to_thread(self._start)
-
-    def _take_lock(self) -> None:
-        self._lock = os.open(self._directory / "broker.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Start PostgreSQL again whenever its postmaster has died, until cancelled."""
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            self._lock = None
-            raise ClusterError(f"A broker is running on {self._directory} already.") from None
+            while True:
+                await asyncio.sleep(_CHECK_SECONDS)
+                if self._process is not None and self._process.poll() is not None:
+                    logger.warning("PostgreSQL ended (%s); starting it again", self._process.returncode)
+                    try:
+                        await asyncio.to_thread(self._start)
+                    except (ClusterError, OSError) as error:
+                        logger.warning("%s; trying again in %.0f s", error, _RETRY_SECONDS)
+                        await asyncio.sleep(_RETRY_SECONDS)
+        finally:
+            self._closing = True
+
+    @contextlib.contextmanager
+    def _naming_faults(self) -> Iterator[None]:
+        try:
+            yield
+        except StillRunning as error:
+            raise ClusterError(str(error)) from error
+        except OSError as error:
+            raise ClusterError(f"The data directory {self._directory} cannot be used: {error}") from error
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(  # noqa: S603
@@ -145,8 +179,10 @@ class Cluster:
         making.rename(self._data)
 
     def _start(self) -> None:
+        stop_leftovers(self._data)
         self._sockets.mkdir(mode=0o700, exist_ok=True)
         own(self._sockets, self._user)
+        self._sockets.chmod(0o700)  # whoever gets in is trusted; fails if somebody else made it
         settings = CONFIGURATION | {"unix_socket_directories": str(self._sockets)}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603
@@ -165,7 +201,7 @@ class Cluster:
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         pid_file = self._data / "postmaster.pid"
         deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self._closing:
             if process.poll() is not None:
                 last = self._log.read_text(errors="replace").strip().splitlines()[-3:]
                 raise ClusterError(f"PostgreSQL ended at its start (log: {self._log}): {' / '.join(last)}")
@@ -178,27 +214,11 @@ class Cluster:
 
     def _create_database(self) -> None:
         marker = self._directory / "database-created"
-        if not marker.exists():
-            self._run("createdb", "-h", str(self._sockets), "-U", _USER, "--maintenance-db=postgres", _DATABASE)
-            marker.touch()
-
-    def _stop_orphan(self) -> None:
-        """End a postmaster, and its children, that a killed broker left on this data."""
-        try:
-            pid = int((self._data / "postmaster.pid").read_text().splitlines()[0])
-            os.kill(pid, 0)
-        except (FileNotFoundError, ValueError, IndexError, ProcessLookupError):
+        if marker.exists():
             return
-        if not _is_postgres(pid):
-            return  # the number belongs to somebody else by now; PostgreSQL clears the stale file itself
-        os.kill(pid, signal.SIGINT)
-        while _is_postgres(pid):
-            time.sleep(0.05)
-
-
-def _is_postgres(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return "(postgres)" in status and ") Z" not in status
+        try:
+            self._run("createdb", "-h", str(self._sockets), "-U", _USER, "--maintenance-db=postgres", _DATABASE)
+        except ClusterError as error:
+            if "already exists" not in str(error):  # made by a start that was killed before it left the marker
+                raise
+        marker.touch()

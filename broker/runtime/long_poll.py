@@ -64,6 +64,7 @@ class LongPoll:
         self._queues: dict[int, _Queue] = {}  # by subscription
         self._watchers: dict[int, set[_Queue]] = {}  # by shard
         self._heads: dict[int, int] = {}  # of watched shards, as last polled
+        self._stopping = False
 
     async def pull(
         self,
@@ -80,7 +81,8 @@ class LongPoll:
         """
         queue = self._queue(subscription)
         loop = asyncio.get_running_loop()
-        pull = _Pull(demand, wait_seconds > 0, loop.create_future(), loop.create_future())
+        wait = wait_seconds > 0 and not self._stopping
+        pull = _Pull(demand, wait, loop.create_future(), loop.create_future())
         queue.pulls.append(pull)
         self._look(queue)
         try:
@@ -124,6 +126,16 @@ class LongPoll:
         """Send the waiting pulls of a subscription (None: of all) to read it again."""
         for queue in [q for q in self._queues.values() if name in (None, q.subscription.name)]:
             self._send_away(queue, SubscriptionChanged())
+
+    def stop_waiting(self) -> None:
+        """Answer every pull that waits with what there is: nothing.  From now on none waits."""
+        self._stopping = True
+        for queue in tuple(self._queues.values()):
+            for pull in queue.pulls:
+                if not pull.answer.done():
+                    pull.answer.set_result([])
+            queue.pulls.clear()
+            self._forget_if_idle(queue)
 
     async def poll_heads(self) -> int:
         """The safety net under the notifications: look whether a watched shard has moved on."""
@@ -222,7 +234,7 @@ class LongPoll:
             if hungry:
                 hungry = await self._claim_shard(subscription, shard_id, hungry, alarms)
         for pull in reversed(hungry):
-            if pull.wait:
+            if pull.wait and not self._stopping:
                 queue.pulls.appendleft(pull)
                 if not pull.parked.done():
                     pull.parked.set_result(None)

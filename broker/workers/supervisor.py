@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 logger = logging.getLogger(__name__)
 
-_FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.1, 10.0
+_FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.1, 1.0  # all wait for the database, and must not for long after it
 _HEALTHY_SECONDS = 30.0  # a worker that ran so long starts over with the shortest delay
 
 

@@ -1,0 +1,85 @@
+"""What an earlier broker left running on a data directory: a postmaster, or backends whose postmaster was killed.
+
+A process number in postmaster.pid proves nothing: after a reboot, or in a new container, it can be anybody's, even
+another PostgreSQL's.  PostgreSQL's processes work in their data directory, so on Linux that tells whose they are.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+_FAST_SECONDS, _IMMEDIATE_SECONDS = 30.0, 5.0  # a checkpoint may take a while; then recovery does its work
+_PROC = Path("/proc")
+
+
+class StillRunning(Exception):
+    """Something runs on the data directory and does not end."""
+
+
+def stop_leftovers(data: Path) -> None:
+    """End every PostgreSQL process on `data`, and wait until all are gone.  Raises StillRunning."""
+    for number, seconds in (
+        (signal.SIGINT, _FAST_SECONDS),
+        (signal.SIGQUIT, _IMMEDIATE_SECONDS),
+        (signal.SIGKILL, _IMMEDIATE_SECONDS),
+    ):
+        deadline = time.monotonic() + seconds
+        postmaster = _postmaster(data)
+        running = _running_on(data)
+        if postmaster in running:
+            _signal(postmaster, number)  # it ends its backends itself
+        elif number != signal.SIGINT:  # orphaned backends notice by themselves, unless they are stuck
+            for pid in running:
+                _signal(pid, number)
+        while _running_on(data):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        else:
+            _forget_postmaster(data)
+            return
+    raise StillRunning(f"PostgreSQL processes {sorted(_running_on(data))} run on {data} and do not end")
+
+
+def _postmaster(data: Path) -> int:
+    """The process number in postmaster.pid, or 0."""
+    try:
+        return int((data / "postmaster.pid").read_text().splitlines()[0])
+    except (FileNotFoundError, ValueError, IndexError):
+        return 0
+
+
+def _running_on(data: Path) -> set[int]:
+    if not (_PROC / "self").exists():
+        return _postmaster_by_ps(data)
+    directory = os.path.realpath(data)
+    found = set()
+    for entry in os.listdir(_PROC):
+        with contextlib.suppress(OSError):  # ended meanwhile, a zombie, or not ours to look at
+            here = entry.isdigit() and os.readlink(_PROC / entry / "cwd") == directory
+            if here and (_PROC / entry / "comm").read_text().strip() == "postgres":
+                found.add(int(entry))
+    return found
+
+
+def _postmaster_by_ps(data: Path) -> set[int]:
+    pid = _postmaster(data)
+    if not pid:
+        return set()
+    listed = subprocess.run(  # noqa: S603
+        ["/bin/ps", "-p", str(pid), "-o", "command="], capture_output=True, text=True, check=False
+    )
+    return {pid} if f"-D {data}" in listed.stdout else set()
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _forget_postmaster(data: Path) -> None:
+    """Nothing runs here, so a postmaster.pid is stale; PostgreSQL would refuse it if its number is in use."""
+    (data / "postmaster.pid").unlink(missing_ok=True)
