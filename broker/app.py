@@ -24,6 +24,7 @@ from broker.services.acknowledge import AcknowledgeService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.services import Services
+from broker.services.snapshots import SnapshotService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
 from broker.store import migrations
@@ -68,6 +69,7 @@ class _Broker:
                 self._database, self._clock, self._wake_ups, shards_per_topic=config.shards_per_topic
             ),
             subscriptions=SubscriptionService(self._database, self._clock, self._wake_ups),
+            snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups),
             publish=PublishService(self._resources, publishes),
             pull=PullService(self._resources, self._long_poll, wait_seconds=config.pull_wait_seconds),
             acknowledge=AcknowledgeService(self._resources, acks),

@@ -85,6 +85,18 @@ class Subscription:
     push_config: Mapping[str, Any] = field(default_factory=dict)
     kept: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def retention(self) -> timedelta:
+        """Messages older than this are not delivered: the subscription's or the topic's, whichever is longer."""
+        return max(self.message_retention, self.topic_message_retention or timedelta(0))
+
+    @property
+    def replay_retention(self) -> timedelta | None:
+        """How far back acked messages can be sought (A9); None if they are not retained."""
+        own = self.message_retention if self.retain_acked_messages else None
+        reaches = [reach for reach in (own, self.topic_message_retention) if reach is not None]
+        return max(reaches, default=None)
+
     def updated(self, wanted: "Subscription", paths: Collection[str]) -> "Subscription":
         """This subscription with the masked fields of `wanted`, which holds the default where one is absent."""
         attributes = [_ATTRIBUTES[path] for path in paths if path in _ATTRIBUTES]

@@ -269,7 +269,7 @@ class LongPoll:
             subscription_id=subscription.subscription_id,
             demands=[pull.demand for pull in pulls],
             ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds),
-            retained_since=now - subscription.message_retention,
+            retained_since=now - subscription.retention,
             now=now,
             retry_policy=subscription.retry_policy,
             jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from broker.services.acknowledge import AcknowledgeService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
+from broker.services.snapshots import SnapshotService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
 
@@ -13,6 +14,7 @@ from broker.services.topics import TopicService
 class Services:
     topics: TopicService
     subscriptions: SubscriptionService
+    snapshots: SnapshotService
     publish: PublishService
     pull: PullService
     acknowledge: AcknowledgeService

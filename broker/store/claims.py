@@ -22,8 +22,8 @@ _READ_FRESH_MESSAGES = statements.load("read_fresh_messages")
 _READ_DUE_MESSAGES = statements.load("read_due_messages")
 _READ_NEXT_DELIVERY_AT = statements.load("read_next_delivery_at")
 _INSERT_DELIVERY_ATTEMPTS = statements.load("insert_delivery_attempts")
-_REPLACE_DUE_ATTEMPTS = statements.load("replace_due_attempts")
-_ADVANCE_CURSOR = statements.load("advance_cursor")
+_REPLACE_ATTEMPTS = statements.load("replace_attempts")
+_MOVE_CURSOR = statements.load("move_cursor")
 
 MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that one claim looks at
 # The floor stays this far behind: a nack may carry a time that is a little old when it commits.
@@ -259,7 +259,7 @@ async def _write(
     changed = [row for row in found.due if row.changed]
     if changed:
         await connection.execute(
-            _REPLACE_DUE_ATTEMPTS,
+            _REPLACE_ATTEMPTS,
             {
                 **where,
                 "attempt_ids": [row.attempt_id for row in changed],
@@ -276,7 +276,7 @@ async def _write(
         if delivery.attempt_number == 1 and last.seq >= next_seq:
             next_publish_time, next_seq = last.publish_time, last.seq + 1
     await connection.execute(
-        _ADVANCE_CURSOR,
+        _MOVE_CURSOR,
         {
             **where,
             "next_publish_time": next_publish_time,

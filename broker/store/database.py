@@ -180,6 +180,14 @@ class Database:
             return now
 
 
+async def driver_connection(connection: ResourceConnection) -> Connection:
+    """The psycopg connection below a resource transaction, for hot statements within that transaction."""
+    raw = await connection.get_raw_connection()
+    driver = raw.driver_connection
+    assert isinstance(driver, psycopg.AsyncConnection)
+    return driver
+
+
 @asynccontextmanager
 async def pipelined(connection: Connection) -> AsyncIterator[None]:
     """A transaction whose statements are pipelined; the block ends it itself with COMMIT or `end_unchanged`.
@@ -199,7 +207,7 @@ async def end_unchanged(connection: Connection) -> None:
     """End a pipelined transaction that has taken locks and changed nothing.
 
     Not by ROLLBACK: psycopg answers that by deallocating every prepared statement, also those that the same
-    pipeline has just made and goes on to use.  A row lock alone makes a commit wait for the disk; this one need not.
+    pipeline has just made and goes on to use.  A row lock alone makes a commit wait for the disk: this need not.
     """
     await connection.execute(b"SET LOCAL synchronous_commit = off")
     await connection.execute(b"COMMIT")

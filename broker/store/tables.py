@@ -75,16 +75,29 @@ snapshots = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
 )
 
-# What a snapshot holds of one shard: the cursor, and the sequences below it that were not acked.
+# What a snapshot holds of one shard: the cursor, and copies of the delivery attempts that were out.
 snapshot_positions = Table(
     "snapshot_positions",
     metadata,
-    Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("snapshot_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("shard_id", BigInteger, autoincrement=False, nullable=False),
+    Column("snapshot_id", BigInteger, autoincrement=False, nullable=False),
     Column("next_publish_time", DateTime(timezone=True), nullable=False),
     Column("next_seq", BigInteger, nullable=False),
-    Column("outstanding", INT8MULTIRANGE, nullable=False),
-    Column("oldest_publish_time", DateTime(timezone=True)),
+    PrimaryKeyConstraint("snapshot_id", "shard_id"),
+)
+
+snapshot_outstanding = Table(
+    "snapshot_outstanding",
+    metadata,
+    Column("shard_id", BigInteger, autoincrement=False, nullable=False),
+    Column("snapshot_id", BigInteger, autoincrement=False, nullable=False),
+    Column("attempt_id", BigInteger, autoincrement=False, nullable=False),
+    Column("part", BigInteger, autoincrement=False, nullable=False),
+    Column("seqs", INT8MULTIRANGE, nullable=False),
+    Column("open", BIT(varying=True), nullable=False),
+    Column("first_publish_time", DateTime(timezone=True), nullable=False),
+    Column("last_publish_time", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("snapshot_id", "shard_id", "attempt_id", "part"),
 )
 
 # --- hot tables ---------------------------------------------------------------------------------------

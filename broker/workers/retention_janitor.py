@@ -4,6 +4,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.store.database import Database
 from broker.store.partitions import make_partitions_ahead
 from broker.store.retention import delete_unwanted, drop_partitions_behind, tidying
+from broker.store.snapshots import delete_expired_snapshots
 
 
 class RetentionJanitor:
@@ -20,5 +21,6 @@ class RetentionJanitor:
                 return 0
             now = self._clock.now()
             made = await make_partitions_ahead(connection, now=now)
+            await delete_expired_snapshots(connection, now=now)
             await delete_unwanted(connection, now=now)
             return made + await drop_partitions_behind(connection, now=now)

@@ -72,9 +72,20 @@ STATEMENTS = [
         snapshot_id bigint NOT NULL,
         next_publish_time timestamptz NOT NULL,
         next_seq bigint NOT NULL,
-        outstanding int8multirange NOT NULL,
-        oldest_publish_time timestamptz,
-        PRIMARY KEY (shard_id, snapshot_id)
+        PRIMARY KEY (snapshot_id, shard_id)
+    )
+    """,
+    """
+    CREATE TABLE snapshot_outstanding (
+        shard_id bigint NOT NULL,
+        snapshot_id bigint NOT NULL,
+        attempt_id bigint NOT NULL,
+        part bigint NOT NULL,
+        seqs int8multirange NOT NULL,
+        open bit varying NOT NULL,
+        first_publish_time timestamptz NOT NULL,
+        last_publish_time timestamptz NOT NULL,
+        PRIMARY KEY (snapshot_id, shard_id, attempt_id, part)
     )
     """,
     f"""

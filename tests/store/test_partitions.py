@@ -1,6 +1,7 @@
 """Partitions are made ahead, as wide as fills a set size, and dropped behind (A10)."""
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from broker.domain.partition_width import MAX_WIDTH, MIN_WIDTH, next_width
 from broker.store.database import Database
@@ -29,7 +30,7 @@ async def test_partitions_cover_now_and_what_comes_without_a_gap(database: Datab
     bounds = await _partitions(database)
     assert bounds[0][0] <= now
     assert bounds[-1][1] > now + AHEAD
-    assert all(end == start for (_, end), (start, _) in zip(bounds, bounds[1:], strict=False))
+    assert all(end == start for (_, end), (start, _) in pairwise(bounds))
 
 
 async def test_making_them_again_makes_none(database: Database, now: datetime) -> None:

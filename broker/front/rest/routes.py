@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from broker.domain.errors import Unimplemented
 from broker.front.rest.call import Call
-from broker.front.rest.handlers import acknowledge, publish, pull, subscriptions, topics
+from broker.front.rest.handlers import acknowledge, publish, pull, snapshots, subscriptions, topics
 
 Handler = Callable[[Call], Awaitable[bytes]]
 
@@ -71,15 +71,15 @@ ROUTES = [
         "Subscriber.ModifyPushConfig",
         subscriptions.modify_push_config,
     ),
+    Route("GET", SNAPSHOT, "Subscriber.GetSnapshot", snapshots.get_snapshot),
+    Route("GET", "projects/*/snapshots", "Subscriber.ListSnapshots", snapshots.list_snapshots),
+    Route("PUT", SNAPSHOT, "Subscriber.CreateSnapshot", snapshots.create_snapshot),
+    Route("PATCH", SNAPSHOT, "Subscriber.UpdateSnapshot", snapshots.update_snapshot),
+    Route("DELETE", SNAPSHOT, "Subscriber.DeleteSnapshot", snapshots.delete_snapshot),
+    Route("POST", f"{SUBSCRIPTION}:seek", "Subscriber.Seek", snapshots.seek),
+    Route("POST", f"{SUBSCRIPTION}/seek", "Subscriber.Seek", snapshots.seek),
+    Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", snapshots.get_position),  # an extension (A12)
     # Not served yet.
-    Route("PUT", SNAPSHOT, "Subscriber.CreateSnapshot", refused),
-    Route("PATCH", SNAPSHOT, "Subscriber.UpdateSnapshot", refused),
-    Route("GET", SNAPSHOT, "Subscriber.GetSnapshot", refused),
-    Route("DELETE", SNAPSHOT, "Subscriber.DeleteSnapshot", refused),
-    Route("GET", "projects/*/snapshots", "Subscriber.ListSnapshots", refused),
-    Route("POST", f"{SUBSCRIPTION}:seek", "Subscriber.Seek", refused),
-    Route("POST", f"{SUBSCRIPTION}/seek", "Subscriber.Seek", refused),
-    Route("GET", f"{SUBSCRIPTION}/snapshot", "Subscriber.Seek", refused),
     Route("POST", "projects/*/schemas", "SchemaService.CreateSchema", refused),
     Route("GET", SCHEMA, "SchemaService.GetSchema", refused),
     Route("GET", "projects/*/schemas", "SchemaService.ListSchemas", refused),

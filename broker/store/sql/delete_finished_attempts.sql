@@ -1,12 +1,13 @@
 -- Attempts that can deliver nothing any more: their subscription is gone or detached, or all their messages are
--- older than it retains.
+-- older than it, or its topic, retains.
 DELETE FROM delivery_attempts AS d
 WHERE (d.shard_id, d.subscription_id, d.attempt_id, d.part) IN (
     SELECT a.shard_id, a.subscription_id, a.attempt_id, a.part
     FROM delivery_attempts AS a
     LEFT JOIN subscriptions AS s USING (subscription_id)
+    LEFT JOIN topics AS t USING (topic_id)
     WHERE s.subscription_id IS NULL
        OR s.detached
-       OR a.last_publish_time < %(now)s::timestamptz - s.message_retention
+       OR a.last_publish_time < %(now)s::timestamptz - greatest(s.message_retention, t.message_retention)
     LIMIT %(limit)s
 )

@@ -6,3 +6,10 @@ WHERE NOT EXISTS (
       AND d.last_publish_time >= m.publish_time
       AND m.seq <@ d.seqs
 )
+AND NOT EXISTS (
+    SELECT FROM snapshot_outstanding AS o
+    WHERE o.shard_id = m.shard_id
+      AND o.first_publish_time <= m.publish_time
+      AND o.last_publish_time >= m.publish_time
+      AND m.seq <@ o.seqs
+)

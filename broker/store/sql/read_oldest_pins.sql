@@ -18,8 +18,14 @@ SELECT
             WHERE retain_acked_messages AND NOT detached
         ),
         (
-            SELECT min(least(p.next_publish_time, p.oldest_publish_time))
+            SELECT min(p.next_publish_time)
             FROM snapshot_positions AS p
+            JOIN snapshots AS n USING (snapshot_id)
+            WHERE n.expire_time > %(now)s
+        ),
+        (
+            SELECT min(o.first_publish_time)
+            FROM snapshot_outstanding AS o
             JOIN snapshots AS n USING (snapshot_id)
             WHERE n.expire_time > %(now)s
         )

@@ -83,7 +83,7 @@ async def test_it_would_be_if_the_cursor_moved_to_a_head_read_later(
 ) -> None:
     replaced(
         monkeypatch,
-        "_ADVANCE_CURSOR",
+        "_MOVE_CURSOR",
         "next_seq = %(next_seq)s",
         "next_seq = greatest(%(next_seq)s, (SELECT head + 1 FROM shards WHERE shard_id = %(shard_id)s))",
     )

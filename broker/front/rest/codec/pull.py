@@ -1,7 +1,6 @@
 """Pull requests and responses."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache
 
 import msgspec
@@ -12,6 +11,7 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.message import PubsubMessage, ReceivedMessage
 from broker.domain.message_id import SEQUENCES_PER_SHARD
 from broker.front.rest.codec.requests import decode_request
+from broker.front.rest.codec.scalars import format_timestamp
 
 
 class PullRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -22,6 +22,7 @@ class PullRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 _decoder = msgspec.json.Decoder(PullRequest)
 _encode = msgspec.json.Encoder().encode
+_format_publish_time = lru_cache(maxsize=1024)(format_timestamp)  # a batch has one publish time
 
 
 def decode_pull(body: bytes, query: Mapping[str, str]) -> PullRequest:
@@ -40,12 +41,6 @@ def decode_pull(body: bytes, query: Mapping[str, str]) -> PullRequest:
         max_messages=request.max_messages or asked.max_messages,
         return_immediately=request.return_immediately or asked.return_immediately,
     )
-
-
-@lru_cache(maxsize=1024)
-def format_publish_time(publish_time: datetime) -> str:
-    """RFC 3339 in UTC with milliseconds, as the service prints it."""
-    return f"{publish_time:%Y-%m-%dT%H:%M:%S}.{publish_time.microsecond // 1000:03d}Z"
 
 
 def encode_pull_response(
@@ -77,6 +72,6 @@ def _pubsub_message(first_id: int, message: StoredMessage) -> PubsubMessage:
         data,
         None if attributes == "{}" else msgspec.Raw(attributes),
         str(first_id + seq),
-        format_publish_time(publish_time),
+        _format_publish_time(publish_time),
         ordering_key or "",
     )

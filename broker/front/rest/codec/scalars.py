@@ -1,10 +1,11 @@
 """Scalars of protobuf's JSON mapping that msgspec has no type for."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from broker.domain.errors import InvalidArgument
 
+_TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})")
 _DURATION = re.compile(r"(-?)(\d{1,12})(?:\.(\d{1,9}))?s")
 
 
@@ -16,6 +17,27 @@ def parse_duration(text: str, field: str) -> timedelta:
     fraction = int((match[3] or "").ljust(9, "0")[:6])
     value = timedelta(seconds=min(int(match[2]), 86_400 * 999_999), microseconds=fraction)
     return -value if match[1] else value
+
+
+def parse_timestamp(text: str, field: str) -> datetime:
+    """An RFC 3339 time such as "2026-11-21T07:00:00Z", to the microsecond.  Raises InvalidArgument."""
+    match = _TIMESTAMP.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError
+        whole, fraction, zone = match.groups()
+        moment = datetime.fromisoformat(f"{whole.upper()}{zone.upper().replace('Z', '+00:00')}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidArgument(
+            f"Invalid value at '{field}': {text!r} is not a time such as \"2026-11-21T07:00:00Z\"."
+        ) from None
+    return moment.replace(microsecond=int((fraction or "").ljust(9, "0")[:6]))
+
+
+def format_timestamp(moment: datetime) -> str:
+    """RFC 3339 in UTC with milliseconds, as the service prints it."""
+    utc = moment.astimezone(UTC)
+    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
 
 
 def format_duration(value: timedelta) -> str:

@@ -1,5 +1,5 @@
--- What is left of due rows after a claim: the claim holds their locks, so this is no race.
--- A row without bits goes; one that waits out its retry delay, or of which a part was not taken, stays.
+-- What is left of attempts after a claim or a seek, which hold their locks, so this is no race.
+-- A row without bits goes; one of which a part was not taken, or that waits out its retry delay, stays.
 WITH rest AS (
     SELECT r.attempt_id, r.part, r.open::varbit AS open, r.next_delivery_at
     FROM unnest(

@@ -1,0 +1,119 @@
+"""Snapshots, seeks and positions on the wire."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.field_mask import parse_field_mask
+from broker.domain.position import Position
+from broker.domain.snapshot import Snapshot
+from broker.domain.subscription import Subscription
+from broker.front.rest.codec.requests import decode_request
+from broker.front.rest.codec.resources import refuse_unsupported, require_same_name
+from broker.front.rest.codec.scalars import format_timestamp, parse_timestamp
+
+UNSUPPORTED = {"tags": "there is no resource manager to hold tags"}
+
+
+class CreateSnapshotBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    name: str = ""
+    subscription: str = ""
+    labels: dict[str, str] = {}
+    tags: dict[str, str] = {}
+
+
+class SnapshotBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """google.pubsub.v1.Snapshot; `topic` never changes."""
+
+    name: str = ""
+    topic: object = None
+    expire_time: str = ""
+    labels: dict[str, str] = {}
+
+
+class UpdateSnapshotBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    snapshot: SnapshotBody = msgspec.field(default_factory=SnapshotBody)
+    update_mask: str = ""
+
+
+class SeekBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    time: str = ""
+    snapshot: str = ""
+    subscription: object = None  # in the path
+
+
+class SnapshotUpdate(msgspec.Struct):
+    """The masked fields of an update."""
+
+    labels: Mapping[str, str]
+    expire_time: datetime | None
+    paths: Sequence[str]
+
+
+_create = msgspec.json.Decoder(CreateSnapshotBody)
+_update = msgspec.json.Decoder(UpdateSnapshotBody)
+_seek = msgspec.json.Decoder(SeekBody)
+
+
+def decode_create_snapshot(body: bytes, name: str) -> CreateSnapshotBody:
+    """Raises InvalidArgument, Unimplemented."""
+    request = decode_request(_create, body)
+    refuse_unsupported(request, UNSUPPORTED)
+    require_same_name(request.name, name)
+    return request
+
+
+def decode_update_snapshot(body: bytes, name: str, query_mask: str | None) -> SnapshotUpdate:
+    """Raises InvalidArgument."""
+    request = decode_request(_update, body)
+    require_same_name(request.snapshot.name, name)
+    expire_time = request.snapshot.expire_time
+    return SnapshotUpdate(
+        labels=request.snapshot.labels,
+        expire_time=parse_timestamp(expire_time, "snapshot.expireTime") if expire_time else None,
+        paths=parse_field_mask(request.update_mask or query_mask or ""),
+    )
+
+
+def decode_seek(body: bytes) -> datetime | str:
+    """The time or the snapshot's name to seek to.  Raises InvalidArgument."""
+    request = decode_request(_seek, body)
+    if bool(request.time) == bool(request.snapshot):
+        raise InvalidArgument(
+            "No target was specified in the SeekRequest. Must specify either a time or a snapshot."
+            if not request.time
+            else "Both time and snapshot are given in the SeekRequest. Must specify either a time or a snapshot."
+        )
+    return parse_timestamp(request.time, "time") if request.time else request.snapshot
+
+
+def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
+    """google.pubsub.v1.Snapshot in JSON; defaults are left out."""
+    body: dict[str, Any] = {
+        "name": snapshot.name,
+        "topic": snapshot.topic,
+        "expireTime": format_timestamp(snapshot.expire_time),
+    }
+    return body | ({"labels": snapshot.labels} if snapshot.labels else {})
+
+
+def positions_json(subscription: Subscription, positions: Sequence[Position]) -> dict[str, Any]:
+    """Where a subscription stands: an extension, read by operators."""
+    return {
+        "subscription": subscription.name,
+        "topic": subscription.topic,
+        "undeliveredMessages": sum(p.undelivered for p in positions),
+        "shards": [
+            {
+                "shardId": p.shard_id,
+                "headSequence": p.head,
+                "nextSequence": p.next_seq,
+                "nextPublishTime": format_timestamp(p.next_publish_time),
+                "outstandingMessages": p.outstanding,
+            }
+            for p in positions
+        ],
+    }

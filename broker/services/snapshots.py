@@ -1,0 +1,171 @@
+"""Snapshots and seek (A9): the meaning of each call."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from broker.domain.attempt_ids import AttemptIds
+from broker.domain.errors import AlreadyExists, FailedPrecondition, NotFound
+from broker.domain.field_mask import check_field_mask
+from broker.domain.labels import check_labels
+from broker.domain.names import check_name, leaf
+from broker.domain.page import Page, cut_page
+from broker.domain.position import Position
+from broker.domain.snapshot import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Snapshot, check_snapshot, first_expire_time
+from broker.domain.subscription import Subscription
+from broker.domain.topic import DELETED_TOPIC
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.services.subscriptions import subscription_not_found
+from broker.store import cursors, snapshots, subscriptions
+from broker.store.cursors import SeekPlace
+from broker.store.database import Database, ResourceConnection, driver_connection
+
+
+class SnapshotService:
+    """The snapshots of Google's Subscriber service, and Seek."""
+
+    def __init__(
+        self, database: Database, clock: DatabaseClock, attempt_ids: AttemptIds, wake_ups: WakeUps
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._attempt_ids = attempt_ids
+        self._wake_ups = wake_ups
+
+    async def create_snapshot(self, name: str, subscription_name: str, labels: Mapping[str, str]) -> Snapshot:
+        """Hold what is unacked now and all that comes later.
+
+        Raises InvalidArgument, NotFound (no such subscription), AlreadyExists, FailedPrecondition (the oldest
+        unacked message is so old that the snapshot would expire within an hour).
+        """
+        check_name(name, "snapshots")
+        check_name(subscription_name, "subscriptions")
+        check_labels(labels)
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            subscription = await self._subscription(connection, subscription_name)
+            created = await snapshots.insert_snapshot(
+                connection,
+                name=name,
+                labels=labels,
+                subscription=subscription,
+                retained_since=now - subscription.retention,
+                now=now,
+            )
+            if created is None:
+                raise AlreadyExists(f"Snapshot already exists (resource={leaf(name)}).")
+            snapshot, oldest = created
+            snapshot = replace(snapshot, expire_time=first_expire_time(now, oldest))
+            await snapshots.update_snapshot(connection, snapshot=snapshot)
+        return snapshot
+
+    async def get_snapshot(self, name: str) -> Snapshot:
+        """Raises NotFound."""
+        async with self._database.transaction() as connection:
+            return await self._snapshot(connection, name)
+
+    async def list_snapshots(self, project: str, page: Page) -> tuple[Sequence[Snapshot], str]:
+        """A page of a project's snapshots by name, and the token of the next page."""
+        async with self._database.transaction() as connection:
+            found = await snapshots.list_snapshots(connection, project=project, page=page, now=self._clock.now())
+        return cut_page(found, page, lambda snapshot: snapshot.name)
+
+    async def update_snapshot(
+        self, name: str, *, labels: Mapping[str, str], expire_time: datetime | None, paths: Sequence[str]
+    ) -> Snapshot:
+        """Change labels or the expire time.  Raises InvalidArgument, NotFound; nothing is changed then."""
+        check_field_mask(paths, resource="Snapshot", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            current = await self._snapshot(connection, name, lock=True)
+            snapshot = current.updated(labels=labels, expire_time=expire_time or now, paths=paths)
+            check_snapshot(snapshot, now)
+            await snapshots.update_snapshot(connection, snapshot=snapshot)
+        return snapshot
+
+    async def delete_snapshot(self, name: str) -> None:
+        """Raises NotFound."""
+        async with self._database.transaction() as connection:
+            snapshot = await self._snapshot(connection, name, lock=True)
+            await snapshots.delete_snapshot(connection, snapshot_id=snapshot.snapshot_id)
+
+    async def seek_to_time(self, subscription_name: str, time: datetime) -> None:
+        """Ack what was published before `time` and un-ack what was published from then on.
+
+        Acked messages come back as far as retainAckedMessages or the topic's retention reach.  Ack ids from before
+        the seek name nothing any more.  Raises NotFound, FailedPrecondition.
+        """
+        async with self._database.transaction() as connection:
+            subscription = await self._seekable(connection, subscription_name)
+            replay = subscription.replay_retention
+            hot = await driver_connection(connection)
+            for place in self._places(subscription):
+                replay_since = None if replay is None else place.now - replay
+                found = await cursors.seek_to_time(hot, place, time=time, replay_since=replay_since)
+                if not found:
+                    raise subscription_not_found(subscription_name)
+        self._wake_ups.redeliverable(subscription.subscription_id)
+
+    async def seek_to_snapshot(self, subscription_name: str, snapshot_name: str) -> None:
+        """Make outstanding exactly what the snapshot holds.
+
+        Raises InvalidArgument, NotFound, FailedPrecondition (the snapshot is of another topic).
+        """
+        check_name(snapshot_name, "snapshots")
+        async with self._database.transaction() as connection:
+            subscription = await self._seekable(connection, subscription_name)
+            snapshot = await self._snapshot(connection, snapshot_name, lock=True)
+            if snapshot.topic_id != subscription.topic_id or snapshot.topic == DELETED_TOPIC:
+                raise FailedPrecondition(
+                    f"The subscription's topic {subscription.topic} is different from that of the snapshot "
+                    f"{snapshot.topic}; they must match in order for Seek to work. Note that if a topic is deleted "
+                    "and then re-created with the same name, it is considered a distinct topic for these purposes."
+                )
+            hot = await driver_connection(connection)
+            for place in self._places(subscription):
+                found = await cursors.seek_to_snapshot(hot, place, snapshot_id=snapshot.snapshot_id)
+                if not found:
+                    raise subscription_not_found(subscription_name)
+        self._wake_ups.redeliverable(subscription.subscription_id)
+
+    async def positions(self, subscription_name: str) -> tuple[Subscription, Sequence[Position]]:
+        """Where a subscription stands in each shard of its topic (A12, B3).  Raises NotFound."""
+        async with self._database.transaction() as connection:
+            subscription = await self._subscription(connection, subscription_name)
+        async with self._database.connection() as hot:
+            found = await cursors.read_positions(hot, subscription_id=subscription.subscription_id)
+        return subscription, found
+
+    def _places(self, subscription: Subscription) -> list[SeekPlace]:
+        now = self._clock.now()
+        ids = self._attempt_ids.take_parts(
+            len(subscription.shard_ids), now_microseconds=int(now.timestamp() * 1_000_000)
+        )
+        return [
+            SeekPlace(
+                shard_id=shard_id,
+                subscription_id=subscription.subscription_id,
+                now=now,
+                first_attempt_id=first_attempt_id,
+            )
+            for shard_id, first_attempt_id in zip(subscription.shard_ids, ids, strict=True)
+        ]
+
+    async def _subscription(self, connection: ResourceConnection, name: str) -> Subscription:
+        subscription = await subscriptions.find_subscription(connection, name=name)
+        if subscription is None:
+            raise subscription_not_found(name)
+        return subscription
+
+    async def _seekable(self, connection: ResourceConnection, name: str) -> Subscription:
+        subscription = await self._subscription(connection, name)
+        if subscription.detached:
+            raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+        return subscription
+
+    async def _snapshot(self, connection: ResourceConnection, name: str, *, lock: bool = False) -> Snapshot:
+        snapshot = await snapshots.find_snapshot(connection, name=name, now=self._clock.now(), lock=lock)
+        if snapshot is None:
+            raise NotFound(f"Snapshot does not exist (resource={leaf(name)}).")
+        return snapshot

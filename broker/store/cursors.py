@@ -1,0 +1,148 @@
+"""Where a subscription stands in the log: seeking, and looking (A9).
+
+Moving forward is the claims' business (store/claims.py).  Seeking takes a claim's locks in a claim's order: the
+cursor first, in a statement of its own, then the attempts by key.  What follows reads later snapshots than the
+locks, so it sees all that earlier claims wrote [T].
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from broker.domain.position import Position
+from broker.domain.sequences import from_bits, from_multirange, to_bits
+from broker.store import statements
+from broker.store.database import Connection
+
+_LOCK_CURSOR = statements.load("lock_cursor")
+_LOCK_ATTEMPTS = statements.load("lock_attempts")
+_READ_STRADDLING_ATTEMPTS = statements.load("read_straddling_attempts")
+_READ_FIRST_SEQUENCE = statements.load("read_first_sequence")
+_REPLACE_ATTEMPTS = statements.load("replace_attempts")
+_DELETE_ATTEMPTS_OUTSIDE = statements.load("delete_attempts_outside")
+_RENEW_ATTEMPTS = statements.load("renew_attempts")
+_RESTORE_ATTEMPTS = statements.load("restore_attempts")
+_MOVE_CURSOR = statements.load("move_cursor")
+_READ_POSITIONS = statements.load("read_positions")
+
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekPlace:
+    """One shard of a subscription, at `now`; the attempts that a seek leaves get ids from `first_attempt_id` on."""
+
+    shard_id: int
+    subscription_id: int
+    now: datetime
+    first_attempt_id: int
+
+    @property
+    def where(self) -> dict[str, int]:
+        return {"shard_id": self.shard_id, "subscription_id": self.subscription_id}
+
+
+async def seek_to_time(
+    connection: Connection, place: SeekPlace, *, time: datetime, replay_since: datetime | None
+) -> bool:
+    """Ack what was published before `time`, un-ack the rest as far back as acked messages are retained.
+
+    `replay_since` is the oldest publish time whose acked messages come back (None: none do).  Runs within the
+    caller's transaction.  False if there is no cursor: the subscription is gone or detached.
+    """
+    cursor = await _lock(connection, place)
+    if cursor is None:
+        return False
+    next_publish_time, next_seq = cursor
+    until = _END_OF_TIME
+    await _cut(connection, place, time, keep_from=True)
+    if replay_since is not None and max(time, replay_since) <= next_publish_time:
+        until = max(time, replay_since)  # from here on the log itself is the backlog
+    elif time > next_publish_time:
+        until = time
+    if until < _END_OF_TIME:
+        await _cut(connection, place, until, keep_from=False)
+        next_publish_time, next_seq = until, await _sequence_at(connection, place, until)
+    outside = {"since": time, "until": until}
+    await connection.execute(_DELETE_ATTEMPTS_OUTSIDE, {**place.where, **outside})
+    await connection.execute(
+        _RENEW_ATTEMPTS, {**place.where, "first_attempt_id": place.first_attempt_id, "now": place.now}
+    )
+    await _move(connection, place, next_publish_time, next_seq)
+    return True
+
+
+async def seek_to_snapshot(connection: Connection, place: SeekPlace, *, snapshot_id: int) -> bool:
+    """Make outstanding exactly what the snapshot holds; within the caller's transaction.
+
+    False if there is no cursor, or if the snapshot is gone.
+    """
+    if await _lock(connection, place) is None:
+        return False
+    found = await connection.execute(
+        b"SELECT next_publish_time, next_seq FROM snapshot_positions WHERE snapshot_id = %s AND shard_id = %s",
+        [snapshot_id, place.shard_id],
+    )
+    row = await found.fetchone()
+    if row is None:
+        return False
+    everything = {"since": _END_OF_TIME, "until": _END_OF_TIME}
+    await connection.execute(_DELETE_ATTEMPTS_OUTSIDE, {**place.where, **everything})
+    restored = {"snapshot_id": snapshot_id, "first_attempt_id": place.first_attempt_id, "now": place.now}
+    await connection.execute(_RESTORE_ATTEMPTS, {**place.where, **restored})
+    await _move(connection, place, *row)
+    return True
+
+
+async def read_positions(connection: Connection, *, subscription_id: int) -> list[Position]:
+    """Where a subscription stands in each of its shards."""
+    cursor = await connection.execute(_READ_POSITIONS, {"subscription_id": subscription_id})
+    return [Position(*row) for row in await cursor.fetchall()]
+
+
+async def _lock(connection: Connection, place: SeekPlace) -> tuple[datetime, int] | None:
+    locked = await connection.execute(_LOCK_CURSOR, place.where)
+    row = await locked.fetchone()
+    if row is None:
+        return None
+    await connection.execute(_LOCK_ATTEMPTS, place.where)
+    return row[0], row[1]
+
+
+async def _cut(connection: Connection, place: SeekPlace, time: datetime, *, keep_from: bool) -> None:
+    """Clear the bits of one side of `time` in the attempts that have messages on both."""
+    found = await connection.execute(_READ_STRADDLING_ATTEMPTS, {**place.where, "time": time})
+    straddling = await found.fetchall()
+    if not straddling:
+        return
+    boundary = await _sequence_at(connection, place, time)
+    kept: Callable[[int], bool] = boundary.__le__ if keep_from else boundary.__gt__
+    await connection.execute(
+        _REPLACE_ATTEMPTS,
+        {
+            **place.where,
+            "attempt_ids": [attempt_id for attempt_id, *_ in straddling],
+            "parts": [part for _, part, *_ in straddling],
+            "open": [_kept_bits(seqs, bits, kept) for *_, seqs, bits in straddling],
+            "next_delivery_ats": [place.now] * len(straddling),
+        },
+    )
+
+
+async def _sequence_at(connection: Connection, place: SeekPlace, time: datetime) -> int:
+    """The sequence of the first message published at or after `time`; the one that comes next if there is none."""
+    first = await connection.execute(_READ_FIRST_SEQUENCE, {"shard_id": place.shard_id, "time": time})
+    row = await first.fetchone()
+    assert row is not None
+    sequence: int = row[0]
+    return sequence
+
+
+def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
+    all_seqs = from_multirange(seqs)
+    return to_bits((position for position in from_bits(bits) if kept(all_seqs[position])), len(bits))
+
+
+async def _move(connection: Connection, place: SeekPlace, publish_time: datetime, seq: int) -> None:
+    position = {"next_publish_time": publish_time, "next_seq": seq, "due_floor": place.now}
+    await connection.execute(_MOVE_CURSOR, {**place.where, **position})

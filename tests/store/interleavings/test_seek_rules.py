@@ -1,0 +1,68 @@
+"""The rules of seek and snapshot under concurrency (design section 4, [T])."""
+
+import asyncio
+
+import pytest
+
+from broker.store import cursors, snapshots
+from tests.fixtures.log import SECOND, Log
+from tests.store.interleavings.steps import paused, until_waiting
+from tests.store.test_seek import create_snapshot, seek_to_snapshot, seek_to_time
+
+
+async def a_seek_invalidates_what_a_claim_was_just_handing_out(log: Log) -> None:
+    await log.publish("a", "b")
+    async with paused(log.database, before="COMMIT") as claiming:
+        claim = asyncio.create_task(log.claim(1, connection=claiming))
+        await claiming.reached.wait()
+        seek = asyncio.create_task(seek_to_time(log, log.start, replay_since=log.start))
+        await until_waiting(log.database)
+        claiming.go.set()
+        [[delivery]] = (await claim).deliveries
+        await seek
+    assert await log.acknowledge(delivery) == {0}, "its ack id still counts"
+    assert await log.pull_texts() == ["a", "b"]
+
+
+async def test_a_seek_invalidates_what_a_claim_was_just_handing_out(log: Log) -> None:
+    await a_seek_invalidates_what_a_claim_was_just_handing_out(log)
+
+
+async def test_it_would_not_if_the_cursor_were_locked_later(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlocked = cursors._LOCK_CURSOR.replace(b"FOR UPDATE", b"")
+    monkeypatch.setattr(cursors, "_LOCK_CURSOR", unlocked)
+    with pytest.raises(AssertionError):
+        await a_seek_invalidates_what_a_claim_was_just_handing_out(log)
+
+
+async def a_snapshot_misses_nothing_of_a_claim_in_flight(log: Log) -> None:
+    await log.publish("a", "b")
+    async with paused(log.database, before="COMMIT") as claiming:
+        claim = asyncio.create_task(log.claim(1, connection=claiming))
+        await claiming.reached.wait()
+        creation = asyncio.create_task(create_snapshot(log))
+        waiting = asyncio.create_task(until_waiting(log.database))
+        await asyncio.wait((creation, waiting), return_when=asyncio.FIRST_COMPLETED)
+        claiming.go.set()
+        await claim
+        snapshot_id, _ = await creation
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    await seek_to_snapshot(log, snapshot_id)
+    assert sorted(await log.pull_texts(now=log.start + SECOND)) == ["a", "b"]
+
+
+async def test_a_snapshot_misses_nothing_of_a_claim_in_flight(log: Log) -> None:
+    await a_snapshot_misses_nothing_of_a_claim_in_flight(log)
+
+
+async def test_it_would_if_it_locked_the_cursors(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement = snapshots._CREATE_SNAPSHOT.decode()
+    locked = statement.replace(
+        "FROM cursors\n    WHERE subscription_id = %(subscription_id)s",
+        "FROM (SELECT * FROM cursors WHERE subscription_id = %(subscription_id)s FOR UPDATE) AS c",
+    )
+    assert locked != statement
+    monkeypatch.setattr(snapshots, "_CREATE_SNAPSHOT", locked.encode())
+    with pytest.raises(AssertionError):
+        await a_snapshot_misses_nothing_of_a_claim_in_flight(log)

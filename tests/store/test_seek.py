@@ -1,0 +1,183 @@
+"""Seek moves a subscription back and forth; snapshots hold what was unacked (A9)."""
+
+from datetime import datetime, timedelta
+
+from broker.store import cursors, snapshots
+from broker.store.cursors import SeekPlace
+from broker.store.database import driver_connection
+from broker.store.retention import delete_unwanted, drop_partitions_behind
+from tests.fixtures.log import SECOND, Log, add_subscription
+
+HOUR = timedelta(hours=1)
+
+
+async def seek_to_time(
+    log: Log, time: datetime, *, now: datetime | None = None, replay_since: datetime | None
+) -> None:
+    async with log.database.connection() as connection, connection.transaction():
+        assert await cursors.seek_to_time(connection, place(log, now), time=time, replay_since=replay_since)
+
+
+def place(log: Log, now: datetime | None = None, subscription_id: int | None = None) -> SeekPlace:
+    now = now or log.start
+    return SeekPlace(
+        shard_id=log.shard_id,
+        subscription_id=subscription_id or log.subscription.subscription_id,
+        now=now,
+        first_attempt_id=log.attempt_ids.take_parts(1, now_microseconds=int(now.timestamp() * 1e6))[0],
+    )
+
+
+async def create_snapshot(log: Log, name: str = "projects/p/snapshots/snap") -> tuple[int, datetime | None]:
+    async with log.database.transaction() as connection:
+        created = await snapshots.insert_snapshot(
+            connection,
+            name=name,
+            labels={},
+            subscription=log.subscription,
+            retained_since=log.start - timedelta(days=7),
+            now=log.start,
+        )
+        assert created is not None
+        snapshot, oldest = created
+        await driver_connection(connection)
+    await log.execute("UPDATE snapshots SET expire_time = now() + interval '7 days'")
+    return snapshot.snapshot_id, oldest
+
+
+async def seek_to_snapshot(log: Log, snapshot_id: int, subscription_id: int | None = None) -> None:
+    async with log.database.connection() as connection, connection.transaction():
+        there = place(log, subscription_id=subscription_id)
+        assert await cursors.seek_to_snapshot(connection, there, snapshot_id=snapshot_id)
+
+
+async def _three_at_a_second_each(log: Log) -> None:
+    for number, text in enumerate("abc"):
+        await log.publish(text, now=log.start + number * SECOND)
+
+
+async def test_seeking_past_the_end_acks_everything(log: Log) -> None:
+    await _three_at_a_second_each(log)
+    await log.pull(1)
+    await seek_to_time(log, log.start + HOUR, replay_since=None)
+    assert await log.pull_texts(now=log.start + HOUR) == []
+    assert await log.attempts() == []
+    await log.publish("d", now=log.start + 2 * SECOND)
+    assert await log.pull_texts() == [], "it was published before the time that was sought"
+
+
+async def test_messages_that_come_after_a_purge_arrive(log: Log) -> None:
+    await _three_at_a_second_each(log)
+    await seek_to_time(log, log.start + 5 * SECOND, replay_since=None)
+    await log.publish("d", now=log.start + 6 * SECOND)
+    assert await log.pull_texts() == ["d"]
+
+
+async def test_seeking_forward_acks_what_is_before_and_keeps_what_is_after(log: Log) -> None:
+    await _three_at_a_second_each(log)
+    await seek_to_time(log, log.start + SECOND, replay_since=None)
+    assert await log.pull_texts() == ["b", "c"]
+
+
+async def test_acked_messages_come_back_as_far_as_they_are_retained(log: Log) -> None:
+    await _three_at_a_second_each(log)
+    [delivery] = await log.pull()
+    await log.acknowledge(delivery)
+    await seek_to_time(log, log.start - HOUR, replay_since=log.start + SECOND)
+    [again] = await log.pull()
+    assert [m.data for m in again.messages] == [b"b", b"c"]
+    assert again.attempt_number == 1, "attempts are counted anew"
+
+
+async def test_acked_messages_that_are_not_retained_stay_acked(log: Log) -> None:
+    await _three_at_a_second_each(log)
+    [delivery] = await log.pull()
+    await log.acknowledge(delivery, [1])
+    await seek_to_time(log, log.start - HOUR, replay_since=None)
+    assert await log.pull_texts() == ["a", "c"]
+
+
+async def test_of_what_is_out_only_what_is_older_than_the_time_is_acked(log: Log) -> None:
+    await _three_at_a_second_each(log)
+    await log.pull()
+    await seek_to_time(log, log.start + SECOND, replay_since=None)
+    assert await log.pull_texts() == ["b", "c"]
+
+
+async def test_ack_ids_from_before_a_seek_name_nothing_any_more(log: Log) -> None:
+    await _three_at_a_second_each(log)
+    [delivery] = await log.pull()
+    await seek_to_time(log, log.start - HOUR, replay_since=None)
+    assert await log.acknowledge(delivery) == {0, 1, 2}
+    assert await log.pull_texts() == ["a", "b", "c"]
+
+
+async def test_unacked_messages_older_than_what_is_retained_stay_unacked(log: Log) -> None:
+    """retainAckedMessages reaches back to b; a is still out, c is acked and comes back."""
+    await _three_at_a_second_each(log)
+    [delivery] = await log.pull()
+    await log.acknowledge(delivery, [1, 2])
+    await seek_to_time(log, log.start - HOUR, replay_since=log.start + SECOND)
+    assert sorted(await log.pull_texts()) == ["a", "b", "c"]
+    assert await log.pull_texts() == []
+
+
+async def test_a_snapshot_holds_what_is_unacked_and_what_comes_later(log: Log) -> None:
+    await log.publish("a", "b", "c", "d")
+    [delivery] = await log.pull(3)
+    await log.acknowledge(delivery, [1])
+    snapshot_id, oldest = await create_snapshot(log)
+    assert oldest == log.start
+    await log.acknowledge(delivery)
+    [rest] = await log.pull()
+    await log.acknowledge(rest)
+    await log.publish("e")
+    for _ in range(2):  # a snapshot can be used again
+        await seek_to_snapshot(log, snapshot_id)
+        assert sorted(await log.pull_texts()) == ["a", "c", "d", "e"]
+    assert await log.pull_texts() == []
+
+
+async def test_a_new_subscription_can_start_from_a_snapshot(log: Log) -> None:
+    """Google's recipe: snapshot, new subscription, seek."""
+    await log.publish("a", "b")
+    [delivery] = await log.pull(1)
+    snapshot_id, _ = await create_snapshot(log)
+    async with log.database.transaction() as connection:
+        other = (await add_subscription(connection, log.topic, "other", log.start)).subscription_id
+    assert await log.pull_texts(subscription_id=other) == []
+    await seek_to_snapshot(log, snapshot_id, subscription_id=other)
+    assert sorted(await log.pull_texts(subscription_id=other)) == ["a", "b"]
+    assert await log.acknowledge(delivery) == set(), "the source subscription is left alone"
+
+
+async def test_a_snapshot_keeps_its_messages_until_it_expires(log: Log) -> None:
+    await log.publish("a", "b")
+    [delivery] = await log.pull(1)
+    snapshot_id, _ = await create_snapshot(log)
+    await log.acknowledge(delivery)
+    [rest] = await log.pull()
+    await log.acknowledge(rest)
+    async with log.database.connection() as connection:
+        await drop_partitions_behind(connection, now=log.start + HOUR)
+        await seek_to_snapshot(log, snapshot_id)
+        assert sorted(await log.pull_texts()) == ["a", "b"]
+        later = log.start + timedelta(days=7, hours=2)
+        await snapshots.delete_expired_snapshots(connection, now=later)
+        await delete_unwanted(connection, now=later)
+        await drop_partitions_behind(connection, now=later)
+    for table in ("snapshots", "snapshot_positions", "snapshot_outstanding", "messages"):
+        assert await log.rows(f"SELECT count(*) FROM {table}") == [(0,)], table
+
+
+async def test_an_empty_backlog_has_no_oldest_message(log: Log) -> None:
+    assert (await create_snapshot(log))[1] is None
+
+
+async def test_positions_tell_heads_and_gaps(log: Log) -> None:
+    await log.publish("a", "b", "c", "d", "e")
+    [delivery] = await log.pull(3)
+    await log.acknowledge(delivery, [0])
+    async with log.database.connection() as connection:
+        [position] = await cursors.read_positions(connection, subscription_id=log.subscription.subscription_id)
+    assert (position.head, position.next_seq, position.outstanding, position.undelivered) == (5, 4, 2, 4)
