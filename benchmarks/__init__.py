@@ -1,0 +1,1 @@
+"""What the broker does in a second, beside Google's emulator on the same machine.  See docs/benchmarks.md."""

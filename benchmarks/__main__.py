@@ -1,0 +1,105 @@
+"""`python -m benchmarks`: measure, print a table."""
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import FrameType
+
+from benchmarks.bench import Bench, Options, say
+from benchmarks.measures import MEASURES
+from benchmarks.report import Row, as_json, machine, table
+from benchmarks.servers import Broker, Emulator, find_emulator
+from benchmarks.throughput import warm_up
+
+_QUICK = Options(rounds=1, seconds=1.0, backlog=(200_000, 600_000), warm_up_seconds=3.0)
+_ALONE = {"http-limit", "copy-limit", "memory"}  # they compare nothing, or on a server of their own
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure the broker, beside Google's emulator where it is installed (docs/benchmarks.md).",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=list(MEASURES),
+        metavar="NAME",
+        help=f"one of: {', '.join(MEASURES)}; may be given several times",
+    )
+    parser.add_argument("--rounds", type=int, help="rounds that count (3); one more warms up")
+    parser.add_argument("--seconds", type=float, help="how long a load lasts (3)")
+    parser.add_argument("--backlog", type=_backlog, help="messages, for the memory (1000000,3000000)")
+    parser.add_argument("--workers", type=int, default=1, help="broker processes (1)")
+    parser.add_argument("--quick", action="store_true", help="1 round of 1 s, backlogs of 200,000 and 600,000")
+    parser.add_argument("--without-emulator", action="store_true", help="measure the broker alone")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured there")
+    return parser.parse_args(arguments)
+
+
+def _backlog(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _options(given: argparse.Namespace) -> Options:
+    options = replace(_QUICK if given.quick else Options(), workers=given.workers)
+    named = {name: getattr(given, name) for name in ("rounds", "seconds", "backlog")}
+    options = replace(options, **{name: value for name, value in named.items() if value is not None})
+    if options.rounds < 1 or options.seconds <= 0 or min(options.backlog) < 2_000:
+        raise SystemExit("at least 1 round, some seconds, and backlogs of 2,000 messages or more")
+    return options
+
+
+def _raise(number: int, _: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+@contextmanager
+def _cleaned_up(bench: Bench) -> Iterator[None]:
+    """Whatever ends the block, every server is stopped; a second Ctrl-C does not cut that short."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
+        signal.signal(number, _raise)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        bench.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0; 1 if a measure failed; 130 if it was interrupted (what was measured until then is printed)."""
+    given = _parse(arguments)
+    options = _options(given)
+    jar = None if given.without_emulator else find_emulator()
+    if jar is None and not given.without_emulator:
+        say("Google's emulator was not found (gcloud components, or PUBSUB_EMULATOR_JAR, and java): broker alone")
+    bench = Bench(options, Broker(options.workers), Emulator(jar) if jar else None)
+    where = machine() | {"emulator": jar.name if jar else None}
+    rows: list[Row] = []
+    interrupted = False
+    try:
+        with _cleaned_up(bench):
+            chosen = [name for name in MEASURES if given.only is None or name in given.only]
+            if not _ALONE.issuperset(chosen):
+                warm_up(bench)
+            for name in chosen:
+                rows += MEASURES[name](bench)
+    except KeyboardInterrupt:
+        interrupted = True
+        say("interrupted")
+    print(f"{where['system']}, {where['processors']} processors, Python {where['python']}, {where['at']}\n")
+    print(table(rows))
+    if given.json is not None:
+        given.json.write_text(json.dumps(as_json(rows, asdict(options), where), indent=2) + "\n")
+    return 130 if interrupted else int(any(row.error for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

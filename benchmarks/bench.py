@@ -1,0 +1,148 @@
+"""What every measure works with: the servers, the options, and how two servers are compared."""
+
+import json
+import statistics
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from benchmarks.generators import Throughput
+from benchmarks.report import Row
+from benchmarks.servers import Broker, Emulator, Server
+from benchmarks.wire import Connection, LoadFailed, build_request
+
+_PROJECT = "projects/bench"
+_ACK_DEADLINE_SECONDS = 600  # nothing is to come again while a backlog is drained
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says.  `seconds` is how long one load of one round lasts."""
+
+    rounds: int = 3
+    seconds: float = 3.0
+    backlog: tuple[int, ...] = (1_000_000, 3_000_000)
+    warm_up_seconds: float = 10.0  # once, before the first measure: Java compiles what it finds hot
+    workers: int = 1
+
+
+@dataclass(slots=True)
+class Bench:
+    """One run: `broker` and `emulator` are started by the first measure that needs them."""
+
+    options: Options
+    broker: Broker
+    emulator: Emulator | None
+    started: list[Server] = field(default_factory=list)
+
+    @property
+    def servers(self) -> list[Server]:
+        return [server for server in (self.broker, self.emulator) if server is not None]
+
+    def use(self, server: Server) -> None:
+        """Start a server unless it runs; it is stopped at the end of the run.  Raises LoadFailed."""
+        if not server.running:
+            say(f"starting {server.name}")
+            if server not in self.started:
+                self.started.append(server)
+            server.start()
+
+    def close(self) -> None:
+        for server in self.started:
+            server.stop()
+
+
+class Place(NamedTuple):
+    """A topic and its subscriptions, by full names."""
+
+    topic: str
+    subscriptions: Sequence[str]
+
+
+class Sample(NamedTuple):
+    """One round: messages a second, and processor time of the server for a message, in µs by program."""
+
+    value: float
+    cpu: Mapping[str, float]
+
+
+def say(text: str) -> None:
+    """Progress, on standard error; the table alone goes to standard output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def fresh_place(server: Server, subscriptions: int = 1) -> Iterator[Place]:
+    """A new topic with subscriptions, deleted at the end of the block with what they hold.  Raises LoadFailed."""
+    name = f"bench-{uuid.uuid4().hex[:12]}"
+    place = Place(
+        f"{_PROJECT}/topics/{name}",
+        [f"{_PROJECT}/subscriptions/{name}-{number}" for number in range(subscriptions)],
+    )
+    body = json.dumps({"topic": place.topic, "ackDeadlineSeconds": _ACK_DEADLINE_SECONDS}).encode()
+    connection = Connection(server.host, server.port)
+    try:
+        connection.call(build_request("PUT", f"/v1/{place.topic}"))
+        for subscription in place.subscriptions:
+            connection.call(build_request("PUT", f"/v1/{subscription}", body))
+        yield place
+        for resource in (*place.subscriptions, place.topic):
+            connection.call(build_request("DELETE", f"/v1/{resource}", b""))
+    finally:
+        connection.close()
+
+
+def take_sample(server: Server, load: Callable[[], Throughput]) -> Sample:
+    """Run a load, counting the processor time that the server uses for it.  Raises LoadFailed."""
+    before = server.cpu_seconds()
+    done = load()
+    used = {program: seconds - before.get(program, 0.0) for program, seconds in server.cpu_seconds().items()}
+    return Sample(done.per_second, {program: s * 1e6 / done.messages for program, s in used.items() if s > 0})
+
+
+Run = Callable[[Server], Sample]
+
+
+def compare(bench: Bench, row: Row, run: Run) -> Row:
+    """Fill a row: a warm-up round that is not counted, then rounds that alternate between the servers.
+
+    A server that fails is left out of the remaining rounds; the row says so.
+    """
+    samples: dict[str, list[Sample]] = {server.name: [] for server in bench.servers}
+    failures: dict[str, str] = {}
+    for number in range(bench.options.rounds + 1):
+        # The order turns round each time: whatever one server leaves behind (dirty pages, heat) meets both.
+        for server in bench.servers if number % 2 else reversed(bench.servers):
+            if server.name in failures:
+                continue
+            try:
+                bench.use(server)
+                sample = run(server)
+            except LoadFailed as error:
+                failures[server.name] = str(error)
+                say(f"{row.measure}, {server.name}: FAILED: {error}")
+                continue
+            if number:
+                samples[server.name].append(sample)
+            say(f"{row.measure}, {server.name}, {f'round {number}' if number else 'warm-up'}: {sample.value:,.0f}")
+    _fill(row, samples, failures)
+    return row
+
+
+def _fill(row: Row, samples: Mapping[str, Sequence[Sample]], failures: Mapping[str, str]) -> None:
+    row.rounds = {name: [sample.value for sample in taken] for name, taken in samples.items()}
+    medians = {name: statistics.median(values) for name, values in row.rounds.items() if values}
+    row.ours, row.emulator = medians.get("broker"), medians.get("emulator")
+    if row.ours is not None and row.emulator:
+        row.ratio = row.ours / row.emulator
+    row.cpu = median_cpu(samples.get("broker", []))
+    row.error = "; ".join(f"{name}: {error}" for name, error in failures.items())
+
+
+def median_cpu(samples: Sequence[Sample]) -> dict[str, float]:
+    """The median of each program's processor time over the rounds."""
+    programs = {program for sample in samples for program in sample.cpu}
+    return {p: statistics.median(sample.cpu.get(p, 0.0) for sample in samples) for p in programs}

@@ -1,0 +1,235 @@
+"""A load process: `python -m benchmarks.load SPEC`, started by generators.py.
+
+    start ──connects, prepares──► prints "ready" ──reads a line──► runs ──► prints its result as JSON, ends
+
+It imports little and does little per message: bodies are prepared before the start, ack ids are found by a
+regular expression, and many connections are served by one selector.  All times are of CLOCK_MONOTONIC, which is
+the same in every process.
+"""
+
+import base64
+import json
+import os
+import random
+import re
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+from benchmarks.wire import Connection, LoadFailed, build_request
+
+_ACK_ID = re.compile(rb'"ackId": *"([^"]+)"')
+_BODIES = 8  # different ones, so that nothing in a server can live on having just seen the same bytes
+_EMPTY_ANSWERS = 30  # in a row, before a backlog counts as drained
+_EMPTY_PAUSE_SECONDS = 0.01
+_SETTLE_SECONDS = (0.004, 0.008)  # from sending a pull to being sure that it waits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What a load process does.  `role` is a key of ROLES; `path` is a topic's, or any path to POST to."""
+
+    role: str
+    host: str
+    port: int
+    topic: str = ""
+    subscription: str = ""
+    seconds: float = 1.0
+    limit_seconds: float = 0.0  # for draining: stop then even if messages keep coming; 0: `seconds`
+    batch: int = 1  # messages in a request
+    size: int = 100  # bytes of data in a message
+    count: int = 0  # messages to publish; 0: as many as `seconds` allows
+    connections: int = 1
+    max_messages: int = 1000
+
+
+@dataclass(slots=True)
+class Result:
+    """What a load process did.  `started` and `ended` are monotonic times; `ended` is that of the last answer."""
+
+    messages: int = 0
+    requests: int = 0
+    started: float = 0.0
+    ended: float = 0.0
+    publish_seconds: list[float] = field(default_factory=list)  # one per lone publish
+    pull_seconds: list[float] = field(default_factory=list)  # from sending a publish to the waiting pull's answer
+    error: str = ""
+
+
+Run = Callable[[], Result]  # what is left to do at the start signal
+
+
+def publish_body(batch: int, size: int) -> bytes:
+    """A publish request of `batch` messages with `size` bytes of random data each."""
+    messages = [{"data": base64.b64encode(os.urandom(size)).decode()} for _ in range(batch)]
+    return json.dumps({"messages": messages}).encode()
+
+
+def _publish_requests(spec: Spec) -> list[bytes]:
+    path = f"/v1/{spec.topic}:publish"
+    return [build_request("POST", path, publish_body(spec.batch, spec.size)) for _ in range(_BODIES)]
+
+
+def prepare_publish(spec: Spec) -> Run:
+    """Publish on every connection, one request at a time on each, for `seconds` or until `count` messages."""
+    requests = _publish_requests(spec)
+    connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
+    allowed = -(-spec.count // spec.batch) if spec.count else sys.maxsize
+
+    def run() -> Result:
+        result = Result(started=time.monotonic())
+        stop = float("inf") if spec.count else result.started + spec.seconds
+        sent = 0
+        with selectors.DefaultSelector() as selector:
+            for connection in connections[:allowed]:
+                selector.register(connection, selectors.EVENT_READ, connection)
+                connection.send(requests[sent % _BODIES])
+                sent += 1
+            while selector.get_map():
+                for key, _ in selector.select():
+                    connection = key.data
+                    connection.receive()
+                    result.requests += 1
+                    if sent < allowed and time.monotonic() < stop:
+                        connection.send(requests[sent % _BODIES])
+                        sent += 1
+                    else:
+                        selector.unregister(connection)
+        result.ended = time.monotonic()
+        result.messages = result.requests * spec.batch
+        return result
+
+    return run
+
+
+def prepare_drain(spec: Spec) -> Run:
+    """Pull and ack until the backlog is empty, at least for `seconds`, at most for `limit_seconds`."""
+    connection = Connection(spec.host, spec.port)
+    asked = {"maxMessages": spec.max_messages, "returnImmediately": True}
+    pull = build_request("POST", f"/v1/{spec.subscription}:pull", json.dumps(asked).encode())
+
+    def run() -> Result:
+        result = Result(started=time.monotonic())
+        result.ended = result.started
+        may_end = result.started + (spec.seconds if spec.limit_seconds else 0)
+        stop = result.started + (spec.limit_seconds or spec.seconds)
+        empty = 0
+        while time.monotonic() < stop:
+            ack_ids = _ACK_ID.findall(connection.call(pull))
+            if ack_ids:
+                empty = 0
+                connection.call(_acknowledge(spec, ack_ids))
+                result.requests += 1
+                result.messages += len(ack_ids)
+                result.ended = time.monotonic()
+            else:
+                empty += 1
+                if empty > _EMPTY_ANSWERS and time.monotonic() > may_end:
+                    break
+                time.sleep(_EMPTY_PAUSE_SECONDS)
+        return result
+
+    return run
+
+
+def _acknowledge(spec: Spec, ack_ids: list[bytes]) -> bytes:
+    body = b'{"ackIds":["' + b'","'.join(ack_ids) + b'"]}'
+    return build_request("POST", f"/v1/{spec.subscription}:acknowledge", body)
+
+
+def prepare_lone_publish(spec: Spec) -> Run:
+    """Publish on one connection, each request after the answer to the one before; note how long each took."""
+    requests = _publish_requests(spec)
+    connection = Connection(spec.host, spec.port)
+
+    def run() -> Result:
+        result = Result(started=time.monotonic())
+        while (before := time.monotonic()) < result.started + spec.seconds:
+            connection.call(requests[result.requests % _BODIES])
+            result.publish_seconds.append(time.monotonic() - before)
+            result.requests += 1
+        result.ended = time.monotonic()
+        result.messages = result.requests * spec.batch
+        return result
+
+    return run
+
+
+def prepare_waiting_pull(spec: Spec) -> Run:
+    """Send a pull, let it wait, publish on another connection, note when each is answered; ack; again."""
+    requests = _publish_requests(spec)
+    publisher, puller, acker = (Connection(spec.host, spec.port) for _ in range(3))
+    pull = build_request("POST", f"/v1/{spec.subscription}:pull", b'{"maxMessages":10}')
+
+    def run() -> Result:
+        result = Result(started=time.monotonic())
+        with selectors.DefaultSelector() as selector:
+            selector.register(publisher, selectors.EVENT_READ)
+            selector.register(puller, selectors.EVENT_READ)
+            while time.monotonic() < result.started + spec.seconds:
+                puller.send(pull)
+                time.sleep(random.uniform(*_SETTLE_SECONDS))
+                ack_ids = _publish_to_waiting(result, selector, publisher, puller, requests, pull)
+                acker.call(_acknowledge(spec, ack_ids))
+        result.ended = time.monotonic()
+        result.messages = result.requests
+        return result
+
+    return run
+
+
+def _publish_to_waiting(
+    result: Result,
+    selector: selectors.BaseSelector,
+    publisher: Connection,
+    puller: Connection,
+    requests: list[bytes],
+    pull: bytes,
+) -> list[bytes]:
+    """One publish to the pull that waits.  Returns the ack ids."""
+    before = time.monotonic()
+    publisher.send(requests[result.requests % _BODIES])
+    result.requests += 1
+    published = False
+    ack_ids: list[bytes] = []
+    while not (published and ack_ids):
+        for key, _ in selector.select():
+            if key.fileobj is publisher:
+                publisher.receive()
+                published = True
+                continue
+            ack_ids = _ACK_ID.findall(puller.receive())
+            if ack_ids:
+                result.pull_seconds.append(time.monotonic() - before)
+            else:  # its wait happened to end; the message comes with the next one
+                puller.send(pull)
+    return ack_ids
+
+
+ROLES: dict[str, Callable[[Spec], Run]] = {
+    "publish": prepare_publish,
+    "drain": prepare_drain,
+    "lone_publish": prepare_lone_publish,
+    "waiting_pull": prepare_waiting_pull,
+}
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it ends its load processes
+    spec = Spec(**json.loads(sys.argv[1]))
+    try:
+        run = ROLES[spec.role](spec)
+        print("ready", flush=True)
+        if not sys.stdin.readline():
+            return  # the parent is gone
+        result = run()
+    except LoadFailed as error:
+        result = Result(error=str(error))
+    print(json.dumps(asdict(result)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

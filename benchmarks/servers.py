@@ -1,0 +1,218 @@
+"""The servers under test: started, looked at, stopped."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from benchmarks.generators import REPOSITORY
+from benchmarks.wire import Connection, LoadFailed, build_request
+from broker.embedded_postgres.cluster import Cluster
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 90.0
+_STOP_SECONDS = 20.0
+_READY = re.compile(r"^Ready: http://[^:]+:(\d+)", re.MULTILINE)
+_JAR = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*.jar"
+
+
+class Server(ABC):
+    """A server process and its children.
+
+    stopped ──start──► running ──stop──► stopped; a server that died counts as stopped.
+    """
+
+    name: str
+
+    def __init__(self) -> None:
+        self.host, self.port = _HOST, 0
+        self.directory = Path()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._seen: set[psutil.Process] = set()  # also what outlives the process that started it
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What the server has printed."""
+        return (self.directory / "server.log").read_text(errors="replace")
+
+    def start(self) -> None:
+        """Start it on fresh data and wait until it serves.  Raises LoadFailed."""
+        self.stop()
+        self.directory = Path(tempfile.mkdtemp(prefix="pubsub-bench-"))
+        environment = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
+        with (self.directory / "server.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command(),
+                cwd=REPOSITORY,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is the benchmark's: it stops its servers in order
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._serves():
+            if not self.running or time.monotonic() > deadline:
+                last = " / ".join(self.log.strip().splitlines()[-3:])
+                self.stop()
+                raise LoadFailed(f"{self.name} did not start: {last}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End it and everything that it started, and remove its data.  Does nothing if it was not started."""
+        if self._process is None:
+            return
+        self.processes()
+        if self.running:
+            self._process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_SECONDS)
+        for victim in self._seen:
+            with contextlib.suppress(psutil.NoSuchProcess):  # psutil tells a reused number from the same process
+                victim.kill()
+        self._process.wait()
+        self._process = None
+        self._seen.clear()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def processes(self) -> list[psutil.Process]:
+        """The server's process and all below it, as of now."""
+        if self._process is None:
+            return []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            top = psutil.Process(self._process.pid)
+            found = [top, *top.children(recursive=True)]
+            self._seen.update(found)
+            return found
+        return []
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Processor time used so far by the server's processes, by program."""
+        used: dict[str, float] = {}
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                program = _program(process)
+                used[program] = used.get(program, 0.0) + times.user + times.system
+        return used
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Memory by program: resident for Python and Java, proportional (shared pages once) for PostgreSQL."""
+        used: dict[str, int] = {}
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                program = _program(process)
+                memory = _proportional(process) if program == "postgres" else process.memory_info().rss
+                used[program] = used.get(program, 0) + memory
+        return used
+
+    @abstractmethod
+    def _command(self) -> Sequence[str]: ...
+
+    @abstractmethod
+    def _serves(self) -> bool: ...
+
+
+def _program(process: psutil.Process) -> str:
+    name: str = process.name()
+    return "python" if name.startswith("python") else name
+
+
+def _proportional(process: psutil.Process) -> int:
+    try:
+        shares: int = process.memory_full_info().pss
+    except psutil.AccessDenied:  # another user's process; resident memory then counts shared pages many times
+        shares = process.memory_info().rss
+    return shares
+
+
+class Broker(Server):
+    """Our broker on its embedded PostgreSQL."""
+
+    name = "broker"
+
+    def __init__(self, workers: int = 1) -> None:
+        super().__init__()
+        self._workers = workers
+
+    @property
+    def database_url(self) -> str:
+        """The embedded PostgreSQL, by its unix socket."""
+        return Cluster(self.directory / "data").url
+
+    def _command(self) -> Sequence[str]:
+        return [
+            *(sys.executable, "-m", "broker", "serve", "--host", self.host, "--port", "0"),
+            *("--workers", str(self._workers), "--data-dir", str(self.directory / "data")),
+        ]
+
+    def _serves(self) -> bool:
+        ready = _READY.search(self.log)
+        if ready:
+            self.port = int(ready[1])
+        return ready is not None
+
+
+class EmptyServer(Broker):
+    """A handler that answers {} to everything, behind the broker's own HTTP server: what HTTP alone costs."""
+
+    name = "empty"
+
+    def _command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "benchmarks.empty_server"]
+
+
+class Emulator(Server):
+    """Google's emulator.  It keeps everything in memory, so its heap is bounded."""
+
+    name = "emulator"
+
+    def __init__(self, jar: Path) -> None:
+        super().__init__()
+        self._jar = jar
+
+    def _command(self) -> Sequence[str]:
+        with socket.create_server((self.host, 0)) as free:
+            self.port = free.getsockname()[1]
+        return ["java", "-Xmx1g", "-jar", str(self._jar), f"--host={self.host}", f"--port={self.port}"]
+
+    def _serves(self) -> bool:
+        with contextlib.suppress(LoadFailed):
+            connection = Connection(self.host, self.port)
+            try:
+                connection.send(build_request("GET", "/v1/projects/bench/topics", b""))
+                return connection.receive_any().status == 200
+            finally:
+                connection.close()
+        return False
+
+
+def find_emulator() -> Path | None:
+    """The emulator's jar: PUBSUB_EMULATOR_JAR, or the one of the gcloud installation; None without it or java."""
+    if shutil.which("java") is None:
+        return None
+    if named := os.environ.get("PUBSUB_EMULATOR_JAR"):
+        return Path(named) if Path(named).is_file() else None
+    if shutil.which("gcloud") is None:
+        return None
+    found = subprocess.run(
+        ["gcloud", "info", "--format=value(installation.sdk_root)"], capture_output=True, text=True, check=False
+    )
+    root = found.stdout.strip()
+    jars = sorted(Path(root).glob(_JAR)) if root else []
+    return jars[-1] if jars else None
