@@ -6,6 +6,7 @@ from broker.domain.errors import FailedPrecondition, InvalidArgument
 from broker.domain.message import NewMessage
 
 MAX_MESSAGES = 1_000  # a request
+MAX_REQUEST_BYTES = 10_000_000  # as protobuf: the topic, all messages and their framing
 MAX_ATTRIBUTES = 100  # a message
 MAX_ATTRIBUTE_KEY_BYTES = 256
 MAX_ATTRIBUTE_VALUE_BYTES = 1_024
@@ -40,6 +41,38 @@ def check_messages(messages: Sequence[NewMessage]) -> None:
             f"messages[0].ordering_key is too long: {len(first_key.encode())} bytes, "
             f"the maximum is {MAX_ORDERING_KEY_BYTES}."
         )
+
+
+def check_request_size(topic_name: str, messages: Sequence[NewMessage], encoded_size: int) -> None:
+    """Raises InvalidArgument for a request over MAX_REQUEST_BYTES.
+
+    `encoded_size` is the size of the messages in the store's encoding.  It is within a tenth of protobuf's (an
+    attribute takes up to 3 bytes more there, and then has 128 bytes at least), so that only large requests are
+    measured.
+    """
+    if encoded_size + len(topic_name) < MAX_REQUEST_BYTES * 9 // 10:
+        return
+    size = _field(len(topic_name.encode())) + sum(_field(_message_size(message)) for message in messages)
+    if size > MAX_REQUEST_BYTES:
+        raise InvalidArgument(
+            f"The value for request_size is too large. You passed {size} in the request, "
+            f"but the maximum value is {MAX_REQUEST_BYTES}."
+        )
+
+
+def _message_size(message: NewMessage) -> int:
+    """The bytes of a google.pubsub.v1.PubsubMessage in protobuf's encoding."""
+    size = _field(len(message.data)) if message.data else 0
+    if message.ordering_key:
+        size += _field(len(message.ordering_key.encode()))
+    for key, value in message.attributes.items():
+        size += _field(_field(len(key.encode())) + _field(len(value.encode())))
+    return size
+
+
+def _field(length: int) -> int:
+    """The bytes of a field of protobuf with a content of so many bytes: its tag, the length as a varint, itself."""
+    return 1 + (max(length.bit_length(), 1) + 6) // 7 + length
 
 
 def _check_attributes(index: int, attributes: dict[str, str]) -> None:

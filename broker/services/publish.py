@@ -7,7 +7,7 @@ from zlib import crc32
 from broker.domain.errors import NotFound
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_ids
-from broker.domain.publish_limits import check_messages
+from broker.domain.publish_limits import check_messages, check_request_size
 from broker.domain.topic import Topic
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
@@ -31,6 +31,7 @@ class PublishService:
         topic = await self._resources.topic(topic_name)
         check_messages(messages)
         batch = encode_messages(messages)
+        check_request_size(topic_name, messages, batch.size)
         try:
             shard_id = self._shard(topic, messages[0].ordering_key)
             appended = await self._coalescer.publish(shard_id, batch)

@@ -56,12 +56,14 @@ class Claimed:
     """The deliveries for each demand, in the order of the demands.
 
     `found` is False if the subscription has no cursor in this shard: it was deleted.  `next_delivery_at` is when
-    a redelivery that this claim left behind falls due, if it knows of one.
+    a redelivery that this claim left behind falls due, if it knows of one.  `look_again`: nothing was handed out,
+    but not every due row was looked at.
     """
 
     deliveries: Sequence[Sequence[Delivery]]
     found: bool = True
     next_delivery_at: datetime | None = None
+    look_again: bool = False
 
 
 @dataclass(slots=True)
@@ -101,6 +103,14 @@ async def claim_messages(connection: Connection, request: ClaimRequest, attempt_
 
     Messages that are due again go first, up to half of the claim while there are fresh ones.
     """
+    while True:
+        claimed = await _claim_once(connection, request, attempt_ids)
+        # A look at rows whose retry delay had only to begin may hide others that are ready behind them.
+        if not claimed.look_again:
+            return claimed
+
+
+async def _claim_once(connection: Connection, request: ClaimRequest, attempt_ids: AttemptIds) -> Claimed:
     nothing: list[list[Delivery]] = [[] for _ in request.demands]
     async with pipelined(connection):
         found = await _lock_and_read(connection, request)
@@ -118,7 +128,11 @@ async def claim_messages(connection: Connection, request: ClaimRequest, attempt_
         deliveries, rows = _deliveries(request, shares, attempt_ids)
         await _write(connection, request, found, rows)
         await connection.execute(b"COMMIT")
-    return Claimed(deliveries, next_delivery_at=min(_due_left(found.due), default=None))
+    return Claimed(
+        deliveries,
+        next_delivery_at=min(_due_left(found.due), default=None),
+        look_again=not rows and not found.due_is_complete,
+    )
 
 
 def _where(request: ClaimRequest) -> dict[str, Any]:

@@ -181,3 +181,14 @@ async def test_scattered_redeliveries_are_split_into_rows_that_lie_close(log: Lo
     for delivery in redelivered:
         assert await log.acknowledge(delivery) == set()
     assert await log.attempts() == []
+
+
+async def test_messages_whose_retry_delay_only_begins_do_not_hide_one_that_is_ready(log: Log) -> None:
+    """Found by the model."""
+    policy = RetryPolicy(minimum_backoff=4 * SECOND, maximum_backoff=9 * SECOND)
+    await log.publish("ready", "expired")
+    [ready] = await log.pull(1, retry_policy=policy)
+    [expired] = await log.pull(1, retry_policy=policy)
+    await log.nack(ready, retry_policy=policy)
+    await log.modify_ack_deadline(expired, None, log.start + SECOND)
+    assert await log.pull_texts(1, now=log.start + 4 * SECOND, retry_policy=policy) == ["ready"]

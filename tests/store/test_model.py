@@ -88,7 +88,10 @@ class Deliveries(RuleBasedStateMachine):
         got = [m.data.decode() for delivery in claimed for m in delivery.messages]
         assert len(set(got)) == len(got)
         assert set(got) <= expected
-        assert len(got) == min(max_messages, len(expected))
+        if self.model.retry_policy is None:
+            assert len(got) == min(max_messages, len(expected))
+        else:  # rows whose delay has only to begin take up room in a claim
+            assert bool(got) == bool(expected)
         fresh = [text for text in got if not self.model.messages[text].attempts]
         assert fresh == sorted(fresh, key=lambda text: int(text[1:]))
         for delivery in claimed:

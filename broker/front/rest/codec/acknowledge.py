@@ -2,7 +2,7 @@
 
 import msgspec
 
-from broker.front.rest.codec.requests import decode_request
+from broker.front.rest.codec.requests import Int32, decode_request
 
 
 class AcknowledgeRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -12,7 +12,7 @@ class AcknowledgeRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=T
 
 class ModifyAckDeadlineRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     ack_ids: list[str] = []
-    ack_deadline_seconds: int = 0
+    ack_deadline_seconds: Int32 = 0
     subscription: object = None  # in the path
 
 

@@ -10,12 +10,12 @@ from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import PubsubMessage, ReceivedMessage
 from broker.domain.message_id import SEQUENCES_PER_SHARD
-from broker.front.rest.codec.requests import decode_request
+from broker.front.rest.codec.requests import Int32, decode_request
 from broker.front.rest.codec.scalars import format_timestamp
 
 
 class PullRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    max_messages: int = 0
+    max_messages: Int32 = 0
     return_immediately: bool = False
     subscription: object = None  # in the path
 

@@ -6,27 +6,32 @@ second, slower way, which also knows what to say about a body that is wrong.
 """
 
 import typing
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from broker.domain.errors import InvalidArgument
 
 Request = TypeVar("Request", bound=msgspec.Struct)
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+
+# A body nested deeper than Python's stack is a RecursionError in msgspec.
+_MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def decode_request(decoder: msgspec.json.Decoder[Request], body: bytes) -> Request:
     """The request in a body; an empty body is {}.  Raises InvalidArgument that names the field."""
     try:
         return decoder.decode(body or b"{}")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except _MALFORMED:
         return _decode_leniently(decoder.type, body)
 
 
 def _decode_leniently(request_type: type[Request], body: bytes) -> Request:
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _MALFORMED as error:
         raise InvalidArgument(f"Invalid JSON payload received. {error}") from error
     try:
         return msgspec.convert(_normal(value, request_type, "$"), request_type, strict=False)
@@ -38,6 +43,8 @@ def _decode_leniently(request_type: type[Request], body: bytes) -> Request:
 
 def _normal(value: Any, wanted: Any, where: str) -> Any:
     """`value` with the spellings that `msgspec.convert` understands, guided by the type that is wanted."""
+    if isinstance(wanted, UnionType):  # X | None: null was left out before
+        (wanted,) = (member for member in wanted.__args__ if member is not NoneType)
     if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
         return _normal_object(value, wanted, where)
     if wanted is bytes and isinstance(value, str):

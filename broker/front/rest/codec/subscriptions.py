@@ -14,7 +14,7 @@ from broker.domain.subscription import (
     DEFAULT_RETENTION,
     Subscription,
 )
-from broker.front.rest.codec.requests import decode_request
+from broker.front.rest.codec.requests import Int32, decode_request
 from broker.front.rest.codec.resources import refuse_nul, refuse_unsupported, require_same_name
 from broker.front.rest.codec.scalars import format_duration, parse_duration
 
@@ -57,7 +57,7 @@ class SubscriptionBody(msgspec.Struct, rename="camel", forbid_unknown_fields=Tru
     bigquery_config: dict[str, Any] = {}
     cloud_storage_config: dict[str, Any] = {}
     bigtable_config: dict[str, Any] = {}
-    ack_deadline_seconds: int = 0
+    ack_deadline_seconds: Int32 = 0
     retain_acked_messages: bool = False
     message_retention_duration: str = ""
     labels: dict[str, str] = {}

@@ -1,7 +1,8 @@
 """The Subscriber service's subscriptions."""
 
-from broker.domain.errors import AlreadyExists
+from broker.domain.errors import AlreadyExists, NotFound
 from broker.domain.field_mask import parse_field_mask
+from broker.domain.subscription import Subscription
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page, encode_list
 from broker.front.rest.codec.resources import encode_resource
@@ -16,14 +17,24 @@ from broker.front.rest.codec.subscriptions import (
 async def create_subscription(call: Call) -> bytes:
     """PUT creates; with an updateMask in the query it changes the subscription if that exists already (A12)."""
     wanted = decode_subscription(call.body, call.name)
+    if call.update_mask is None:
+        subscription = await call.services.subscriptions.create_subscription(wanted)
+    else:
+        subscription = await _create_or_update(call, wanted, parse_field_mask(call.update_mask))
+    return encode_resource(subscription_json(subscription))
+
+
+async def _create_or_update(call: Call, wanted: Subscription, paths: list[str]) -> Subscription:
+    # Update first: what only a creation looks at, such as the topic, may be absent or deleted by now.
     service = call.services.subscriptions
     try:
-        subscription = await service.create_subscription(wanted)
-    except AlreadyExists:
-        if call.update_mask is None:
-            raise
-        subscription = await service.update_subscription(wanted, parse_field_mask(call.update_mask))
-    return encode_resource(subscription_json(subscription))
+        return await service.update_subscription(wanted, paths)
+    except NotFound:
+        pass
+    try:
+        return await service.create_subscription(wanted)
+    except AlreadyExists:  # another caller created it in between
+        return await service.update_subscription(wanted, paths)
 
 
 async def get_subscription(call: Call) -> bytes:
