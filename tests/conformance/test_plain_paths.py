@@ -87,6 +87,14 @@ async def test_put_with_a_mask_needs_no_topic_to_update(rest: Rest, subscription
     assert updated["topic"] == rest.topic()
 
 
+async def test_put_with_a_mask_updates_a_subscription_whose_topic_is_deleted(rest: Rest, subscription: str) -> None:
+    """A12."""
+    await rest.ok("DELETE", rest.topic())
+    body = {"topic": rest.topic(), "labels": {"a": "b"}}
+    updated = await rest.ok("PUT", f"{subscription}?updateMask=labels", body)
+    assert (updated["labels"], updated["topic"]) == ({"a": "b"}, "_deleted-topic_")
+
+
 async def test_put_with_a_mask_of_an_immutable_field_is_refused(rest: Rest, subscription: str) -> None:
     """A12."""
     status, text_ = await rest.error("PUT", f"{subscription}?updateMask=topic", {"topic": rest.topic()})

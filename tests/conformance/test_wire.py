@@ -255,12 +255,21 @@ async def test_a_body_that_is_not_the_message_is_refused(rest: Rest, body: bytes
     assert await rest.pull() == []
 
 
-@pytest.mark.parametrize("duration", ["600", "10m", 600, "600.1234567890s", "s", "1e3s", ""])
+@pytest.mark.parametrize("duration", ["600", "10m", 600, "600.1234567890s", "s", "1e3s"])
 async def test_what_is_not_a_duration_is_refused_and_named(rest: Rest, duration: Any) -> None:
     """A12."""
     status, text_ = await rest.error("PUT", rest.topic("new"), {"messageRetentionDuration": duration})
     assert status == "INVALID_ARGUMENT"
     assert "essageRetentionDuration" in text_ or "message_retention_duration" in text_
+
+
+async def test_a_field_of_free_form_nested_too_deep_is_refused(rest: Rest) -> None:
+    """A12: whatever the depth, it is not an internal error."""
+    for depth in (50, 300, 900, 1100, 50_000):
+        policy = b'{"a":' * depth + b"1" + b"}" * depth
+        body = b'{"messageStoragePolicy":' + policy + b"}"
+        response = await rest.call("PUT", rest.topic(f"deep-{depth}"), content=body, headers=JSON)
+        assert response.status_code in {200, 400}, (depth, response.text)
 
 
 async def test_any_or_no_credentials_are_accepted(rest: Rest) -> None:
