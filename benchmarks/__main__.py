@@ -94,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         interrupted = True
         say("interrupted")
-    print(f"{where['system']}, {where['processors']} processors, Python {where['python']}, {where['at']}\n")
+    print(f"{where['system']}, {where['processors']} processors, Python {where['python']}, {where['at']}")
+    print(f"load average before the start: {where['load_average'][0]}; others: processors busy with other work\n")
     print(table(rows))
     if given.json is not None:
         given.json.write_text(json.dumps(as_json(rows, asdict(options), where), indent=2) + "\n")

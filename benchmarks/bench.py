@@ -1,13 +1,17 @@
 """What every measure works with: the servers, the options, and how two servers are compared."""
 
 import json
+import resource
 import statistics
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import psutil
 
 from benchmarks.generators import Throughput
 from benchmarks.report import Row
@@ -63,10 +67,13 @@ class Place(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One round: messages a second, and processor time of the server for a message, in µs by program."""
+    """One round: messages a second; processor time of the server for a message, in µs by program; and how many
+    processors were busy with what is neither the server nor its load: a figure is worth little where it is not 0.
+    """
 
     value: float
     cpu: Mapping[str, float]
+    others: float
 
 
 def say(text: str) -> None:
@@ -97,10 +104,23 @@ def fresh_place(server: Server, subscriptions: int = 1) -> Iterator[Place]:
 
 def take_sample(server: Server, load: Callable[[], Throughput]) -> Sample:
     """Run a load, counting the processor time that the server uses for it.  Raises LoadFailed."""
-    before = server.cpu_seconds()
+    before, others_before, began = server.cpu_seconds(), _others_seconds(server), time.monotonic()
     done = load()
+    others = (_others_seconds(server) - others_before) / (time.monotonic() - began)
     used = {program: seconds - before.get(program, 0.0) for program, seconds in server.cpu_seconds().items()}
-    return Sample(done.per_second, {program: s * 1e6 / done.messages for program, s in used.items() if s > 0})
+    cpu = {program: seconds * 1e6 / done.messages for program, seconds in used.items() if seconds > 0}
+    return Sample(done.per_second, cpu, max(0.0, others))
+
+
+def _others_seconds(server: Server) -> float:
+    """Processor time of the machine that neither the server nor this process and its ended children have used."""
+    machine = psutil.cpu_times()
+    own = sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    )
+    busy = sum(getattr(machine, kind, 0.0) for kind in ("user", "nice", "system", "irq", "softirq", "steal"))
+    return busy - own - sum(server.cpu_seconds().values())
 
 
 Run = Callable[[Server], Sample]
@@ -139,6 +159,7 @@ def _fill(row: Row, samples: Mapping[str, Sequence[Sample]], failures: Mapping[s
     if row.ours is not None and row.emulator:
         row.ratio = row.ours / row.emulator
     row.cpu = median_cpu(samples.get("broker", []))
+    row.others = max((sample.others for taken in samples.values() for sample in taken), default=None)
     row.error = "; ".join(f"{name}: {error}" for name, error in failures.items())
 
 

@@ -47,6 +47,7 @@ def http_limit(bench: Bench) -> list[Row]:
             samples += [sample] if number else []
             say(f"{row.measure}, round {number}: {sample.value:,.0f}")
         row.rounds = {"broker": [sample.value for sample in samples]}
+        row.others = max(sample.others for sample in samples)
         row.ours, row.cpu = statistics.median(row.rounds["broker"]), median_cpu(samples)
     except LoadFailed as error:
         row.error = str(error)

@@ -30,6 +30,7 @@ class Row:
     note: str = ""
     error: str = ""
     rounds: dict[str, list[float]] = field(default_factory=dict)
+    others: float | None = None  # processors busy with something else, in the worst round
     cpu: dict[str, float] = field(default_factory=dict)  # of ours: processor time for a message, in µs, by program
 
     @property
@@ -43,7 +44,7 @@ class Row:
         return "met" if met else "MISSED"
 
 
-_HEADINGS = ("measure", "unit", "ours", "emulator", "ratio", "mark", "", "processor µs a message", "note")
+_HEADINGS = ("measure", "unit", "ours", "emulator", "ratio", "mark", "", "processor µs a message", "others", "note")
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -59,8 +60,18 @@ def _cells(row: Row) -> tuple[str, ...]:
     cpu = ", ".join(f"{program} {number(used)}" for program, used in sorted(row.cpu.items()))
     note = "; ".join(part for part in (row.note, row.error and f"FAILED: {row.error}") if part)
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+    others = "" if row.others is None else f"{row.others:.1f}"
     figures = (number(row.ours), number(row.emulator), ratio)
-    return (row.measure, row.unit, *figures, mark, row.verdict, cpu, note.replace("|", "/").replace("\n", " "))
+    return (
+        row.measure,
+        row.unit,
+        *figures,
+        mark,
+        row.verdict,
+        cpu,
+        others,
+        note.replace("|", "/").replace("\n", " "),
+    )
 
 
 def number(value: float | None) -> str:

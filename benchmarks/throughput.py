@@ -183,6 +183,7 @@ def many_subscriptions(bench: Bench) -> list[Row]:
     for row in (one, many):
         row.rounds = {"broker": [sample.value for sample in samples[row.measure]]}
         row.cpu = median_cpu(samples[row.measure])
+        row.others = max((sample.others for sample in samples[row.measure]), default=None)
         row.ours = statistics.median(row.rounds["broker"]) if row.rounds["broker"] else None
     if one.ours and many.ours:
         many.ratio = many.ours / one.ours
