@@ -1,0 +1,176 @@
+"""The official google-cloud-pubsub package over its REST transport, unchanged (D2)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from google.api_core import exceptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import pubsub_v1
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.pubsub_v1 import types
+
+# Python's cgi-era helpers and protobuf's internals warn in some releases of the client; that is not our business.
+pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+
+
+@dataclass
+class Google:
+    """Both clients, and the names of a topic and a subscription of the test's own project."""
+
+    publisher: pubsub_v1.PublisherClient
+    subscriber: pubsub_v1.SubscriberClient
+    project: str
+    topic: str
+    subscription: str
+
+    def create(self) -> None:
+        self.publisher.create_topic(name=self.topic)
+        self.subscriber.create_subscription(name=self.subscription, topic=self.topic)
+
+    def publish(self, *texts: str) -> list[str]:
+        futures = [self.publisher.publish(self.topic, text.encode(), source="test") for text in texts]
+        return [future.result(timeout=20) for future in futures]
+
+    def pull(self, max_messages: int = 100) -> list[types.ReceivedMessage]:
+        return list(
+            self.subscriber.pull(subscription=self.subscription, max_messages=max_messages).received_messages
+        )
+
+    def pull_at_once(self) -> list[types.ReceivedMessage]:
+        request = {"subscription": self.subscription, "max_messages": 100, "return_immediately": True}
+        with pytest.warns(DeprecationWarning, match="return_immediately"):
+            return list(self.subscriber.pull(request=request).received_messages)
+
+
+@pytest.fixture
+def google(broker_url: str, project: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Google]:
+    monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
+    options = {"client_options": {"api_endpoint": broker_url}, "credentials": AnonymousCredentials()}
+    publisher = pubsub_v1.PublisherClient(transport="rest", **options)
+    subscriber = pubsub_v1.SubscriberClient(transport="rest", **options)
+    yield Google(publisher, subscriber, project, f"{project}/topics/topic", f"{project}/subscriptions/sub")
+    publisher.stop()
+    publisher.transport.close()
+    subscriber.transport.close()  # its own close() knows gRPC's channel only
+
+
+def test_a_topic_is_created_read_listed_updated_and_deleted(google: Google) -> None:
+    """D2, A12."""
+    publisher = google.publisher
+    created = publisher.create_topic(request={"name": google.topic, "labels": {"team": "payments"}})
+    assert created == types.Topic(name=google.topic, labels={"team": "payments"})
+    assert publisher.get_topic(topic=google.topic) == created
+    topic = types.Topic(
+        name=google.topic, labels={"team": "billing"}, message_retention_duration=Duration(seconds=3600)
+    )
+    mask = FieldMask(paths=["labels", "message_retention_duration"])
+    updated = publisher.update_topic(topic=topic, update_mask=mask)
+    assert dict(updated.labels) == {"team": "billing"}
+    assert publisher.get_topic(topic=google.topic) == updated
+    publisher.delete_topic(topic=google.topic)
+    with pytest.raises(exceptions.NotFound):
+        publisher.get_topic(topic=google.topic)
+
+
+def test_lists_go_over_all_pages(google: Google) -> None:
+    """D2, A12."""
+    names = {f"{google.project}/topics/topic-{n}" for n in range(5)}
+    for name in names:
+        google.publisher.create_topic(name=name)
+    listed = google.publisher.list_topics(request={"project": google.project, "page_size": 2})
+    assert {topic.name for topic in listed} == names
+    google.publisher.create_topic(name=google.topic)
+    subscriptions = {f"{google.project}/subscriptions/sub-{n}" for n in range(3)}
+    for name in subscriptions:
+        google.subscriber.create_subscription(name=name, topic=google.topic)
+    request = {"project": google.project, "page_size": 2}
+    assert {s.name for s in google.subscriber.list_subscriptions(request=request)} == subscriptions
+    attached = google.publisher.list_topic_subscriptions(request={"topic": google.topic, "page_size": 2})
+    assert set(attached) == subscriptions
+
+
+def test_a_subscription_is_created_read_updated_detached_and_deleted(google: Google) -> None:
+    """D2, A12."""
+    subscriber = google.subscriber
+    google.create()
+    created = subscriber.get_subscription(subscription=google.subscription)
+    assert created.topic == google.topic
+    assert created.ack_deadline_seconds == 10
+    assert created.message_retention_duration.days == 7
+    assert created.expiration_policy.ttl.days == 31
+    assert created.state == types.Subscription.State.ACTIVE
+    wanted = types.Subscription(
+        name=google.subscription,
+        labels={"team": "billing"},
+        ack_deadline_seconds=30,
+        retry_policy=types.RetryPolicy(minimum_backoff=Duration(seconds=1), maximum_backoff=Duration(seconds=5)),
+    )
+    mask = FieldMask(paths=["labels", "ack_deadline_seconds", "retry_policy"])
+    updated = subscriber.update_subscription(subscription=wanted, update_mask=mask)
+    assert (dict(updated.labels), updated.ack_deadline_seconds) == ({"team": "billing"}, 30)
+    assert updated.retry_policy.maximum_backoff.seconds == 5
+    google.publisher.detach_subscription(request={"subscription": google.subscription})
+    assert subscriber.get_subscription(subscription=google.subscription).detached
+    subscriber.delete_subscription(subscription=google.subscription)
+    with pytest.raises(exceptions.NotFound):
+        subscriber.get_subscription(subscription=google.subscription)
+
+
+def test_messages_are_published_pulled_and_acknowledged(google: Google) -> None:
+    """D2, A1, A7."""
+    google.create()
+    ids = google.publish("a", "b", "c")
+    received = google.pull()
+    assert [(m.message.message_id, m.message.data) for m in received] == list(
+        zip(ids, [b"a", b"b", b"c"], strict=True)
+    )
+    assert all(dict(m.message.attributes) == {"source": "test"} for m in received)
+    assert all(m.message.publish_time is not None and m.delivery_attempt == 0 for m in received)
+    google.subscriber.acknowledge(subscription=google.subscription, ack_ids=[m.ack_id for m in received])
+    assert google.pull_at_once() == []
+
+
+def test_a_deadline_is_extended_and_given_up(google: Google) -> None:
+    """D2, A7."""
+    google.create()
+    google.publish("kept", "nacked")
+    kept, nacked = google.pull()
+    for message, seconds in ((kept, 60), (nacked, 0)):
+        google.subscriber.modify_ack_deadline(
+            subscription=google.subscription, ack_ids=[message.ack_id], ack_deadline_seconds=seconds
+        )
+    assert [m.message.data for m in google.pull()] == [b"nacked"]
+
+
+def test_many_messages_are_batched_by_the_client(google: Google) -> None:
+    """D2, A1: by hundreds, as its defaults are."""
+    google.create()
+    texts = [str(n) for n in range(1000)]
+    assert len(set(google.publish(*texts))) == 1000
+    pulled = []
+    while len(pulled) < 1000:
+        pulled += (received := google.pull(1000))
+        google.subscriber.acknowledge(subscription=google.subscription, ack_ids=[m.ack_id for m in received])
+    assert {m.message.data.decode() for m in pulled} == set(texts)
+
+
+def test_refusals_are_the_exceptions_that_programs_catch(google: Google) -> None:
+    """D2."""
+    google.create()
+    with pytest.raises(exceptions.Conflict) as conflict:
+        google.publisher.create_topic(name=google.topic)
+    assert conflict.value.code == 409
+    with pytest.raises(exceptions.NotFound, match="missing"):
+        google.subscriber.create_subscription(
+            name=f"{google.project}/subscriptions/other", topic=f"{google.project}/topics/missing"
+        )
+    with pytest.raises(exceptions.BadRequest, match="ack_id=bogus"):
+        google.subscriber.acknowledge(subscription=google.subscription, ack_ids=["bogus"])
+    with pytest.raises(exceptions.BadRequest, match="ack_deadline=601"):
+        google.subscriber.modify_ack_deadline(
+            subscription=google.subscription, ack_ids=["x"], ack_deadline_seconds=601
+        )
+    with pytest.raises(exceptions.NotFound):
+        google.publisher.publish(f"{google.project}/topics/missing", b"x").result(timeout=20)
