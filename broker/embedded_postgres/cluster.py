@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _USER, _DATABASE = "postgres", "broker"
 _START_SECONDS = 60.0  # crash recovery reads at most max_wal_size of WAL
 _STOP_SECONDS = 60.0  # for its last checkpoint; then it is ended without one and recovers at its next start
-_CHECK_SECONDS, _RETRY_SECONDS = 0.2, 2.0
+_CHECK_SECONDS, _RETRY_SECONDS = 0.2, 1.0
 _MAX_SOCKET_PATH = 100  # bytes; the kernel's limit is 107
 _LIST_CHARACTERS = frozenset(",\"'")  # mean something in unix_socket_directories, a list of quoted names
 
@@ -59,6 +59,18 @@ CONFIGURATION = {
     "log_checkpoints": "off",
     "io_method": "worker",
 }
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let no signal strike between fork and exec, when the child is still a copy of this program, nor before the
+    child is known.  PostgreSQL sets the signals that it hears itself.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class ClusterError(Exception):
@@ -154,16 +166,22 @@ class Cluster:
             raise ClusterError(f"The data directory {self._directory} cannot be used: {error}") from error
 
     def _run(self, program: str, *arguments: str) -> None:
-        done = subprocess.run(  # noqa: S603
-            [bin_directory() / program, *arguments],
-            preexec_fn=become(self._user),
-            capture_output=True,
-            text=True,
-            cwd="/",
-            check=False,
-        )
-        if done.returncode:
-            raise ClusterError(f"{program} failed: {done.stderr.strip() or done.stdout.strip()}")
+        with _signals_held():
+            process = subprocess.Popen(  # noqa: S603
+                [bin_directory() / program, *arguments],
+                preexec_fn=become(self._user),
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True,
+                cwd="/",
+            )  # fmt: skip
+        with process:
+            try:
+                output, _ = process.communicate()
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode:
+            raise ClusterError(f"{program} failed: {output.strip()}")
 
     def _initialise(self) -> None:
         if self._data.exists():  # an initdb that was cut short
@@ -179,12 +197,12 @@ class Cluster:
         making.rename(self._data)
 
     def _start(self) -> None:
-        stop_leftovers(self._data)
+        stop_leftovers(self._data, self._sockets)
         self._sockets.mkdir(mode=0o700, exist_ok=True)
         own(self._sockets, self._user)
         self._sockets.chmod(0o700)  # whoever gets in is trusted; fails if somebody else made it
         settings = CONFIGURATION | {"unix_socket_directories": str(self._sockets)}
-        with self._log.open("ab") as log:
+        with self._log.open("ab") as log, _signals_held():
             self._process = subprocess.Popen(  # noqa: S603
                 [
                     bin_directory() / "postgres", "-D", str(self._data),

@@ -13,14 +13,18 @@ from pathlib import Path
 
 _FAST_SECONDS, _IMMEDIATE_SECONDS = 30.0, 5.0  # a checkpoint may take a while; then recovery does its work
 _PROC = Path("/proc")
+_PROC_TELLS = (_PROC / "self").exists()
 
 
 class StillRunning(Exception):
     """Something runs on the data directory and does not end."""
 
 
-def stop_leftovers(data: Path) -> None:
-    """End every PostgreSQL process on `data`, and wait until all are gone.  Raises StillRunning."""
+def stop_leftovers(data: Path, sockets: Path) -> None:
+    """End every PostgreSQL process on `data`, and wait until all are gone.  Raises StillRunning.
+
+    `sockets` is the directory of its sockets; lock files there and in `data` that have become stale are removed.
+    """
     for number, seconds in (
         (signal.SIGINT, _FAST_SECONDS),
         (signal.SIGQUIT, _IMMEDIATE_SECONDS),
@@ -39,7 +43,9 @@ def stop_leftovers(data: Path) -> None:
                 break
             time.sleep(0.02)
         else:
-            _forget_postmaster(data)
+            if _PROC_TELLS:  # PostgreSQL refuses a stale lock file if its process number is in use again
+                for lock_file in (data / "postmaster.pid", *sockets.glob(".s.PGSQL.*.lock")):
+                    lock_file.unlink(missing_ok=True)
             return
     raise StillRunning(f"PostgreSQL processes {sorted(_running_on(data))} run on {data} and do not end")
 
@@ -53,7 +59,7 @@ def _postmaster(data: Path) -> int:
 
 
 def _running_on(data: Path) -> set[int]:
-    if not (_PROC / "self").exists():
+    if not _PROC_TELLS:
         return _postmaster_by_ps(data)
     directory = os.path.realpath(data)
     found = set()
@@ -78,8 +84,3 @@ def _postmaster_by_ps(data: Path) -> set[int]:
 def _signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-
-
-def _forget_postmaster(data: Path) -> None:
-    """Nothing runs here, so a postmaster.pid is stale; PostgreSQL would refuse it if its number is in use."""
-    (data / "postmaster.pid").unlink(missing_ok=True)

@@ -9,9 +9,10 @@ import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from psycopg.errors import UndefinedTable
 from sqlalchemy import make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from broker.store.database import Connection
 
@@ -55,11 +56,16 @@ async def current_revision(connection: Connection) -> str | None:
 
 
 def upgrade(database_url: str) -> None:
-    """Bring the schema to head_revision(); safe to run by several starters at once (migrations/env.py locks)."""
+    """Bring the schema to head_revision(); safe to run by several starters at once (migrations/env.py locks).
+
+    Raises DatabaseUnreachable.
+    """
     try:
         command.upgrade(_config(database_url), "head")
-    except OperationalError as error:
+    except DBAPIError as error:
         raise DatabaseUnreachable(f"The database cannot be migrated: {error.orig}".strip()) from error
+    except (ArgumentError, CommandError) as error:  # no URL; a revision from a newer broker
+        raise DatabaseUnreachable(f"The database cannot be migrated: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

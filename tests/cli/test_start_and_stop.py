@@ -1,0 +1,172 @@
+"""`broker serve` on its embedded PostgreSQL: starting, stopping, and what is left."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.cli.processes import (
+    Signalling,
+    alive,
+    complaint,
+    ctrl_c,
+    family,
+    faults,
+    is_ready,
+    terminate,
+    terminate_all,
+    waiting_pull,
+)
+from tests.fixtures.broker import BrokerProcess, Rest, eventually
+
+StartBroker = Callable[..., BrokerProcess]
+
+
+async def test_a_fresh_data_directory_is_all_it_takes(start_broker: StartBroker, tmp_path: Path) -> None:
+    broker = start_broker("--data-dir", str(tmp_path / "made" / "for it"), "--port", "0")
+    async with httpx.AsyncClient(base_url=broker.url) as client:
+        assert (await client.get("/healthz")).json() == {"status": "ok"}
+        assert (await client.get("/readyz")).json() == {"status": "ok"}
+        rest = Rest(client, "projects/first")
+        await rest.create_topic()
+        await rest.create_subscription()
+        published = await rest.publish("hello")
+        assert [m["message"]["messageId"] for m in await rest.drain()] == published
+
+
+@pytest.mark.parametrize("signalling", [ctrl_c, terminate, terminate_all])
+async def test_it_stops_at_once_and_leaves_nothing_although_a_pull_waits(
+    start_broker: StartBroker, tmp_path: Path, signalling: Signalling
+) -> None:
+    broker = start_broker("--data-dir", str(tmp_path), "--port", "0", "--workers", "2")
+    processes = family(broker)
+    assert len(processes) > 4
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+        rest = Rest(client, "projects/stopping")
+        await rest.create_topic()
+        await rest.create_subscription()
+        pull = await waiting_pull(rest)
+        signalling(broker)
+        answer = await pull
+    if signalling is terminate_all and answer.status_code == 503:
+        pass  # PostgreSQL may have ended the connections first
+    else:
+        assert (answer.status_code, answer.json()) == (200, {})
+    assert broker.process.wait(8) == 0
+    broker.stop()
+    assert faults(broker) == []
+    await eventually(lambda: not alive(processes))
+    assert not (tmp_path / "postgres" / "postmaster.pid").exists()
+
+
+async def test_a_second_ctrl_c_does_not_make_a_mess(start_broker: StartBroker, tmp_path: Path) -> None:
+    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    processes = family(broker)
+    ctrl_c(broker)
+    while broker.process.poll() is None:
+        ctrl_c(broker)
+        await asyncio.sleep(0.02)  # an impatient hand
+    assert broker.stop() == 0
+    assert faults(broker) == []
+    await eventually(lambda: not alive(processes))
+
+
+def _initialising(directory: Path, _: BrokerProcess) -> bool:
+    return (directory / "postgres.new").exists()
+
+
+def _starting_postgres(directory: Path, _: BrokerProcess) -> bool:
+    return (directory / "postgres" / "postmaster.pid").exists()
+
+
+def _starting_workers(_: Path, broker: BrokerProcess) -> bool:
+    return bool(broker.workers())
+
+
+@pytest.mark.parametrize(
+    ("moment", "signalling"),
+    [
+        (_initialising, ctrl_c),
+        (_initialising, terminate),
+        (_starting_postgres, terminate),
+        (_starting_workers, ctrl_c),
+    ],
+)
+async def test_it_can_be_stopped_while_it_starts_and_starts_afterwards(
+    start_broker: StartBroker,
+    tmp_path: Path,
+    moment: Callable[[Path, BrokerProcess], bool],
+    signalling: Signalling,
+) -> None:
+    broker = BrokerProcess("--data-dir", str(tmp_path), "--port", "0")
+    await eventually(lambda: moment(tmp_path, broker))
+    processes = family(broker)
+    signalling(broker)
+    assert broker.process.wait(20) == 0
+    broker.stop()
+    assert faults(broker) == []
+    await eventually(lambda: not alive(processes))
+    start_broker("--data-dir", str(tmp_path), "--port", "0")
+
+
+async def test_a_second_start_on_the_same_data_says_so_and_leaves_the_first_alone(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    port = httpx.URL(broker.url).port
+    expected = f"A broker is running on {tmp_path} already."
+    assert complaint("serve", "--data-dir", str(tmp_path), "--port", "0") == expected
+    # The port is taken as well then, but that is not what is wrong.
+    assert complaint("serve", "--data-dir", str(tmp_path), "--port", str(port)) == expected
+    assert await asyncio.to_thread(is_ready, broker)
+
+
+def test_a_port_in_use_is_said_in_one_line_and_nothing_is_started(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        said = complaint("serve", "--data-dir", str(tmp_path), "--port", str(port))
+    assert said == f"cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert not (tmp_path / "postgres").exists()
+
+
+def test_a_port_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    said = complaint("serve", "--data-dir", str(tmp_path), "--port", "70000")
+    assert said == "cannot listen on 127.0.0.1:70000: a port is at most 65535"
+
+
+def test_a_data_directory_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = complaint("serve", "--data-dir", str(tmp_path / "file" / "below"), "--port", "0")
+    assert said.startswith(f"The data directory {tmp_path}/file/below cannot be used: ")
+
+
+def test_the_data_of_another_major_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "postgres").mkdir()
+    (tmp_path / "postgres" / "PG_VERSION").write_text("13\n")
+    said = complaint("serve", "--data-dir", str(tmp_path), "--port", "0")
+    assert "made by PostgreSQL 13; this broker embeds 18" in said
+
+
+@pytest.mark.parametrize("name", ["long" * 30, 'ünïcode, comma\'s "quote" 100%'])
+def test_any_path_can_be_the_data_directory(start_broker: StartBroker, tmp_path: Path, name: str) -> None:
+    broker = start_broker("--data-dir", str(tmp_path / name), "--port", "0")
+    assert httpx.get(f"{broker.url}/readyz").status_code == 200
+
+
+def test_workers_share_the_port(start_broker: StartBroker, database_url: str) -> None:
+    broker = start_broker("--database-url", database_url, "--port", "0", "--workers", "2")
+    workers = broker.workers()
+    assert len(workers) == 2
+    workers[0].kill()
+    psutil.wait_procs(workers[:1])
+    for _ in range(10):
+        assert httpx.get(f"{broker.url}/readyz").status_code == 200
+
+
+def test_at_least_one_worker_is_needed(tmp_path: Path) -> None:
+    said = complaint("serve", "--data-dir", str(tmp_path), "--workers", "0")
+    assert said == "--workers must be at least 1, not 0"
