@@ -207,3 +207,23 @@ async def test_ack_ids_are_safe_in_urls_and_new_for_every_delivery(rest: Rest) -
     assert len(seen) == 9
     assert all(ack_id and set(ack_id) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
                for ack_id in seen)  # fmt: skip
+
+
+async def test_a_nack_is_redelivered_after_the_minimum_backoff_from_the_first_on(rest: Rest) -> None:
+    """A4: Google's emulator redelivers the first nack at once."""
+    policy = {"minimumBackoff": "1s", "maximumBackoff": "1s"}
+    await rest.create_subscription("patient", retryPolicy=policy)
+    await rest.publish("again")
+    (first,) = await rest.pull("patient")
+    await rest.modify_ack_deadline([first], 0, "patient")
+    assert await rest.pull("patient") == []
+    async with asyncio.timeout(SHORT_OF_A_DEADLINE):
+        (second,) = await rest.pull("patient", wait=True)
+    assert second["message"] == first["message"]
+
+
+@pytest.mark.slow
+async def test_a_waiting_pull_ends_empty_before_clients_give_up(rest: Rest, subscription: str) -> None:
+    """A7: official clients wait 60 s; Google's emulator answers after 89."""
+    async with asyncio.timeout(55):
+        assert await rest.ok("POST", f"{subscription}:pull", {"maxMessages": 1}) == {}

@@ -287,3 +287,9 @@ async def test_many_requests_share_a_connection(rest: Rest, broker_url: str) -> 
             response = await client.get(f"/v1/{path}")
             ports.add(response.extensions["network_stream"].get_extra_info("client_addr"))
     assert len(ports) == 1
+
+
+async def test_a_field_in_both_spellings_is_refused(rest: Rest, subscription: str) -> None:
+    """A12: one of them would be lost."""
+    body = {"maxMessages": 1, "max_messages": 2, "returnImmediately": True}
+    assert (await rest.error("POST", f"{subscription}:pull", body))[0] == "INVALID_ARGUMENT"
