@@ -172,6 +172,8 @@ def prepare_waiting_pull(spec: Spec) -> Run:
             while time.monotonic() < result.started + spec.seconds:
                 puller.send(pull)
                 time.sleep(random.uniform(*_SETTLE_SECONDS))
+                if selector.select(0):
+                    raise LoadFailed("a pull was answered before anything was published: it did not wait")
                 ack_ids = _publish_to_waiting(result, selector, publisher, puller, requests, pull)
                 acker.call(_acknowledge(spec, ack_ids))
         result.ended = time.monotonic()
