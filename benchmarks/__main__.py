@@ -17,7 +17,6 @@ from benchmarks.servers import Broker, Emulator, find_emulator
 from benchmarks.throughput import warm_up
 
 _QUICK = Options(rounds=1, seconds=1.0, backlog=(200_000, 600_000), warm_up_seconds=3.0)
-_ALONE = {"http-limit", "copy-limit", "memory"}  # they compare nothing, or on a server of their own
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -80,17 +79,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     jar = None if given.without_emulator else find_emulator()
     if jar is None and not given.without_emulator:
         say("Google's emulator was not found (gcloud components, or PUBSUB_EMULATOR_JAR, and java): broker alone")
-    bench = Bench(options, Broker(options.workers), Emulator(jar) if jar else None)
+    bench = Bench(options, Broker(options.workers), Emulator(jar) if jar else None, warm_up)
     where = machine() | {"emulator": jar.name if jar else None}
     rows: list[Row] = []
     interrupted = False
     try:
         with _cleaned_up(bench):
-            chosen = [name for name in MEASURES if given.only is None or name in given.only]
-            if not _ALONE.issuperset(chosen):
-                warm_up(bench)
-            for name in chosen:
-                rows += MEASURES[name](bench)
+            for name in MEASURES:
+                if given.only is None or name in given.only:
+                    rows += MEASURES[name](bench)
     except KeyboardInterrupt:
         interrupted = True
         say("interrupted")

@@ -29,17 +29,18 @@ class Options:
     rounds: int = 3
     seconds: float = 3.0
     backlog: tuple[int, ...] = (1_000_000, 3_000_000)
-    warm_up_seconds: float = 10.0  # once, before the first measure: Java compiles what it finds hot
+    warm_up_seconds: float = 10.0  # after a start, before anything is measured: Java compiles what it finds hot
     workers: int = 1
 
 
 @dataclass(slots=True)
 class Bench:
-    """One run: `broker` and `emulator` are started by the first measure that needs them."""
+    """One run: `broker` and `emulator` are started, and warmed up, by the first measure that needs them."""
 
     options: Options
     broker: Broker
     emulator: Emulator | None
+    warm_up: Callable[[Server, float], None]  # loads a server for so many seconds; raises LoadFailed
     started: list[Server] = field(default_factory=list)
 
     @property
@@ -47,12 +48,15 @@ class Bench:
         return [server for server in (self.broker, self.emulator) if server is not None]
 
     def use(self, server: Server) -> None:
-        """Start a server unless it runs; it is stopped at the end of the run.  Raises LoadFailed."""
-        if not server.running:
-            say(f"starting {server.name}")
-            if server not in self.started:
-                self.started.append(server)
-            server.start()
+        """Start a server unless it runs, also one that died; it is stopped at the end.  Raises LoadFailed."""
+        if server.running:
+            return
+        say(f"starting {server.name}")
+        if server not in self.started:
+            self.started.append(server)
+        server.start()
+        if server in self.servers:
+            self.warm_up(server, self.options.warm_up_seconds)
 
     def close(self) -> None:
         for server in self.started:

@@ -142,20 +142,11 @@ def _through(server: Server, place: Place, seconds: float) -> Throughput:
     return throughput(results[-1:])
 
 
-def warm_up(bench: Bench) -> None:
-    """Load every server with singles, then with batches that are drained, before anything is measured.
-
-    A server that fails here fails again where it counts, and that measure's row says so.
-    """
-    seconds = bench.options.warm_up_seconds / 3
-    for server in bench.servers:
-        try:
-            bench.use(server)
-            with fresh_place(server) as place:
-                run_loads(publish_specs(server, place, batch=1, processes=2, connections=32, seconds=seconds))
-                _through(server, place, seconds * 2)
-        except LoadFailed as error:
-            say(f"warming up {server.name}: FAILED: {error}")
+def warm_up(server: Server, seconds: float) -> None:
+    """Load a server with singles, then with batches that are drained.  Raises LoadFailed."""
+    with fresh_place(server) as place:
+        run_loads(publish_specs(server, place, batch=1, processes=2, connections=32, seconds=seconds / 3))
+        _through(server, place, seconds * 2 / 3)
 
 
 def many_subscriptions(bench: Bench) -> list[Row]:
