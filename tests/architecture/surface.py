@@ -1,0 +1,94 @@
+"""What the code, the specification and support.toml each say of the API, in one form to compare."""
+
+import importlib
+import pkgutil
+import re
+import tomllib
+from functools import cache
+from typing import Any
+
+import msgspec
+import yaml
+
+from broker.domain import message
+from broker.front.rest import codec
+from tests.fixtures.broker import repository
+
+METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
+Struct = type[msgspec.Struct]
+
+
+@cache
+def specification() -> dict[str, Any]:
+    """api_spec/openapi.yaml."""
+    text = (repository() / "api_spec" / "openapi.yaml").read_text(encoding="utf-8")
+    document: dict[str, Any] = yaml.safe_load(text)
+    return document
+
+
+@cache
+def support() -> dict[str, Any]:
+    """api_spec/support.toml."""
+    return tomllib.loads((repository() / "api_spec" / "support.toml").read_text(encoding="utf-8"))
+
+
+def operations() -> dict[tuple[str, str], dict[str, Any]]:
+    """The specification's operations by method and path: ("GET", "/v1/projects/{project}/topics")."""
+    return {
+        (method.upper(), path): item[method]
+        for path, item in specification()["paths"].items()
+        for method in METHODS
+        if method in item
+    }
+
+
+def api_operations() -> dict[tuple[str, str], dict[str, Any]]:
+    """The operations below /v1/ as routes.py writes them: ("GET", "projects/*/topics")."""
+    return {
+        (method, re.sub(r"\{\w+\}", "*", path.removeprefix("/v1/"))): operation
+        for (method, path), operation in operations().items()
+        if path.startswith("/v1/")
+    }
+
+
+def schema(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = specification()["components"]["schemas"][name]
+    return found
+
+
+def level(entry: str | dict[str, str]) -> str:
+    """ "full", "kept", "partial" or "refused"."""
+    return entry if isinstance(entry, str) else entry["support"]
+
+
+def reason(entry: str | dict[str, str]) -> str:
+    return "" if isinstance(entry, str) else entry["reason"]
+
+
+def codec_modules() -> list[Any]:
+    return [importlib.import_module(f"{codec.__name__}.{m.name}") for m in pkgutil.iter_modules(codec.__path__)]
+
+
+@cache
+def wire_structs() -> dict[str, list[Struct]]:
+    """The codecs' structs by the name of the message of google.pubsub.v1 that each stands for.
+
+    A struct is on the wire if it refuses unknown fields or is part of a response.
+    """
+    structs: dict[str, list[Struct]] = {}
+    for module in (message, *codec_modules()):
+        for name, struct in vars(module).items():
+            if not isinstance(struct, type) or not issubclass(struct, msgspec.Struct):
+                continue
+            config = struct.__struct_config__
+            if struct.__module__ == module.__name__ and (config.forbid_unknown_fields or config.omit_defaults):
+                structs.setdefault(_google_name(name), []).append(struct)
+    return structs
+
+
+def _google_name(name: str) -> str:
+    if name == "NewMessage":
+        return "PubsubMessage"
+    stem = name.removesuffix("Body")
+    request = stem != name and stem.startswith(("Create", "Update", "Modify", "Seek"))
+    return f"{stem}Request" if request else stem

@@ -1,0 +1,81 @@
+"""Every error has a translation: each BrokerError to a status, each error of PostgreSQL to a BrokerError."""
+
+import json
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import errors as pg
+
+from broker.domain import errors
+from broker.domain.errors import BrokerError
+from broker.front.rest.errors import HTTP_STATUS, encode_error
+from broker.store import database
+
+
+def _subclasses(base: type[BrokerError]) -> Iterator[type[BrokerError]]:
+    for subclass in base.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+BROKER_ERRORS = [error for error in _subclasses(BrokerError) if error.__module__.startswith("broker.")]
+POSTGRES_ERRORS = [
+    error for error in vars(pg).values() if isinstance(error, type) and issubclass(error, psycopg.Error)
+]
+
+
+@pytest.mark.parametrize("error", BROKER_ERRORS, ids=lambda error: error.__name__)
+def test_every_broker_error_has_a_status_and_a_body(error: type[BrokerError]) -> None:
+    status, body = encode_error(error("why", details=[{"@type": "type.googleapis.com/google.rpc.ErrorInfo"}]))
+    assert json.loads(body)["error"] == {
+        "code": status,
+        "message": "why",
+        "status": error.code,
+        "details": [{"@type": "type.googleapis.com/google.rpc.ErrorInfo"}],
+    }
+
+
+def test_no_status_is_left_for_a_code_that_no_error_has() -> None:
+    """Those of authentication wait for the errors that will have them."""
+    assert HTTP_STATUS.keys() - {error.code for error in BROKER_ERRORS} == {"UNAUTHENTICATED", "PERMISSION_DENIED"}
+
+
+def test_every_error_is_drawn_in_the_tree() -> None:
+    assert errors.__doc__ is not None
+    for error in BROKER_ERRORS:
+        assert f" {error.__name__} " in errors.__doc__
+
+
+def test_every_error_of_postgresql_is_translated() -> None:
+    assert len(POSTGRES_ERRORS) > 200
+    for error in POSTGRES_ERRORS:
+        assert database.translate(error("why")).code in HTTP_STATUS
+
+
+@pytest.mark.parametrize("row", database._ERRORS, ids=lambda row: row[0].__name__)
+def test_no_translation_is_hidden_by_an_earlier_one(
+    row: tuple[type[psycopg.Error], type[BrokerError], str],
+) -> None:
+    cause, meaning, message = row
+    translated = database.translate(cause("why"))
+    assert isinstance(translated, meaning)
+    assert translated.message == message
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "code"),
+    [
+        ("40P01", "ABORTED"),  # deadlock_detected
+        ("40001", "ABORTED"),  # serialization_failure
+        ("57014", "UNAVAILABLE"),  # query_canceled: the statement timeout
+        ("57P01", "UNAVAILABLE"),  # admin_shutdown
+        ("53300", "UNAVAILABLE"),  # too_many_connections
+        ("08006", "UNAVAILABLE"),  # connection_failure
+        ("22021", "INVALID_ARGUMENT"),  # character_not_in_repertoire
+        ("23505", "ABORTED"),  # unique_violation: two that made the same thing at once
+        ("42601", "INTERNAL"),  # syntax_error
+    ],
+)
+def test_what_a_sqlstate_means_to_the_caller(sqlstate: str, code: str) -> None:
+    assert database.translate(pg.lookup(sqlstate)("why")).code == code

@@ -1,0 +1,46 @@
+"""The table of routes and the specification describe the same API."""
+
+from broker.front.rest.errors import HTTP_STATUS
+from broker.front.rest.routes import ROUTES, refused
+from tests.architecture.surface import api_operations, operations
+
+ROUTE = {(route.method, route.path): route for route in ROUTES}
+
+
+def test_no_two_routes_share_a_method_and_a_path() -> None:
+    assert len(ROUTE) == len(ROUTES)
+
+
+def test_every_route_is_specified_and_every_specified_operation_is_routed() -> None:
+    assert api_operations().keys() == ROUTE.keys()
+
+
+def test_every_operation_names_the_rpc_of_its_route() -> None:
+    assert {key: operation["x-rpc"] for key, operation in api_operations().items()} == {
+        key: route.rpc for key, route in ROUTE.items()
+    }
+
+
+def test_operation_ids_are_unique_and_begin_with_the_name_of_the_rpc() -> None:
+    ids = [operation["operationId"] for operation in operations().values()]
+    assert len(ids) == len(set(ids))
+    for operation in api_operations().values():
+        assert operation["operationId"].startswith(operation["x-rpc"].rpartition(".")[2])
+
+
+def test_every_operation_is_tagged_with_its_service() -> None:
+    for operation in api_operations().values():
+        service = operation["x-rpc"].rpartition(".")[0]
+        assert operation["tags"] == [service or "Subscriber"]
+
+
+def test_an_operation_is_specified_to_succeed_exactly_when_its_route_is_served() -> None:
+    served = {key for key, operation in api_operations().items() if "200" in operation["responses"]}
+    assert served == {key for key, route in ROUTE.items() if route.handler is not refused}
+
+
+def test_the_specified_error_statuses_are_those_that_the_door_answers_with() -> None:
+    for operation in api_operations().values():
+        errors = {int(status) for status in operation["responses"]} - {200}
+        assert errors <= set(HTTP_STATUS.values())
+        assert {400, 404} <= errors  # a path that cannot be read, or names nothing

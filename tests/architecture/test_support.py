@@ -1,0 +1,104 @@
+"""api_spec/support.toml tells the truth about the code, and misses nothing of Google's API."""
+
+import importlib.metadata
+
+import pytest
+from google.pubsub_v1 import types
+from google.pubsub_v1.services.publisher.transports import PublisherTransport
+from google.pubsub_v1.services.schema_service.transports import SchemaServiceTransport
+from google.pubsub_v1.services.subscriber.transports import SubscriberTransport
+
+from broker.domain.topic import KEPT_FIELDS
+from broker.front.rest.codec import snapshots, subscriptions, topics
+from broker.front.rest.routes import ROUTES, refused
+from tests.architecture.surface import level, reason, support, wire_structs
+
+LEVELS = {"full", "kept", "partial", "refused"}
+GRPC_ONLY = {"Subscriber.StreamingPull"}
+RPCS = {f"{service}.{rpc}": entry for service, rpcs in support()["rpc"].items() for rpc, entry in rpcs.items()}
+MESSAGES = support()["message"]
+UNSUPPORTED = {
+    "Topic": topics.UNSUPPORTED,
+    "Subscription": subscriptions.UNSUPPORTED,
+    "CreateSnapshotRequest": snapshots.UNSUPPORTED,
+}
+
+
+def test_every_entry_has_a_level_and_a_reason_where_it_is_not_full() -> None:
+    entries = dict(RPCS)
+    for message, fields in MESSAGES.items():
+        entries |= {f"{message}.{field}": entry for field, entry in fields.items()}
+    for name, entry in entries.items():
+        assert level(entry) in LEVELS, name
+        explained = reason(entry) or support()["reasons"].get(name.partition(".")[0])
+        assert level(entry) == "full" or explained, f"{name} needs a reason"
+
+
+def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
+    listed = RPCS.keys() - GRPC_ONLY | {"GetPosition"}
+    assert {route.rpc for route in ROUTES} == listed
+    assert "GetPosition" in support()["extensions"]
+
+
+def test_an_rpc_is_listed_as_refused_exactly_when_its_routes_are() -> None:
+    for route in ROUTES:
+        if route.rpc in RPCS:
+            assert (level(RPCS[route.rpc]) == "refused") == (route.handler is refused), route.rpc
+
+
+@pytest.mark.parametrize("message", sorted(wire_structs().keys() & MESSAGES.keys()))
+def test_the_fields_of_a_message_are_those_of_its_structs(message: str) -> None:
+    for struct in wire_structs()[message]:
+        assert set(struct.__struct_fields__) == MESSAGES[message].keys()
+
+
+def test_every_struct_on_the_wire_stands_for_a_listed_message() -> None:
+    assert wire_structs().keys() <= MESSAGES.keys()
+
+
+@pytest.mark.parametrize("message", sorted(UNSUPPORTED))
+def test_the_refused_fields_are_those_that_the_codec_refuses_with_the_same_reasons(message: str) -> None:
+    listed = {field: reason(entry) for field, entry in MESSAGES[message].items() if level(entry) == "refused"}
+    assert listed == UNSUPPORTED[message]
+
+
+def test_the_kept_fields_of_a_topic_are_those_that_the_domain_keeps() -> None:
+    assert {field for field, entry in MESSAGES["Topic"].items() if level(entry) == "kept"} == KEPT_FIELDS.keys()
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:3])
+
+
+def _rpcs_of_the_client() -> set[str]:
+    transports = {
+        "Publisher": PublisherTransport,
+        "Subscriber": SubscriberTransport,
+        "SchemaService": SchemaServiceTransport,
+    }
+    return {
+        f"{service}.{name.title().replace('_', '')}"
+        for service, transport in transports.items()
+        for name, member in vars(transport).items()
+        if isinstance(member, property)
+        and name not in {"host", "kind"}
+        and not name.endswith(("iam_policy", "iam_permissions"))
+    }
+
+
+def test_google_has_no_rpc_and_no_field_that_is_not_listed() -> None:
+    """And the other way round, as far as the installed client is as old or as new as the list."""
+    installed, reviewed = (
+        _version(importlib.metadata.version("google-cloud-pubsub")),
+        _version(support()["reviewed"]),
+    )
+    theirs = {message: set(getattr(types, message).meta.fields) for message in MESSAGES}
+    ours = {message: set(fields) for message, fields in MESSAGES.items()}
+    their_rpcs = _rpcs_of_the_client()
+    our_rpcs = {rpc for rpc in RPCS if not rpc.startswith("IAMPolicy.")}  # a service of its own, of google.iam.v1
+    if installed <= reviewed:
+        assert their_rpcs <= our_rpcs
+        assert {m: fields - ours[m] for m, fields in theirs.items() if fields - ours[m]} == {}
+    if installed >= reviewed:
+        assert our_rpcs <= their_rpcs
+        assert {m: fields - theirs[m] for m, fields in ours.items() if fields - theirs[m]} == {}

@@ -1,0 +1,189 @@
+"""The specification is valid, is what the broker serves, and says of fields and limits what the code does."""
+
+from typing import Annotated, Any, get_args, get_origin
+
+import msgspec
+import pytest
+import schemathesis
+
+from broker.domain import delivery, labels, page, publish_limits, topic
+from broker.domain.errors import InvalidArgument
+from broker.domain.names import check_name
+from broker.front.rest import app
+from broker.front.rest.errors import HTTP_STATUS
+from tests.architecture.surface import Struct, level, reason, schema, specification, support, wire_structs
+from tests.fixtures.broker import Json, Rest, repository
+
+MESSAGES = support()["message"]
+PATHS = specification()["components"]["parameters"]
+
+
+def test_the_specification_is_valid_openapi() -> None:
+    schemathesis.openapi.from_path(repository() / "api_spec" / "openapi.yaml").validate()
+
+
+def test_every_reference_leads_to_something_and_every_component_is_used() -> None:
+    references = set(_references(specification()))
+    components = {
+        f"#/components/{kind}/{name}" for kind, named in specification()["components"].items() for name in named
+    }
+    assert references == components
+
+
+def _references(node: Any) -> list[str]:
+    if isinstance(node, list):
+        return [reference for item in node for reference in _references(item)]
+    if not isinstance(node, dict):
+        return []
+    own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+    return own + [reference for item in node.values() for reference in _references(item)]
+
+
+async def test_the_broker_serves_the_specification(rest: Rest) -> None:
+    response = await rest.client.get("/openapi.json")
+    assert response.json() == specification()
+
+
+@pytest.mark.parametrize("message", sorted(wire_structs()))
+def test_a_schema_has_the_fields_of_the_structs_that_read_and_print_it(message: str) -> None:
+    for struct in wire_structs()[message]:
+        assert schema(message)["properties"].keys() == set(struct.__struct_encode_fields__)
+        assert schema(message)["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("message", ["Topic", "Subscription", "PushConfig", "CreateSnapshotRequest"])
+def test_a_field_is_specified_as_refused_exactly_where_the_support_table_says_so(message: str) -> None:
+    (struct,) = wire_structs()[message]
+    specified = {
+        name for name, field in schema(message)["properties"].items() if "501" in field.get("description", "")
+    }
+    assert specified == {
+        _wire_name(struct, f) for f, entry in MESSAGES[message].items() if level(entry) == "refused"
+    }
+
+
+def _wire_name(struct: Struct, field: str) -> str:
+    return next(f.encode_name for f in msgspec.structs.fields(struct) if f.name == field)
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    attributes = schema("Attributes")
+    assert schema("PublishRequest")["properties"]["messages"]["maxItems"] == publish_limits.MAX_MESSAGES
+    assert attributes["maxProperties"] == publish_limits.MAX_ATTRIBUTES
+    assert attributes["propertyNames"]["maxLength"] == publish_limits.MAX_ATTRIBUTE_KEY_BYTES
+    assert attributes["additionalProperties"]["maxLength"] == publish_limits.MAX_ATTRIBUTE_VALUE_BYTES
+    assert (
+        schema("PubsubMessage")["properties"]["orderingKey"]["maxLength"] == publish_limits.MAX_ORDERING_KEY_BYTES
+    )
+    received = schema("PullResponse")["properties"]["receivedMessages"]
+    assert received["maxItems"] == delivery.MAX_MESSAGES_PER_ATTEMPT
+    assert schema("Labels")["maxProperties"] == labels.MAX_LABELS
+    assert schema("ListTopicsResponse")["properties"]["topics"]["maxItems"] == page.MAX_PAGE_SIZE
+    assert f"{page.DEFAULT_PAGE_SIZE}, more than {page.MAX_PAGE_SIZE:,}" in PATHS["pageSize"]["description"]
+    retention = f"{topic.MIN_RETENTION.total_seconds():.0f}s to {topic.MAX_RETENTION.total_seconds():.0f}s"
+    for resource in ("Topic", "Subscription"):
+        assert retention in schema(resource)["properties"]["messageRetentionDuration"]["description"]
+    assert f"{app.MAX_BODY_BYTES:,} bytes" in specification()["info"]["description"]
+
+
+def test_the_error_codes_are_those_of_the_door() -> None:
+    assert set(schema("Error")["properties"]["error"]["properties"]["status"]["enum"]) == HTTP_STATUS.keys()
+
+
+@pytest.mark.parametrize(
+    ("resource_id", "valid"),
+    [
+        ("abc", True),
+        ("A-_.~+%9", True),
+        ("x" * 255, True),
+        ("x" * 256, False),
+        ("ab", False),
+        ("9abc", False),
+        ("goog-topic", False),
+        ("GOOG-topic", False),
+        ("goo", True),
+        ("a/b/c", False),
+        ("abc\n", False),
+        ("ärger", False),
+    ],
+)
+def test_the_pattern_of_ids_says_what_the_broker_accepts(resource_id: str, valid: bool) -> None:
+    matches = _matches(schema("ResourceId")["pattern"], resource_id)
+    assert matches == valid
+    if valid:
+        check_name(f"projects/p/topics/{resource_id}", "topics")
+    else:
+        with pytest.raises(InvalidArgument):
+            check_name(f"projects/p/topics/{resource_id}", "topics")
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """As JSON Schema matches: `$` is the very end."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(text), type=_pattern_type(pattern))
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _pattern_type(pattern: str) -> Any:
+    return Annotated[str, msgspec.Meta(pattern=pattern.removesuffix("$") + r"\Z")]
+
+
+@pytest.mark.parametrize("segment", ["%00", "a%00b", "%ED%A0%80", "%ff"])
+async def test_a_path_that_is_no_text_is_refused(rest: Rest, segment: str) -> None:
+    """U+0000 cannot be stored; a lone surrogate and a stray byte are not UTF-8."""
+    for path in (f"projects/{segment}/topics", f"{rest.project}/topics/{segment}"):
+        assert (await rest.error("GET", path))[0] == "INVALID_ARGUMENT"
+
+
+REFUSED = [
+    (message, field, reason(entry))
+    for message in ("Topic", "Subscription")
+    for field, entry in MESSAGES[message].items()
+    if level(entry) == "refused"
+]
+
+
+@pytest.mark.parametrize(("message", "field", "why"), REFUSED, ids=lambda value: value)
+async def test_a_refused_field_is_answered_with_unimplemented_and_the_reason(
+    rest: Rest, message: str, field: str, why: str
+) -> None:
+    (struct,) = wire_structs()[message]
+    body = {_wire_name(struct, field): _value(struct, field)}
+    name = rest.topic() if message == "Topic" else rest.subscription()
+    wrapped = {message.lower(): body, "updateMask": field}
+    for method, sent in (("PUT", body), ("PATCH", wrapped)):
+        status, text = await rest.error(method, name, sent)
+        assert status == "UNIMPLEMENTED"
+        assert why in text
+
+
+def _value(struct: Struct, field: str) -> Any:
+    """A value of the field's type that is not its default."""
+    wanted = next(f.type for f in msgspec.structs.fields(struct) if f.name == field)
+    if get_origin(wanted) is list:
+        return [{"a": "b"}]
+    if get_args(wanted):
+        return {"a": "b"}
+    return {str: "x", bool: True}[wanted]
+
+
+KEPT: dict[str, Json] = {
+    "Topic": {"messageStoragePolicy": {"allowedPersistenceRegions": ["europe-west1"]}, "kmsKeyName": "key"},
+    "Subscription": {"expirationPolicy": {"ttl": "864000s"}},
+}
+
+
+@pytest.mark.parametrize("message", sorted(KEPT))
+async def test_a_kept_field_is_given_back(rest: Rest, message: str) -> None:
+    (struct,) = wire_structs()[message]
+    assert KEPT[message].keys() == {
+        _wire_name(struct, f) for f, e in MESSAGES[message].items() if level(e) == "kept"
+    }
+    await rest.create_topic(**(KEPT[message] if message == "Topic" else {}))
+    name = rest.topic()
+    if message == "Subscription":
+        await rest.create_subscription(**KEPT[message])
+        name = rest.subscription()
+    assert KEPT[message].items() <= (await rest.ok("GET", name)).items()
