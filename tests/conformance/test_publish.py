@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from google.pubsub_v1.types import PublishRequest, PubsubMessage
 
 from tests.fixtures.broker import Json, Rest, message, text
 
@@ -189,18 +190,24 @@ async def test_u0000_in_data_is_as_good_as_any_byte(rest: Rest) -> None:
     assert [text(m) for m in await rest.drain()] == ["a\u0000b"]
 
 
-@pytest.mark.usefixtures("topic")
-async def test_a_request_of_more_than_ten_million_bytes_is_refused(rest: Rest) -> None:
-    """A1: the size is that of the messages; Google's emulator never answers beyond 11 million."""
-    large = {"attributes": {f"key{n:02}": "v" * 1024 for n in range(100)}}
-    status, text_ = await refused(rest, *[large] * 97)
-    assert status == "INVALID_ARGUMENT"
-    assert re.fullmatch(
-        r"The value for request_size is too large\. You passed 10\d{6} in the request,"
-        r" but the maximum value is 10000000\.",
-        text_,
+def request_of(topic: str, size: int) -> list[Json]:
+    """Messages, mostly attributes, that make a PublishRequest of so many bytes by Google's own protobuf."""
+    attributes = {f"key{n:02}": "v" * 1024 for n in range(100)}
+    large = PubsubMessage(attributes=attributes)
+    smaller = PublishRequest(topic=topic, messages=[*[large] * 96, PubsubMessage(data=bytes(20_000))])
+    data = bytes(20_000 + size - PublishRequest.pb(smaller).ByteSize())
+    assert 2**14 <= len(data) < 2**21, "lengths of the same number of bytes"
+    return [*[{"attributes": attributes}] * 96, {"data": base64.b64encode(data).decode()}]
+
+
+async def test_a_request_of_more_than_ten_million_bytes_is_refused(rest: Rest, topic: str) -> None:
+    """A1: the size is that of the request in protobuf; Google's emulator never answers beyond 11 million."""
+    assert await refused(rest, *request_of(topic, 10_000_001)) == (
+        "INVALID_ARGUMENT",
+        "The value for request_size is too large. You passed 10000001 in the request,"
+        " but the maximum value is 10000000.",
     )
-    assert len(await rest.publish(*[large] * 96)) == 96
+    assert len(await rest.publish(*request_of(topic, 10_000_000))) == 97
 
 
 @pytest.mark.usefixtures("topic")

@@ -127,7 +127,7 @@ async def test_a_pull_whose_caller_hung_up_swallows_no_message(
     rest: Rest, broker_url: str, subscription: str
 ) -> None:
     """A7: Google's emulator hands it to the dead request and it is lost for an ack deadline."""
-    async with httpx.AsyncClient(base_url=broker_url, timeout=PARKED) as client:
+    async with httpx.AsyncClient(base_url=broker_url, timeout=httpx.Timeout(20, read=PARKED)) as client:
         for _ in range(3):
             with pytest.raises(httpx.ReadTimeout):
                 await client.post(f"/v1/{subscription}:pull", json={"maxMessages": 10})
