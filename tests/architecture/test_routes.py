@@ -1,5 +1,7 @@
 """The table of routes and the specification describe the same API."""
 
+from broker.front.health import health_routes
+from broker.front.openapi import openapi_routes
 from broker.front.rest.errors import HTTP_STATUS
 from broker.front.rest.routes import ROUTES, refused
 from tests.architecture.surface import api_operations, operations
@@ -13,6 +15,14 @@ def test_no_two_routes_share_a_method_and_a_path() -> None:
 
 def test_every_route_is_specified_and_every_specified_operation_is_routed() -> None:
     assert api_operations().keys() == ROUTE.keys()
+
+
+def test_the_paths_beside_the_api_are_specified() -> None:
+    async def check_ready() -> None:
+        pass
+
+    served = {("GET", route.path) for route in (*health_routes(check_ready), *openapi_routes())}
+    assert served == {(method, path) for method, path in operations() if not path.startswith("/v1/")}
 
 
 def test_every_operation_names_the_rpc_of_its_route() -> None:

@@ -75,6 +75,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert (
         schema("PubsubMessage")["properties"]["orderingKey"]["maxLength"] == publish_limits.MAX_ORDERING_KEY_BYTES
     )
+    assert f"{publish_limits.MAX_REQUEST_BYTES:,} bytes" in schema("PublishRequest")["description"]
     received = schema("PullResponse")["properties"]["receivedMessages"]
     assert received["maxItems"] == delivery.MAX_MESSAGES_PER_ATTEMPT
     assert schema("Labels")["maxProperties"] == labels.MAX_LABELS
