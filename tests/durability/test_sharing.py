@@ -4,7 +4,8 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -12,19 +13,32 @@ import httpx
 import psycopg
 import pytest
 
-from tests.cli.processes import waiting_pull
+from tests.cli.processes import faults, waiting_pull
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, text
 
-StartBroker = Callable[..., BrokerProcess]
+
+@pytest.fixture(scope="module")
+def shared_database(clone: Callable[[], AbstractContextManager[str]]) -> Iterator[str]:
+    with clone() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def urls(shared_database: str) -> Iterator[list[str]]:
+    """Two brokers on one database, for all tests here."""
+    brokers = [BrokerProcess("--database-url", shared_database, "--port", "0") for _ in range(2)]
+    yield [broker.wait_until_ready().url for broker in brokers]
+    for broker in brokers:
+        assert broker.stop() == 0
+        assert faults(broker) == []
 
 
 @pytest.fixture
-async def two(start_broker: StartBroker, database_url: str, project: str) -> AsyncIterator[tuple[Rest, Rest]]:
-    """The same project through two brokers."""
-    here, there = (start_broker("--database-url", database_url, "--port", "0") for _ in range(2))
+async def two(urls: list[str], project: str) -> AsyncIterator[tuple[Rest, Rest]]:
+    """The same project through both."""
     async with (
-        httpx.AsyncClient(base_url=here.url, timeout=60) as client,
-        httpx.AsyncClient(base_url=there.url, timeout=60) as other,
+        httpx.AsyncClient(base_url=urls[0], timeout=60) as client,
+        httpx.AsyncClient(base_url=urls[1], timeout=60) as other,
     ):
         yield Rest(client, project), Rest(other, project)
 
@@ -113,19 +127,21 @@ class Subscribed:
 
     async def attempt_numbers(self) -> list[int]:
         """Of everything that is out, which attempt it is."""
+        query = """
+            SELECT attempt_number FROM delivery_attempts JOIN subscriptions USING (subscription_id)
+            WHERE name = %s
+        """
         async with await psycopg.AsyncConnection.connect(self.database_url) as connection:
-            rows = await connection.execute("SELECT attempt_number FROM delivery_attempts")
+            rows = await connection.execute(query, [self.rest.subscription()])
             return [number for (number,) in await rows.fetchall()]
 
 
 @pytest.fixture
-async def subscribed(start_broker: StartBroker, database_url: str, project: str) -> AsyncIterator[Subscribed]:
-    broker = start_broker("--database-url", database_url, "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
-        rest = Rest(client, project)
-        await rest.create_topic()
-        await rest.create_subscription()
-        yield Subscribed(rest, database_url)
+async def subscribed(two: tuple[Rest, Rest], shared_database: str) -> Subscribed:
+    rest, _ = two
+    await rest.create_topic()
+    await rest.create_subscription()
+    return Subscribed(rest, shared_database)
 
 
 @pytest.mark.parametrize("rudely", [False, True])

