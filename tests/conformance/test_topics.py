@@ -284,10 +284,10 @@ async def test_the_subscriptions_of_a_missing_topic_are_not_found(rest: Rest) ->
     assert (await rest.error("GET", f"{rest.topic('missing')}/subscriptions"))[0] == "NOT_FOUND"
 
 
-async def test_the_texts_for_missing_and_existing_resources_are_the_emulators_and_name_the_resource(
+async def test_the_texts_for_missing_and_existing_resources_name_the_resource(
     rest: Rest,
 ) -> None:
-    """A12: tests in the wild match on the emulator's words; the service's ending names the resource (decision 0006)."""
+    """A12: the emulator's words, which tests match on, and the service's ending (decision 0006)."""
     await rest.create_topic()
     _, existing = await rest.error("PUT", rest.topic(), {})
     _, missing = await rest.error("GET", rest.topic("missing"))

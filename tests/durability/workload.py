@@ -182,6 +182,22 @@ class Workload:
                 async with session.put(f"{self.urls[0]}/v1/{name}", json=body) as response:
                     assert response.status == 200, await response.text()
 
+    async def hold(self, url: str) -> list[Json]:
+        """Pull some messages from one broker, and do not ack them."""
+        received: list[Received] = []
+        self.history.received.append(received)
+        async with self._session() as session:
+            while True:
+                sent_at = time.monotonic()
+                answer = await self._call(session, url, f"{SUBSCRIPTION}:pull", {"maxMessages": 10})
+                if answer and (messages := answer.get("receivedMessages")):
+                    received += [_received(message, sent_at, time.monotonic()) for message in messages]
+                    return list(messages)
+
+    async def acknowledge(self, url: str, messages: list[Json]) -> None:
+        async with self._session() as session:
+            await self._acknowledge(session, url, messages)
+
     async def drain(self) -> None:
         """Pull and ack until everything that is known to exist is acked, then check that nothing is left."""
         received: list[Received] = []
