@@ -92,10 +92,7 @@ class AckCoalescer:
 
     async def _flush(self, batch: _Batch) -> None:
         try:
-            async for attempt in retrying(Aborted, Unavailable):  # may be repeated without harm
-                with attempt:
-                    await self._write_acks(batch.acks)
-                    await self._write_deadlines(batch)
+            await retrying(lambda: self._write(batch), Aborted, Unavailable)  # may be repeated without harm
         except BrokerError as error:
             batch.done.set_exception(error)
             batch.done.exception()  # every caller may be gone
@@ -105,6 +102,10 @@ class AckCoalescer:
             raise
         else:
             batch.done.set_result(None)
+
+    async def _write(self, batch: _Batch) -> None:
+        await self._write_acks(batch.acks)
+        await self._write_deadlines(batch)
 
     async def _write_acks(self, acks: Positions) -> None:
         for shard_id, shard_acks in _by_shard(acks):

@@ -20,7 +20,7 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
-from broker.store.claims import ClaimRequest, claim_messages
+from broker.store.claims import Claimed, ClaimRequest, claim_messages
 from broker.store.database import Database
 from broker.store.delivery_attempts import release_attempts
 from broker.store.shards import read_heads
@@ -248,11 +248,7 @@ class LongPoll:
         self, subscription: Subscription, shard_id: int, pulls: list[_Pull], alarms: list[datetime]
     ) -> list[_Pull]:
         """Claim in one shard; returns the pulls that got nothing."""
-        async for attempt in retrying(Aborted):
-            with attempt:
-                async with self._database.connection() as connection:
-                    request = self._request(subscription, shard_id, pulls)
-                    claimed = await claim_messages(connection, request, self._attempt_ids)
+        claimed = await retrying(lambda: self._claim_once(subscription, shard_id, pulls), Aborted)
         if not claimed.found:
             raise SubscriptionChanged
         if claimed.next_delivery_at is not None:
@@ -261,6 +257,10 @@ class LongPoll:
             if deliveries:
                 pull.answer.set_result(list(deliveries))
         return [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
+
+    async def _claim_once(self, subscription: Subscription, shard_id: int, pulls: list[_Pull]) -> Claimed:
+        async with self._database.connection() as connection:
+            return await claim_messages(connection, self._request(subscription, shard_id, pulls), self._attempt_ids)
 
     def _request(self, subscription: Subscription, shard_id: int, pulls: list[_Pull]) -> ClaimRequest:
         now = self._clock.now()

@@ -96,9 +96,8 @@ class PublishCoalescer:
 
     async def _append(self, shard_id: int, publishes: list[_Publish]) -> None:
         batches = [publish.batch for publish in publishes]
-        async for attempt in retrying(Aborted):  # PostgreSQL undid it: nothing was stored
-            with attempt:
-                appended = await self._append_or_make_partition(shard_id, batches)
+        # Aborted: PostgreSQL undid it, nothing was stored.
+        appended = await retrying(lambda: self._append_or_make_partition(shard_id, batches), Aborted)
         if appended is None:
             raise NotFound("Topic not found: it was deleted.")
         first_seq, publish_time = appended

@@ -1,20 +1,30 @@
 """Trying again what lost against a concurrent change."""
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from broker.domain.errors import BrokerError
 
-_ATTEMPTS = 3
+T = TypeVar("T")
+
+_MORE_ATTEMPTS = 2
 
 
-def retrying(*errors: type[BrokerError]) -> AsyncRetrying:
-    """Up to three attempts while one of `errors` is raised; the last one is the caller's.
+async def retrying(work: Callable[[], Awaitable[T]], *errors: type[BrokerError]) -> T:
+    """`work()`, up to twice more if it raises one of `errors`; the last one is the caller's.
 
     Only for work that changed nothing when it failed so, or that may be done twice.
     """
-    return AsyncRetrying(
+    try:
+        return await work()  # tenacity's bookkeeping would cost as much as a small statement, each time
+    except errors:
+        pass
+    again = AsyncRetrying(
         retry=retry_if_exception_type(errors),
-        stop=stop_after_attempt(_ATTEMPTS),
+        stop=stop_after_attempt(_MORE_ATTEMPTS),
         wait=wait_random_exponential(multiplier=0.02, max=0.5),
         reraise=True,
     )
+    return await again(work)
