@@ -146,8 +146,8 @@ def compare(bench: Bench, row: Row, run: Run) -> Row:
                 bench.use(server)
                 sample = run(server)
             except LoadFailed as error:
-                failures[server.name] = str(error)
-                say(f"{row.measure}, {server.name}: FAILED: {error}")
+                failures[server.name] = f"{error} ({server.last_words})" if server.started else str(error)
+                say(f"{row.measure}, {server.name}: FAILED: {failures[server.name]}")
                 continue
             if number:
                 samples[server.name].append(sample)

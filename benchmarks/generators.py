@@ -29,7 +29,7 @@ def run_loads(specs: Sequence[Spec]) -> list[Result]:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        longest = max(max(spec.seconds, spec.limit_seconds, 600.0 if spec.count else 0.0) for spec in specs)
+        longest = max(max(spec.seconds, spec.limit_seconds, 0.0 if spec.seconds else 600.0) for spec in specs)
         return [_result(process, longest + _GRACE_SECONDS) for process in processes]
 
 

@@ -37,11 +37,11 @@ class Spec:
     port: int
     topic: str = ""
     subscription: str = ""
-    seconds: float = 1.0
+    seconds: float = 1.0  # 0: no limit, where `count` is one
     limit_seconds: float = 0.0  # for draining: stop then even if messages keep coming; 0: `seconds`
     batch: int = 1  # messages in a request
     size: int = 100  # bytes of data in a message
-    count: int = 0  # messages to publish; 0: as many as `seconds` allows
+    count: int = 0  # messages to publish at most; 0: as many as `seconds` allows
     connections: int = 1
     max_messages: int = 1000
 
@@ -74,14 +74,14 @@ def _publish_requests(spec: Spec) -> list[bytes]:
 
 
 def prepare_publish(spec: Spec) -> Run:
-    """Publish on every connection, one request at a time on each, for `seconds` or until `count` messages."""
+    """Publish on every connection, one request at a time on each, for `seconds` and at most `count` messages."""
     requests = _publish_requests(spec)
     connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
     allowed = -(-spec.count // spec.batch) if spec.count else sys.maxsize
 
     def run() -> Result:
         result = Result(started=time.monotonic())
-        stop = float("inf") if spec.count else result.started + spec.seconds
+        stop = result.started + (spec.seconds or float("inf"))
         sent = 0
         with selectors.DefaultSelector() as selector:
             for connection in connections[:allowed]:

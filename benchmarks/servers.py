@@ -42,6 +42,11 @@ class Server(ABC):
         self._seen: set[psutil.Process] = set()  # also what outlives the process that started it
 
     @property
+    def started(self) -> bool:
+        """Started and not yet stopped; it may have died since."""
+        return self._process is not None
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -49,6 +54,14 @@ class Server(ABC):
     def log(self) -> str:
         """What the server has printed."""
         return (self.directory / "server.log").read_text(errors="replace")
+
+    @property
+    def last_words(self) -> str:
+        """For a failure's report: whether the server lives, and the last line of its log that tells of an error."""
+        code = None if self._process is None else self._process.poll()
+        state = "it is running" if code is None else f"it ended with {code}"
+        telling = [line.strip() for line in self.log.splitlines() if "Error" in line or "Exception" in line]
+        return ", ".join([state, *telling[-1:]])
 
     def start(self) -> None:
         """Start it on fresh data and wait until it serves.  Raises LoadFailed."""
