@@ -7,6 +7,9 @@
         ▲
     delivering ──ack deadline passes, no retry policy──► claimed again at once
 
+    due and delivered as often as the dead-letter policy allows ──a claim finds it──► exhausted ──the dead-letter
+    forwarder──► published on the dead-letter topic (or pending again, if there is no such topic any more)
+
 A claim has two sources: messages that are due again and fresh ones from the cursor on.  Half of it is kept for
 fresh messages where there are any: a thousand messages that always fail must not starve the rest.
 """

@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.labels import check_labels
+from broker.domain.names import check_name
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.topic import check_retention
 
@@ -14,6 +15,7 @@ DEFAULT_ACK_DEADLINE_SECONDS = 10
 DEFAULT_RETENTION = timedelta(days=7)
 DEFAULT_EXPIRATION_TTL = timedelta(days=31)
 MAX_BACKOFF = timedelta(seconds=600)
+MIN_DELIVERY_ATTEMPTS, DEFAULT_DELIVERY_ATTEMPTS, MAX_DELIVERY_ATTEMPTS = 5, 5, 100  # Google's limits
 
 # Field mask path -> attribute of Subscription.  Paths without one are refused when set: nothing to update.
 _ATTRIBUTES = {
@@ -61,6 +63,8 @@ class Subscription:
 
     `topic` is the topic's full name, or `_deleted-topic_`; `shard_ids` stay known after the topic is deleted,
     so that the backlog can still be pulled.  `expiration_ttl` None means the subscription never expires.
+    `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter).  `dead_letter_topic_id` is 0
+    while there is no topic of the policy's name: messages are then retried without end rather than lost.
     `push_config` is the JSON form ({} for a pull subscription).  `kept` holds the fields that are stored and
     given back without effect, keyed by their JSON name.
     """
@@ -79,11 +83,20 @@ class Subscription:
     enable_exactly_once_delivery: bool = False
     expiration_ttl: timedelta | None = DEFAULT_EXPIRATION_TTL
     filter: str = ""
+    filter_path: str | None = None
     dead_letter_policy: DeadLetterPolicy | None = None
+    dead_letter_topic_id: int = 0
     retry_policy: RetryPolicy | None = None
     detached: bool = False
     push_config: Mapping[str, Any] = field(default_factory=dict)
     kept: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def max_delivery_attempts(self) -> int | None:
+        """How often a message is delivered before it goes to the dead-letter topic; None: as often as it takes."""
+        if self.dead_letter_policy is None or not self.dead_letter_topic_id:
+            return None
+        return self.dead_letter_policy.max_delivery_attempts
 
     @property
     def retention(self) -> timedelta:
@@ -116,6 +129,8 @@ def check_subscription(subscription: Subscription) -> None:
         _check_expiration(subscription.expiration_ttl, subscription.message_retention)
     if subscription.retry_policy is not None:
         _check_retry_policy(subscription.retry_policy)
+    if subscription.dead_letter_policy is not None:
+        _check_dead_letter_policy(subscription.dead_letter_policy)
 
 
 def _check_expiration(ttl: timedelta, retention: timedelta) -> None:
@@ -129,6 +144,21 @@ def _check_expiration(ttl: timedelta, retention: timedelta) -> None:
             f"The subscription's message retention duration ({retention.total_seconds():.0f} seconds) cannot be "
             f"greater than the TTL in the subscription's expiration policy ({ttl.total_seconds():.0f} seconds), "
             "since messages cannot be retained past subscription expiration."
+        )
+
+
+def _check_dead_letter_policy(policy: DeadLetterPolicy) -> None:
+    check_name(policy.dead_letter_topic, "topics")
+    attempts = policy.max_delivery_attempts
+    if attempts < MIN_DELIVERY_ATTEMPTS:
+        raise InvalidArgument(
+            f"The value for max_delivery_attempts is too small. You passed {attempts} in the request, but the "
+            f"minimum value is {MIN_DELIVERY_ATTEMPTS}."
+        )
+    if attempts > MAX_DELIVERY_ATTEMPTS:
+        raise InvalidArgument(
+            f"The value for max_delivery_attempts is too large. You passed {attempts} in the request, but the "
+            f"maximum value is {MAX_DELIVERY_ATTEMPTS}."
         )
 
 

@@ -4,21 +4,23 @@ A claim is one transaction in two round trips.  The first locks the cursor, then
 snapshots) locks the rows that are due and reads fresh messages; the second writes what was decided in between.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.delivery import Delivery, Demand, Share, StoredMessage, due_quota, share_out
 from broker.domain.retry_policy import RetryPolicy
-from broker.domain.sequences import from_bits, from_multirange, to_bits, to_multirange
+from broker.domain.sequences import to_multirange
 from broker.store import statements
 from broker.store.database import Connection, end_unchanged, pipelined
+from broker.store.due_attempts import DueAttempt, ask, due_attempt, ready_attempts, replacements, times_left
 
 _LOCK_CURSOR = statements.load("lock_cursor")
 _LOCK_DUE_ATTEMPTS = statements.load("lock_due_attempts")
 _READ_FRESH_MESSAGES = statements.load("read_fresh_messages")
+_READ_MATCHING_MESSAGES = statements.load("read_matching_messages")
 _READ_DUE_MESSAGES = statements.load("read_due_messages")
 _READ_NEXT_DELIVERY_AT = statements.load("read_next_delivery_at")
 _INSERT_DELIVERY_ATTEMPTS = statements.load("insert_delivery_attempts")
@@ -26,6 +28,8 @@ _REPLACE_ATTEMPTS = statements.load("replace_attempts")
 _MOVE_CURSOR = statements.load("move_cursor")
 
 MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that one claim looks at
+MAX_SCANNED = 10_000  # messages that one look of a filtered claim reads: some 10 ms
+MAX_LOOKS = 20  # after which a claim answers with nothing, though there is more to look at
 # The floor stays this far behind: a nack may carry a time that is a little old when it commits.
 DUE_FLOOR_MARGIN = timedelta(seconds=60)
 # One row may cover this many times as many sequences as it holds; a wider one would make its next
@@ -38,7 +42,7 @@ class ClaimRequest:
     """One claim on one shard of a subscription, on behalf of several pulls (`demands`).
 
     `now` is the database's time; messages published before `retained_since` are not delivered any more;
-    `jitter` (0 to 0.1) lengthens retry delays.
+    `jitter` (0 to 0.1) lengthens retry delays.  `filter_path` is a jsonpath (None: every message matches).
     """
 
     shard_id: int
@@ -49,6 +53,21 @@ class ClaimRequest:
     now: datetime
     retry_policy: RetryPolicy | None = None
     jitter: float = 0.0
+    filter_path: str | None = None
+    max_attempts: int | None = None
+    exactly_once: bool = False
+
+    @property
+    def where(self) -> dict[str, Any]:
+        return {"shard_id": self.shard_id, "subscription_id": self.subscription_id}
+
+    @property
+    def max_messages(self) -> int:
+        return sum(demand.max_messages for demand in self.demands)
+
+    @property
+    def max_bytes(self) -> int:
+        return sum(demand.max_bytes for demand in self.demands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,46 +75,32 @@ class Claimed:
     """The deliveries for each demand, in the order of the demands.
 
     `found` is False if the subscription has no cursor in this shard: it was deleted.  `next_delivery_at` is when
-    a redelivery that this claim left behind falls due, if it knows of one.  `look_again`: nothing was handed out,
-    but not every due row was looked at.
+    a redelivery that this claim left behind falls due, if it knows of one.  `exhausted`: there is work for the
+    dead-letter forwarder.  `look_again`: nothing was handed out, but not all that could be was looked at.
     """
 
     deliveries: Sequence[Sequence[Delivery]]
     found: bool = True
     next_delivery_at: datetime | None = None
+    exhausted: bool = False
     look_again: bool = False
 
 
-@dataclass(slots=True)
-class _DueRow:
-    attempt_id: int
-    part: int
-    status: str
-    attempt_number: int
-    next_delivery_at: datetime
-    length: int
-    open: dict[int, int]  # sequence -> its bit's position
-    first_publish_time: datetime
-    last_publish_time: datetime
-    changed: bool = False
-    asked: list[int] = field(default_factory=list)
+@dataclass(frozen=True, slots=True)
+class _Fresh:
+    """Messages from the cursor on.  `end` is just past the last one looked at; `all_seen`: there were no more."""
 
-    @property
-    def bits(self) -> str:
-        return to_bits(self.open.values(), self.length)
-
-    def drop(self, seqs: Iterable[int]) -> None:
-        for seq in seqs:
-            del self.open[seq]
-            self.changed = True
+    messages: list[StoredMessage]
+    end: tuple[datetime, int] | None
+    all_seen: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     cursor: tuple[datetime, int, datetime] | None
-    due: list[_DueRow]
+    due: list[DueAttempt]
     due_is_complete: bool
-    fresh: list[StoredMessage]
+    fresh: _Fresh
 
 
 async def claim_messages(connection: Connection, request: ClaimRequest, attempt_ids: AttemptIds) -> Claimed:
@@ -103,11 +108,14 @@ async def claim_messages(connection: Connection, request: ClaimRequest, attempt_
 
     Messages that are due again go first, up to half of the claim while there are fresh ones.
     """
-    while True:
+    exhausted = False
+    for _ in range(MAX_LOOKS):
         claimed = await _claim_once(connection, request, attempt_ids)
-        # A look at rows whose retry delay had only to begin may hide others that are ready behind them.
+        exhausted = exhausted or claimed.exhausted
+        # What was looked at may all have been messages that do not match, or rows whose retry delay only begins.
         if not claimed.look_again:
-            return claimed
+            break
+    return replace(claimed, exhausted=exhausted)
 
 
 async def _claim_once(connection: Connection, request: ClaimRequest, attempt_ids: AttemptIds) -> Claimed:
@@ -117,74 +125,76 @@ async def _claim_once(connection: Connection, request: ClaimRequest, attempt_ids
         if found.cursor is None:
             await end_unchanged(connection)
             return Claimed(nothing, found=False)
-        if not found.due and not found.fresh:
-            upcoming = await connection.execute(_READ_NEXT_DELIVERY_AT, _where(request))
+        if not found.due and found.fresh.end is None:
+            upcoming = await connection.execute(_READ_NEXT_DELIVERY_AT, request.where)
             row = await upcoming.fetchone()
             await end_unchanged(connection)
             return Claimed(nothing, next_delivery_at=row[0] if row else None)
         redeliveries = await _read_redeliveries(connection, request, found)
-        shares = share_out(request.demands, redeliveries, found.fresh)
-        _settle_due_rows(found.due, shares)
+        shares = share_out(request.demands, redeliveries, found.fresh.messages)
+        _settle(found.due, shares)
         deliveries, rows = _deliveries(request, shares, attempt_ids)
         await _write(connection, request, found, rows)
         await connection.execute(b"COMMIT")
     return Claimed(
         deliveries,
-        next_delivery_at=min(_due_left(found.due), default=None),
-        look_again=not rows and not found.due_is_complete,
+        next_delivery_at=min(times_left(found.due), default=None),
+        exhausted=any(row.status == "exhausted" for row in found.due),
+        look_again=not rows and not (found.due_is_complete and found.fresh.all_seen),
     )
-
-
-def _where(request: ClaimRequest) -> dict[str, Any]:
-    return {"shard_id": request.shard_id, "subscription_id": request.subscription_id}
 
 
 async def _lock_and_read(connection: Connection, request: ClaimRequest) -> _Found:
-    where = _where(request)
-    wanted = sum(demand.max_messages for demand in request.demands)
-    max_rows = min(wanted, MAX_DUE_ROWS)
-    locked = await connection.execute(_LOCK_CURSOR, where)
-    due = await connection.execute(_LOCK_DUE_ATTEMPTS, {**where, "now": request.now, "max_rows": max_rows})
-    fresh = await connection.execute(
-        _READ_FRESH_MESSAGES,
-        {
-            **where,
-            "retained_since": request.retained_since,
-            "max_messages": wanted,
-            "max_bytes": sum(demand.max_bytes for demand in request.demands),
-        },
-        binary=True,
-    )
+    max_rows = min(request.max_messages, MAX_DUE_ROWS)
+    locked = await connection.execute(_LOCK_CURSOR, request.where)
+    due = await connection.execute(_LOCK_DUE_ATTEMPTS, {**request.where, "now": request.now, "max_rows": max_rows})
+    window = {
+        **request.where,
+        "retained_since": request.retained_since,
+        "max_messages": request.max_messages,
+        "max_bytes": request.max_bytes,
+    }
+    if request.filter_path is None:
+        fresh = await connection.execute(_READ_FRESH_MESSAGES, window, binary=True)
+    else:
+        window |= {"filter_path": request.filter_path, "max_scanned": MAX_SCANNED}
+        fresh = await connection.execute(_READ_MATCHING_MESSAGES, window, binary=True)
     cursor = await locked.fetchone()
-    due_rows = [_due_row(row) for row in await due.fetchall()]
-    return _Found(
-        cursor, due_rows, len(due_rows) < max_rows, [StoredMessage(*row) for row in await fresh.fetchall()]
-    )
+    due_rows = [due_attempt(row) for row in await due.fetchall()]
+    rows = await fresh.fetchall()
+    found = _all_messages(rows) if request.filter_path is None else _matching_messages(rows)
+    return _Found(cursor, due_rows, len(due_rows) < max_rows, found)
 
 
-def _due_row(row: Sequence[Any]) -> _DueRow:
-    attempt_id, part, status, number, next_delivery_at, seqs, bits, first, last = row
-    all_seqs = from_multirange(seqs)
-    return _DueRow(
-        attempt_id=attempt_id,
-        part=part,
-        status=status,
-        attempt_number=number,
-        next_delivery_at=next_delivery_at,
-        length=len(bits),
-        open={all_seqs[position]: position for position in from_bits(bits)},
-        first_publish_time=first,
-        last_publish_time=last,
-    )
+def _all_messages(rows: Sequence[Sequence[Any]]) -> _Fresh:
+    messages = [StoredMessage(*row) for row in rows]
+    return _Fresh(messages, _just_past(messages[-1]) if messages else None, all_seen=True)
+
+
+def _matching_messages(rows: Sequence[Sequence[Any]]) -> _Fresh:
+    messages = [StoredMessage(*columns) for *columns, matches, _ in rows if matches]
+    if not rows:
+        return _Fresh([], None, all_seen=True)
+    *columns, _, looked_at = rows[-1]
+    return _Fresh(messages, _just_past(StoredMessage(*columns)), all_seen=looked_at < MAX_SCANNED)
+
+
+def _just_past(message: StoredMessage) -> tuple[datetime, int]:
+    return message.publish_time, message.seq + 1
 
 
 async def _read_redeliveries(
     connection: Connection, request: ClaimRequest, found: _Found
 ) -> list[tuple[int, StoredMessage]]:
     """The due messages that this claim may take, with the number of the attempt that it would be."""
-    wanted = sum(demand.max_messages for demand in request.demands)
-    ready = _ready_rows(found.due, request)
-    _ask(ready, due_quota(wanted, len(found.fresh)))
+    ready = ready_attempts(
+        found.due,
+        now=request.now,
+        retry_policy=request.retry_policy,
+        jitter=request.jitter,
+        max_attempts=request.max_attempts,
+    )
+    ask(ready, due_quota(request.max_messages, len(found.fresh.messages)))
     asked = [row for row in ready if row.asked]
     if not asked:
         return []
@@ -196,7 +206,8 @@ async def _read_redeliveries(
             "last_publish_times": [row.last_publish_time for row in asked],
             "seqs": [to_multirange(row.asked) for row in asked],
             "retained_since": request.retained_since,
-            "max_bytes": sum(demand.max_bytes for demand in request.demands),
+            "filter_path": request.filter_path,
+            "max_bytes": request.max_bytes,
         },
         binary=True,
     )
@@ -213,27 +224,7 @@ async def _read_redeliveries(
     return redeliveries
 
 
-def _ready_rows(due: Sequence[_DueRow], request: ClaimRequest) -> list[_DueRow]:
-    """The due rows whose retry delay is over.  One whose ack deadline has just passed begins its delay (A4)."""
-    ready = []
-    for row in sorted(due, key=lambda row: (row.next_delivery_at, min(row.open, default=0))):
-        if row.status == "delivering" and request.retry_policy is not None:
-            delay = request.retry_policy.delay(row.attempt_number) * (1 + request.jitter)
-            row.next_delivery_at += delay
-            row.changed = True
-        if row.next_delivery_at <= request.now:
-            ready.append(row)
-    return ready
-
-
-def _ask(rows: Iterable[_DueRow], quota: int) -> None:
-    for row in rows:
-        row.asked = list(row.open)[:quota]
-        row.changed = row.changed or not row.open  # a row without bits only waits to be deleted
-        quota -= len(row.asked)
-
-
-def _settle_due_rows(due: Sequence[_DueRow], shares: Sequence[Share]) -> None:
+def _settle(due: Sequence[DueAttempt], shares: Sequence[Share]) -> None:
     taken = {message.seq for share in shares for messages in share.redelivered.values() for message in messages}
     for row in due:
         row.drop([seq for seq in row.asked if seq in row.open and seq in taken])
@@ -252,47 +243,33 @@ def _deliveries(
 
 
 def _runs(share: Share) -> Iterator[tuple[int, list[StoredMessage]]]:
-    """A share as rows: fresh messages are one, redelivered ones are split where their sequences lie far apart."""
-    for number, messages in share.redelivered.items():
+    """A share as rows, split where sequences lie far apart: redeliveries and matches of a filter may be anywhere."""
+    for number, messages in [*share.redelivered.items(), (1, share.fresh)]:
         run: list[StoredMessage] = []
-        for message in sorted(messages):
+        for message in sorted(messages) if number > 1 else messages:
             if run and message.seq - run[0].seq > _MAX_SPREAD * (len(run) + 1):
                 yield number, run
                 run = []
             run.append(message)
-        yield number, run
-    if share.fresh:
-        yield 1, share.fresh
+        if run:
+            yield number, run
 
 
 async def _write(
     connection: Connection, request: ClaimRequest, found: _Found, deliveries: Sequence[Delivery]
 ) -> None:
     assert found.cursor is not None
-    where = _where(request)
-    changed = [row for row in found.due if row.changed]
+    changed = replacements(found.due)
     if changed:
-        await connection.execute(
-            _REPLACE_ATTEMPTS,
-            {
-                **where,
-                "attempt_ids": [row.attempt_id for row in changed],
-                "parts": [row.part for row in changed],
-                "open": [row.bits for row in changed],
-                "next_delivery_ats": [row.next_delivery_at for row in changed],
-            },
-        )
+        await connection.execute(_REPLACE_ATTEMPTS, {**request.where, **changed})
     if deliveries:
-        await connection.execute(_INSERT_DELIVERY_ATTEMPTS, {**where, **_attempt_rows(request, deliveries)})
-    next_publish_time, next_seq, due_floor = found.cursor
-    for delivery in deliveries:
-        last = delivery.messages[-1]
-        if delivery.attempt_number == 1 and last.seq >= next_seq:
-            next_publish_time, next_seq = last.publish_time, last.seq + 1
+        await connection.execute(_INSERT_DELIVERY_ATTEMPTS, {**request.where, **_attempt_rows(request, deliveries)})
+    *position, due_floor = found.cursor
+    next_publish_time, next_seq = _new_position(found.fresh, deliveries) or position
     await connection.execute(
         _MOVE_CURSOR,
         {
-            **where,
+            **request.where,
             "next_publish_time": next_publish_time,
             "next_seq": next_seq,
             "due_floor": max(due_floor, _due_floor(request.now, found)),
@@ -300,9 +277,19 @@ async def _write(
     )
 
 
+def _new_position(fresh: _Fresh, deliveries: Sequence[Delivery]) -> tuple[datetime, int] | None:
+    """Just past the last message looked at, or past the last one handed out if some were left over (None: stay)."""
+    handed_out = {message.seq for delivery in deliveries for message in delivery.messages}
+    taken = [message for message in fresh.messages if message.seq in handed_out]
+    if len(taken) == len(fresh.messages):
+        return fresh.end
+    return _just_past(taken[-1]) if taken else None
+
+
 def _attempt_rows(request: ClaimRequest, deliveries: Sequence[Delivery]) -> Mapping[str, Any]:
     return {
         "now": request.now,
+        "exactly_once": request.exactly_once,
         "attempt_ids": [delivery.attempt_id for delivery in deliveries],
         "attempt_numbers": [delivery.attempt_number for delivery in deliveries],
         "ack_deadlines": [request.now + request.ack_deadline] * len(deliveries),
@@ -313,13 +300,9 @@ def _attempt_rows(request: ClaimRequest, deliveries: Sequence[Delivery]) -> Mapp
     }
 
 
-def _due_left(due: Iterable[_DueRow]) -> Iterator[datetime]:
-    return (row.next_delivery_at for row in due if row.open)
-
-
 def _due_floor(now: datetime, found: _Found) -> datetime:
     """The time before which nothing is due any more once this claim has committed."""
-    limits = [now - DUE_FLOOR_MARGIN, *_due_left(found.due)]
+    limits = [now - DUE_FLOOR_MARGIN, *times_left(found.due)]
     if not found.due_is_complete:  # rows beyond the limit are due later than each that was read
         limits += [max(row.next_delivery_at for row in found.due)]
     return min(limits)

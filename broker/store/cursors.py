@@ -124,6 +124,7 @@ async def _cut(connection: Connection, place: SeekPlace, time: datetime, *, keep
             "attempt_ids": [attempt_id for attempt_id, *_ in straddling],
             "parts": [part for _, part, *_ in straddling],
             "open": [_kept_bits(seqs, bits, kept) for *_, seqs, bits in straddling],
+            "statuses": ["pending"] * len(straddling),
             "next_delivery_ats": [place.now] * len(straddling),
         },
     )

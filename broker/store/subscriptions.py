@@ -18,8 +18,15 @@ _SHARD_IDS = (
     .scalar_subquery()
     .label("shard_ids")
 )
+_dead_letter_topics = topics.alias()
 _SUBSCRIPTION: Select[Any] = select(
-    subscriptions, _SHARD_IDS, topics.c.message_retention.label("topic_message_retention")
+    subscriptions,
+    _SHARD_IDS,
+    topics.c.message_retention.label("topic_message_retention"),
+    select(_dead_letter_topics.c.topic_id)
+    .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
+    .scalar_subquery()
+    .label("dead_letter_topic_id"),
 ).outerjoin(topics, topics.c.topic_id == subscriptions.c.topic_id)
 
 
@@ -39,6 +46,8 @@ def _subscription(row: Row[Any]) -> Subscription:
         enable_exactly_once_delivery=row.enable_exactly_once_delivery,
         expiration_ttl=row.expiration_ttl,
         filter=row.filter,
+        filter_path=row.filter_path,
+        dead_letter_topic_id=row.dead_letter_topic_id or 0,
         dead_letter_policy=None
         if row.dead_letter_topic is None
         else DeadLetterPolicy(
@@ -86,6 +95,7 @@ async def insert_subscription(
             topic_id=topic_id,
             enable_message_ordering=subscription.enable_message_ordering,
             filter=subscription.filter,
+            filter_path=subscription.filter_path,
             detached=False,
             created_at=now,
             **_mutable(subscription),

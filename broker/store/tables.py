@@ -5,6 +5,8 @@ part of it.  Every hot table (the lower half) is keyed by shard_id first: a shar
 locking and of distribution.
 """
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -22,8 +24,19 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import BIT, INT8MULTIRANGE, JSONB
+from sqlalchemy.types import UserDefinedType
 
 metadata = MetaData()
+
+
+class JsonPath(UserDefinedType[str]):
+    """jsonpath, written and read as text."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "JSONPATH"
+
 
 _NO_LABELS = text("'{}'::jsonb")
 
@@ -53,6 +66,7 @@ subscriptions = Table(
     Column("enable_exactly_once_delivery", Boolean, nullable=False),
     Column("expiration_ttl", Interval),
     Column("filter", Text, nullable=False, server_default=text("''")),
+    Column("filter_path", JsonPath),
     Column("dead_letter_topic", Text),
     Column("max_delivery_attempts", Integer),
     Column("minimum_backoff", Interval),
@@ -162,6 +176,7 @@ cursors = Table(
 )
 
 # Messages that are out: one row per response, a bit of `open` per sequence of `seqs`, in order.
+# `acked` is kept for exactly-once subscriptions only: a bit for each that was acked under this attempt.
 delivery_attempts = Table(
     "delivery_attempts",
     metadata,
@@ -175,8 +190,15 @@ delivery_attempts = Table(
     Column("delivered_at", DateTime(timezone=True), nullable=False),
     Column("seqs", INT8MULTIRANGE, nullable=False),
     Column("open", BIT(varying=True), nullable=False),
+    Column("acked", BIT(varying=True)),
     Column("first_publish_time", DateTime(timezone=True), nullable=False),
     Column("last_publish_time", DateTime(timezone=True), nullable=False),
     Index("delivery_attempts_due_idx", "shard_id", "subscription_id", "next_delivery_at"),
+    Index(
+        "delivery_attempts_exhausted_idx",
+        "shard_id",
+        "subscription_id",
+        postgresql_where=text("status = 'exhausted'"),
+    ),
     postgresql_with={"fillfactor": "70"},
 )

@@ -43,6 +43,7 @@ STATEMENTS = [
         enable_exactly_once_delivery boolean NOT NULL,
         expiration_ttl interval,
         filter text NOT NULL DEFAULT '',
+        filter_path jsonpath,
         dead_letter_topic text,
         max_delivery_attempts integer,
         minimum_backoff interval,
@@ -141,12 +142,13 @@ STATEMENTS = [
         subscription_id bigint NOT NULL,
         attempt_id bigint NOT NULL,
         part bigint NOT NULL,
-        status text NOT NULL CHECK (status IN ('delivering', 'pending')),
+        status text NOT NULL CHECK (status IN ('delivering', 'pending', 'exhausted')),
         attempt_number integer NOT NULL,
         next_delivery_at timestamptz NOT NULL,
         delivered_at timestamptz NOT NULL,
         seqs int8multirange NOT NULL,
         open bit varying NOT NULL,
+        acked bit varying,
         first_publish_time timestamptz NOT NULL,
         last_publish_time timestamptz NOT NULL,
         PRIMARY KEY (shard_id, subscription_id, attempt_id, part)
@@ -155,6 +157,11 @@ STATEMENTS = [
     """
     CREATE INDEX delivery_attempts_due_idx
     ON delivery_attempts (shard_id, subscription_id, next_delivery_at)
+    """,
+    """
+    CREATE INDEX delivery_attempts_exhausted_idx
+    ON delivery_attempts (shard_id, subscription_id)
+    WHERE status = 'exhausted'
     """,
 ]
 

@@ -1,9 +1,10 @@
 INSERT INTO delivery_attempts (
     shard_id, subscription_id, attempt_id, part, status, attempt_number,
-    next_delivery_at, delivered_at, seqs, open, first_publish_time, last_publish_time
+    next_delivery_at, delivered_at, seqs, open, acked, first_publish_time, last_publish_time
 )
 SELECT %(shard_id)s, %(subscription_id)s, a.attempt_id, 0, 'delivering', a.attempt_number,
-       a.ack_deadline, %(now)s, a.seqs::int8multirange, a.open::varbit, a.first_publish_time, a.last_publish_time
+       a.ack_deadline, %(now)s, a.seqs::int8multirange, a.open::varbit,
+       CASE WHEN %(exactly_once)s THEN (~a.open::varbit) END, a.first_publish_time, a.last_publish_time
 FROM unnest(
     %(attempt_ids)s::int8[], %(attempt_numbers)s::int8[], %(ack_deadlines)s::timestamptz[],
     %(seqs)s::text[], %(open)s::text[],

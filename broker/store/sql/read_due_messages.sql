@@ -1,4 +1,5 @@
 -- The messages of rows that are due: one index range per run of sequences, in the log or among the stragglers.
+-- The filter matters only to what was restored from a snapshot of a subscription with another one.
 -- A message beyond the byte budget comes without its data: it exists, but this claim does not take it.
 SELECT seq, publish_time, ordering_key, attributes,
        CASE WHEN coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data
@@ -20,6 +21,7 @@ FROM (
           AND l.publish_time <= run.last_publish_time
           AND l.publish_time >= %(retained_since)s
           AND l.seq <@ run.seqs::int8multirange
+          AND (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
         UNION ALL
         SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data
         FROM straggler_messages AS l
@@ -28,6 +30,7 @@ FROM (
           AND (l.publish_time, l.seq) < (run.last_publish_time, upper(run.seqs::int8multirange))
           AND l.publish_time >= %(retained_since)s
           AND l.seq <@ run.seqs::int8multirange
+          AND (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
     ) AS m
 ) AS counted
 ORDER BY seq

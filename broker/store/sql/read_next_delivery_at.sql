@@ -3,6 +3,7 @@ SELECT next_delivery_at
 FROM delivery_attempts
 WHERE shard_id = %(shard_id)s
   AND subscription_id = %(subscription_id)s
+  AND next_delivery_at < 'infinity'  -- exhausted: the dead-letter forwarder's
   AND next_delivery_at >= (
       SELECT due_floor FROM cursors
       WHERE shard_id = %(shard_id)s AND subscription_id = %(subscription_id)s

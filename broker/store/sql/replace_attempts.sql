@@ -1,10 +1,11 @@
 -- What is left of attempts after a claim or a seek, which hold their locks, so this is no race.
 -- A row without bits goes; one of which a part was not taken, or that waits out its retry delay, stays.
 WITH rest AS (
-    SELECT r.attempt_id, r.part, r.open::varbit AS open, r.next_delivery_at
+    SELECT r.attempt_id, r.part, r.open::varbit AS open, r.status, r.next_delivery_at
     FROM unnest(
-        %(attempt_ids)s::int8[], %(parts)s::int8[], %(open)s::text[], %(next_delivery_ats)s::timestamptz[]
-    ) AS r (attempt_id, part, open, next_delivery_at)
+        %(attempt_ids)s::int8[], %(parts)s::int8[], %(open)s::text[], %(statuses)s::text[],
+        %(next_delivery_ats)s::timestamptz[]
+    ) AS r (attempt_id, part, open, status, next_delivery_at)
 ),
 finished AS (
     DELETE FROM delivery_attempts AS d
@@ -16,7 +17,8 @@ finished AS (
       AND bit_count(r.open) = 0
 )
 UPDATE delivery_attempts AS d
-SET open = r.open, next_delivery_at = r.next_delivery_at, status = 'pending'
+SET open = r.open, status = r.status,
+    next_delivery_at = CASE r.status WHEN 'exhausted' THEN 'infinity' ELSE r.next_delivery_at END
 FROM rest AS r
 WHERE d.shard_id = %(shard_id)s
   AND d.subscription_id = %(subscription_id)s

@@ -1,0 +1,101 @@
+"""The due rows that a claim has locked: which are ready, what is asked of them, what is left of them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from broker.domain.retry_policy import RetryPolicy
+from broker.domain.sequences import from_bits, from_multirange, to_bits
+
+
+@dataclass(slots=True)
+class DueAttempt:
+    """A row of `delivery_attempts` whose time has come.  `asked`: the sequences that this claim would deliver."""
+
+    attempt_id: int
+    part: int
+    status: str
+    attempt_number: int
+    next_delivery_at: datetime
+    length: int
+    open: dict[int, int]  # sequence -> its bit's position
+    first_publish_time: datetime
+    last_publish_time: datetime
+    changed: bool = False
+    asked: list[int] = field(default_factory=list)
+
+    def drop(self, seqs: Iterable[int]) -> None:
+        """Take messages out of the row: delivered anew, or not in the log any more."""
+        for seq in seqs:
+            del self.open[seq]
+            self.changed = True
+
+
+def due_attempt(row: Sequence[Any]) -> DueAttempt:
+    attempt_id, part, status, number, next_delivery_at, seqs, bits, first, last = row
+    all_seqs = from_multirange(seqs)
+    return DueAttempt(
+        attempt_id=attempt_id,
+        part=part,
+        status=status,
+        attempt_number=number,
+        next_delivery_at=next_delivery_at,
+        length=len(bits),
+        open={all_seqs[position]: position for position in from_bits(bits)},
+        first_publish_time=first,
+        last_publish_time=last,
+    )
+
+
+def ready_attempts(
+    due: Sequence[DueAttempt],
+    *,
+    now: datetime,
+    retry_policy: RetryPolicy | None,
+    jitter: float,
+    max_attempts: int | None,
+) -> list[DueAttempt]:
+    """The rows to deliver from, earliest first.
+
+    One that was delivered `max_attempts` times becomes exhausted instead (A5); one whose ack deadline has just
+    passed begins its retry delay (A4).
+    """
+    ready = []
+    for row in sorted(due, key=lambda row: (row.next_delivery_at, min(row.open, default=0))):
+        if max_attempts is not None and row.attempt_number >= max_attempts and row.open:
+            row.status, row.changed = "exhausted", True
+            continue
+        if row.status == "delivering" and retry_policy is not None:
+            row.next_delivery_at += retry_policy.delay(row.attempt_number) * (1 + jitter)
+            row.changed = True
+        if row.next_delivery_at <= now:
+            ready.append(row)
+    return ready
+
+
+def ask(rows: Iterable[DueAttempt], quota: int) -> None:
+    """Spread a claim's quota over the ready rows."""
+    for row in rows:
+        row.asked = list(row.open)[:quota]
+        row.changed = row.changed or not row.open  # a row without bits only waits to be deleted
+        quota -= len(row.asked)
+
+
+def times_left(due: Iterable[DueAttempt]) -> Iterator[datetime]:
+    """When what this claim leaves behind is due."""
+    return (row.next_delivery_at for row in due if row.open and row.status != "exhausted")
+
+
+def replacements(due: Iterable[DueAttempt]) -> Mapping[str, Any] | None:
+    """The parameters of replace_attempts.sql; None if no row has changed."""
+    changed = [row for row in due if row.changed]
+    if not changed:
+        return None
+    return {
+        "attempt_ids": [row.attempt_id for row in changed],
+        "parts": [row.part for row in changed],
+        "open": [to_bits(row.open.values(), row.length) for row in changed],
+        "statuses": ["exhausted" if row.status == "exhausted" else "pending" for row in changed],
+        "next_delivery_ats": [row.next_delivery_at for row in changed],
+    }
