@@ -59,7 +59,7 @@ class Bench:
             self.warm_up(server, self.options.warm_up_seconds)
 
     def renew_emulator(self) -> None:
-        """Stop the emulator, so that the next use starts a fresh one: it loses memory with everything it is sent."""
+        """Stop the emulator, so that the next use starts a fresh one: it loses memory with every request."""
         if self.emulator is not None:
             self.emulator.stop()
 
