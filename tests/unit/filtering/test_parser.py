@@ -21,7 +21,7 @@ NEXT = "expected AND, OR or the end of the filter"
 
 PROBLEMS = [
     ("attributes:a and attributes:b", 14, f'found "and", {NEXT}; operators are in upper case: AND'),
-    ("attributes:a AND attributes:b OR attributes", 31, 'found "OR", expected AND or the end of the filter' + MIXED),
+    ("attributes:a AND attributes:b OR", 31, 'found "OR", expected AND or the end of the filter' + MIXED),
     ("(attributes:a OR attributes:b AND attributes:c)", 31, 'found "AND", expected OR or ")"' + MIXED),
     ("attributes:a.b", 13, f'found ".", {NEXT}' + QUOTE_THE_KEY),
     ('attributes.a/b = "c"', 13, 'found "/", expected ":", "=" or "!="' + QUOTE_THE_KEY),
