@@ -200,7 +200,7 @@ async def _read_redeliveries(
         },
         binary=True,
     )
-    existing = {message.seq: message for message in map(StoredMessage._make, await read.fetchall())}
+    existing = {message.seq: message for message in (StoredMessage(*row) for row in await read.fetchall())}
     redeliveries = []
     for row in asked:
         # What the log does not hold any more is not due any more, or it would be due for ever.
@@ -255,7 +255,7 @@ def _runs(share: Share) -> Iterator[tuple[int, list[StoredMessage]]]:
     """A share as rows: fresh messages are one, redelivered ones are split where their sequences lie far apart."""
     for number, messages in share.redelivered.items():
         run: list[StoredMessage] = []
-        for message in sorted(messages):
+        for message in sorted(messages, key=lambda message: message.seq):
             if run and message.seq - run[0].seq > _MAX_SPREAD * (len(run) + 1):
                 yield number, run
                 run = []
