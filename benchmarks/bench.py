@@ -58,6 +58,11 @@ class Bench:
         if server in self.servers:
             self.warm_up(server, self.options.warm_up_seconds)
 
+    def renew_emulator(self) -> None:
+        """Stop the emulator, so that the next use starts a fresh one: it loses memory with every request."""
+        if self.emulator is not None:
+            self.emulator.stop()
+
     def close(self) -> None:
         for server in self.started:
             server.stop()
@@ -135,6 +140,7 @@ def compare(bench: Bench, row: Row, run: Run) -> Row:
 
     A server that fails is left out of the remaining rounds; the row says so.
     """
+    bench.renew_emulator()
     samples: dict[str, list[Sample]] = {server.name: [] for server in bench.servers}
     failures: dict[str, str] = {}
     for number in range(bench.options.rounds + 1):

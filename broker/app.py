@@ -1,5 +1,6 @@
 """The composition root: the one place that builds the parts and connects them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.errors import FailedPrecondition
+from broker.domain.errors import FailedPrecondition, Unavailable
 from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
 from broker.front.rest.app import PREFIX, RestDoor
@@ -36,6 +37,7 @@ from broker.workers.supervisor import Supervisor
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull is if its notification was lost
+READY_SECONDS = 2.0  # after which a database that does not answer counts as away
 STOP_WAITING = "stop_waiting"  # the key, in the state of the ASGI lifespan, of what a server calls before it stops
 
 
@@ -85,9 +87,11 @@ class _Broker:
 
     async def check_ready(self) -> None:
         """Raises a BrokerError unless the database answers and its schema is the one this broker knows."""
-        await self._database.now()
-        async with self._database.connection() as connection:
-            current = await migrations.current_revision(connection)
+        try:
+            async with asyncio.timeout(READY_SECONDS), self._database.connection() as connection:
+                current = await migrations.current_revision(connection)
+        except TimeoutError:
+            raise Unavailable("The database does not answer.") from None
         if current != migrations.head_revision():
             raise FailedPrecondition(
                 f"The database's schema is at {current}, this broker needs {migrations.head_revision()}."

@@ -29,7 +29,10 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        gc.freeze()  # what start-up made stays: the collector need not look at it again
+        # What start-up made stays: the collector need not look at it again.  A pull makes thousands of objects that
+        # end with its answer; at the default of 700 they would be searched for cycles again and again.
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
         if self.started:
             with contextlib.suppress(OSError):  # the parent is gone: _end_with_parent hears of it too
                 self._pipe.send("ready")

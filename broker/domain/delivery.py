@@ -17,13 +17,14 @@ fresh messages where there are any: a thousand messages that always fail must no
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+
+import msgspec
 
 MAX_MESSAGES_PER_ATTEMPT = 1000  # Google's cap on one pull response; also the width of a row's bit string
 MESSAGE_OVERHEAD = 128  # bytes that ids, time and punctuation add to a message in a response
 
 
-class StoredMessage(NamedTuple):
+class StoredMessage(msgspec.Struct, gc=False):  # of atomic values: the garbage collector has nothing to find
     """A message as read from the log.  `attributes` is JSON text."""
 
     seq: int
@@ -80,20 +81,22 @@ def share_out(
     must still be delivered.  What fits nowhere is in no share; both sources are used from their front only.
     """
     shares = [Share() for _ in demands]
-    supply = [(number, message) for number, message in redeliveries]
-    supply += [(0, message) for message in fresh]
-    at = 0
+    again = new = 0  # how far each source is used
     for demand, share in zip(demands, shares, strict=True):
-        taken = used = 0
-        while at < len(supply) and taken < demand.max_messages:
-            number, message = supply[at]
-            used += message.size
-            if taken and used > demand.max_bytes:
+        room, taken = demand.max_bytes, 0
+        while again < len(redeliveries) and taken < demand.max_messages:
+            number, message = redeliveries[again]
+            room -= message.size
+            if taken and room < 0:
                 break
-            if number:
-                share.redelivered.setdefault(number, []).append(message)
-            else:
-                share.fresh.append(message)
-            taken += 1
-            at += 1
+            share.redelivered.setdefault(number, []).append(message)
+            again, taken = again + 1, taken + 1
+        end = new
+        for message in fresh[new : new + demand.max_messages - taken]:
+            room -= message.size
+            if room < 0 and (taken or end > new):
+                break
+            end += 1
+        share.fresh = list(fresh[new:end])
+        new = end
     return shares

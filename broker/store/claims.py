@@ -134,7 +134,8 @@ async def _claim_once(connection: Connection, request: ClaimRequest, attempt_ids
         shares = share_out(request.demands, redeliveries, found.fresh.messages)
         _settle(found.due, shares)
         deliveries, rows = _deliveries(request, shares, attempt_ids)
-        await _write(connection, request, found, rows)
+        fresh_taken = sum(len(share.fresh) for share in shares)
+        await _write(connection, request, found, rows, fresh_taken)
         await connection.execute(b"COMMIT")
     return Claimed(
         deliveries,
@@ -211,7 +212,7 @@ async def _read_redeliveries(
         },
         binary=True,
     )
-    existing = {message.seq: message for message in map(StoredMessage._make, await read.fetchall())}
+    existing = {message.seq: message for message in (StoredMessage(*row) for row in await read.fetchall())}
     redeliveries = []
     for row in asked:
         # What the log does not hold any more is not due any more, or it would be due for ever.
@@ -242,21 +243,34 @@ def _deliveries(
     return by_demand, [delivery for deliveries in by_demand for delivery in deliveries]
 
 
-def _runs(share: Share) -> Iterator[tuple[int, list[StoredMessage]]]:
-    """A share as rows, split where sequences lie far apart: redeliveries and matches of a filter may be anywhere."""
-    for number, messages in [*share.redelivered.items(), (1, share.fresh)]:
-        run: list[StoredMessage] = []
-        for message in sorted(messages) if number > 1 else messages:
-            if run and message.seq - run[0].seq > _MAX_SPREAD * (len(run) + 1):
-                yield number, run
-                run = []
-            run.append(message)
-        if run:
-            yield number, run
+def _runs(share: Share) -> Iterator[tuple[int, Sequence[StoredMessage]]]:
+    """A share as rows: one an attempt number, split where sequences lie far apart."""
+    for number, messages in share.redelivered.items():
+        yield from ((number, run) for run in _close_runs(sorted(messages, key=lambda message: message.seq)))
+    yield from ((1, run) for run in _close_runs(share.fresh))
+
+
+def _close_runs(messages: Sequence[StoredMessage]) -> Iterator[Sequence[StoredMessage]]:
+    """Redeliveries, and matches of a filter, may be anywhere in the log."""
+    if messages and messages[-1].seq - messages[0].seq <= _MAX_SPREAD * len(messages):
+        yield messages
+        return
+    run: list[StoredMessage] = []
+    for message in messages:
+        if run and message.seq - run[0].seq > _MAX_SPREAD * (len(run) + 1):
+            yield run
+            run = []
+        run.append(message)
+    if run:
+        yield run
 
 
 async def _write(
-    connection: Connection, request: ClaimRequest, found: _Found, deliveries: Sequence[Delivery]
+    connection: Connection,
+    request: ClaimRequest,
+    found: _Found,
+    deliveries: Sequence[Delivery],
+    fresh_taken: int,
 ) -> None:
     assert found.cursor is not None
     changed = replacements(found.due)
@@ -265,7 +279,7 @@ async def _write(
     if deliveries:
         await connection.execute(_INSERT_DELIVERY_ATTEMPTS, {**request.where, **_attempt_rows(request, deliveries)})
     *position, due_floor = found.cursor
-    next_publish_time, next_seq = _new_position(found.fresh, deliveries) or position
+    next_publish_time, next_seq = _new_position(found.fresh, fresh_taken) or position
     await connection.execute(
         _MOVE_CURSOR,
         {
@@ -277,13 +291,11 @@ async def _write(
     )
 
 
-def _new_position(fresh: _Fresh, deliveries: Sequence[Delivery]) -> tuple[datetime, int] | None:
+def _new_position(fresh: _Fresh, taken: int) -> tuple[datetime, int] | None:
     """Just past the last message looked at, or past the last one handed out if some were left over (None: stay)."""
-    handed_out = {message.seq for delivery in deliveries for message in delivery.messages}
-    taken = [message for message in fresh.messages if message.seq in handed_out]
-    if len(taken) == len(fresh.messages):
+    if taken == len(fresh.messages):
         return fresh.end
-    return _just_past(taken[-1]) if taken else None
+    return _just_past(fresh.messages[taken - 1]) if taken else None
 
 
 def _attempt_rows(request: ClaimRequest, deliveries: Sequence[Delivery]) -> Mapping[str, Any]:

@@ -24,6 +24,10 @@ from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument
 Connection = psycopg.AsyncConnection[Any]  # for hot statements
 ResourceConnection = AsyncConnection  # for resources
 
+# The pool waits twice as long after each failed attempt to connect; after so long it gives up, and the next call
+# that needs a connection tries at once.  Else the broker would stay away for as long again as the database was.
+_RECONNECT_SECONDS = 5.0
+
 # What every session is told, whatever the server's configuration says.
 _SESSION_SETTINGS = {
     "synchronous_commit": "on",  # an answer means "on disk" (A1)
@@ -126,6 +130,7 @@ class Database:
             max_size=pool_size,
             open=False,
             timeout=connect_timeout_seconds,
+            reconnect_timeout=_RECONNECT_SECONDS,
             configure=_configure,
             check=None,
             kwargs={"autocommit": True, "prepare_threshold": 0, "options": options},

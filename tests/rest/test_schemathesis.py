@@ -113,13 +113,15 @@ def _with_existing_names(body: Any, ack_ids: list[str]) -> Any:
         "ackIds": ack_ids,
         "updateMask": "labels",
     }
-    aimed = {
-        key: good[key] if key in good and isinstance(item, type(good[key])) else item for key, item in body.items()
+    return {
+        key: good[key] if key in good and isinstance(item, type(good[key])) else _unnamed(item)
+        for key, item in body.items()
     }
-    for resource in aimed.values():
-        if isinstance(resource, dict):
-            resource.pop("name", None)  # it would have to be that of the path
-    return aimed
+
+
+def _unnamed(item: Any) -> Any:
+    """A resource in a body without its name, which would have to be that of the path."""
+    return {key: value for key, value in item.items() if key != "name"} if isinstance(item, dict) else item
 
 
 @pytest.fixture(scope="module")

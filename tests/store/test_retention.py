@@ -133,7 +133,7 @@ async def test_many_dead_attempts_are_deleted_in_bounded_steps(log: Log) -> None
     await log.execute(
         f"""
         INSERT INTO delivery_attempts
-        SELECT {log.shard_id}, 4711, n, 0, 'delivering', 1, now(), now(), '{{[1,2)}}', B'1', now(), now()
+        SELECT {log.shard_id}, 4711, n, 0, 'delivering', 1, now(), now(), '{{[1,2)}}', B'1', NULL, now(), now()
         FROM generate_series(1, 2500) AS n
         """
     )

@@ -28,6 +28,7 @@ EXPECTED = {
     "claims._LOCK_CURSOR": {"cursors_pkey"},
     "claims._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey", "cursors_pkey"},
     "claims._READ_FRESH_MESSAGES": {"cursors_pkey", "_pkey"},
+    "claims._READ_MATCHING_MESSAGES": {"cursors_pkey", "_pkey"},
     "claims._READ_DUE_MESSAGES": {"_pkey", "straggler_messages_pkey"},
     "claims._READ_NEXT_DELIVERY_AT": {"delivery_attempts_due_idx", "cursors_pkey"},
     "claims._INSERT_DELIVERY_ATTEMPTS": set(),
@@ -94,7 +95,7 @@ async def _fill(log: Log) -> None:
         f"""
         INSERT INTO delivery_attempts
         SELECT 1 + n % 20, {own} + n % 40, n, 0, 'delivering', 1, now() + n * interval '1 hour', now(),
-               '{{[1,9)}}', B'11111111', now(), now()
+               '{{[1,9)}}', B'11111111', NULL, now(), now()
         FROM generate_series(1, 20000) AS n
         """
     )
@@ -114,6 +115,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await log.pull(1, now=later, connection=session)
     await log.pull(now=later, connection=session)
     await log.pull(now=later, connection=session)  # finds nothing
+    await log.pull(now=later, connection=session, filter_path='$.a == "b"')
     await release_attempts(
         session,
         shard_id=log.shard_id,

@@ -1,7 +1,6 @@
 """Pull requests and responses."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 
 import msgspec
 
@@ -22,7 +21,6 @@ class PullRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 _decoder = msgspec.json.Decoder(PullRequest)
 _encode = msgspec.json.Encoder().encode
-_format_publish_time = lru_cache(maxsize=1024)(format_timestamp)  # a batch has one publish time
 
 
 def decode_pull(body: bytes, query: Mapping[str, str]) -> PullRequest:
@@ -62,16 +60,18 @@ def _received(subscription_id: int, delivery: Delivery, show_delivery_attempt: b
     name = AttemptName(subscription_id, delivery.shard_id, delivery.attempt_id, count)
     first_id = delivery.shard_id * SEQUENCES_PER_SHARD
     attempt_number = delivery.attempt_number if show_delivery_attempt else 0
+    last_time, printed_time = None, ""
     for ack_id, message in zip(make_ack_ids(name, range(count)), delivery.messages, strict=True):
-        yield ReceivedMessage(ack_id, _pubsub_message(first_id, message), attempt_number)
+        if message.publish_time != last_time:  # a batch has one publish time
+            last_time, printed_time = message.publish_time, format_timestamp(message.publish_time)
+        yield ReceivedMessage(ack_id, _pubsub_message(first_id, message, printed_time), attempt_number)
 
 
-def _pubsub_message(first_id: int, message: StoredMessage) -> PubsubMessage:
-    seq, publish_time, ordering_key, attributes, data = message
+def _pubsub_message(first_id: int, message: StoredMessage, publish_time: str) -> PubsubMessage:
     return PubsubMessage(
-        data,
-        None if attributes == "{}" else msgspec.Raw(attributes),
-        str(first_id + seq),
-        _format_publish_time(publish_time),
-        ordering_key or "",
+        message.data,
+        None if message.attributes == "{}" else msgspec.Raw(message.attributes),
+        str(first_id + message.seq),
+        publish_time,
+        message.ordering_key or "",
     )

@@ -1,0 +1,84 @@
+"""PostgreSQL and the plain evaluator say the same of every filter and message (A3)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.filtering.ast import Expression, Has, Not
+from broker.filtering.evaluate import matches
+from broker.filtering.jsonpath import to_jsonpath
+from broker.filtering.parser import parse_filter
+from broker.store.database import Database
+from tests.unit.filtering.cases import ACCEPTED, MESSAGES
+from tests.unit.filtering.generated import attributes, expressions
+
+# The second answer is for the filter as it comes back from a dump.
+ANSWERS = """
+SELECT attributes::jsonb @@ filter::jsonpath, attributes::jsonb @@ filter::jsonpath::text::jsonpath
+FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS pairs (attributes, filter, n)
+ORDER BY n
+"""
+
+
+async def answers(database: Database, pairs: Sequence[tuple[Expression, Any]]) -> list[bool | None]:
+    messages = [json.dumps(message) for _, message in pairs]
+    filters = [to_jsonpath(expression) for expression, _ in pairs]
+    async with database.connection() as connection:
+        rows = await (await connection.execute(ANSWERS, (messages, filters))).fetchall()
+    assert all(direct is restored for direct, restored in rows)
+    return [direct for direct, _ in rows]
+
+
+async def test_postgresql_matches_the_messages_that_it_should(database: Database) -> None:
+    pairs = [(parse_filter(case.expression), message) for case in ACCEPTED for message in MESSAGES]
+    expected = [i in case.matches for case in ACCEPTED for i in range(len(MESSAGES))]
+    assert await answers(database, pairs) == expected
+
+
+@given(
+    batch=st.lists(st.tuples(expressions, st.lists(attributes, min_size=1, max_size=4)), min_size=1, max_size=12)
+)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+async def test_postgresql_and_the_evaluator_agree(
+    database: Database, batch: list[tuple[Expression, list[Mapping[str, str]]]]
+) -> None:
+    pairs = [(expression, message) for expression, messages in batch for message in messages]
+    assert await answers(database, pairs) == [matches(expression, message) for expression, message in pairs]
+
+
+@pytest.mark.parametrize(
+    "message", [{"a": 1}, {"a": None}, {"a": True}, {"a": {}}, {"a": []}, [], "a", 1, None], ids=repr
+)
+async def test_no_answer_is_unknown_even_for_what_no_message_should_hold(database: Database, message: Any) -> None:
+    """NULL would drop the message whichever way the filter is turned; the two ways must be opposite."""
+    texts = ["attributes:a", 'attributes.a = "1"', 'attributes.a != "1"', 'hasPrefix(attributes.a, "")']
+    either = [parse_filter(text) for text in texts]
+    yes = await answers(database, [(expression, message) for expression in either])
+    no = await answers(database, [(Not(expression), message) for expression in either])
+    assert {None} & {*yes, *no} == set()
+    assert [not answer for answer in yes] == no
+
+
+async def test_deep_nesting_is_no_burden(database: Database) -> None:
+    deep = parse_filter("-(" * 81 + "attributes:k" + ")" * 81)
+    wide = parse_filter(" OR ".join(["attributes:k"] * 16))
+    assert await answers(database, [(deep, {"k": ""}), (deep, {}), (wide, {"k": ""}), (wide, {})]) == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+async def test_a_filter_is_kept_typed_and_read_as_a_parameter(database: Database) -> None:
+    hostile = Has('x"); DROP TABLE messages; --')
+    async with database.connection() as connection:
+        statement = "SELECT %s::jsonb @@ %s::jsonpath, to_regclass('messages') IS NOT NULL"
+        row = await (
+            await connection.execute(statement, (json.dumps({hostile.key: ""}), to_jsonpath(hostile)))
+        ).fetchone()
+    assert row == (True, True)
