@@ -20,8 +20,9 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
-from broker.store.database import Connection, Database
+from broker.store.database import Database
 from broker.store.delivery_attempts import DeadlineChange, Positions, acknowledge, modify_ack_deadline
+from broker.store.hot_connection import HotConnection
 
 V = TypeVar("V")
 
@@ -109,7 +110,7 @@ class AckCoalescer:
 
     async def _write_acks(self, acks: Positions) -> None:
         for shard_id, shard_acks in _by_shard(acks):
-            async with self._database.connection() as connection:
+            async with self._database.hot() as connection:
                 missing = await acknowledge(connection, shard_id=shard_id, acks=shard_acks)
                 if missing:  # gone, or moved to another part of the attempt while we waited: look once more
                     await acknowledge(connection, shard_id=shard_id, acks=missing)
@@ -141,7 +142,7 @@ class AckCoalescer:
             )
             for attempt, (deadline, positions) in wave.items()
         ]
-        async with self._database.connection() as connection:
+        async with self._database.hot() as connection:
             missing = await self._modify(connection, shard_id, changes)
             again = [
                 DeadlineChange(c.attempt, frozenset(missing[c.attempt]), c.next_delivery_at, c.nack, c.retry_policy)
@@ -151,7 +152,7 @@ class AckCoalescer:
             if again:
                 await self._modify(connection, shard_id, again)
 
-    async def _modify(self, connection: Connection, shard_id: int, changes: list[DeadlineChange]) -> Positions:
+    async def _modify(self, connection: HotConnection, shard_id: int, changes: list[DeadlineChange]) -> Positions:
         microseconds = int(self._clock.now().timestamp() * 1_000_000)
         return await modify_ack_deadline(
             connection,

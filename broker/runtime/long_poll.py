@@ -100,7 +100,7 @@ class LongPoll:
     async def release(self, subscription_id: int, deliveries: Sequence[Delivery]) -> None:
         """Give back deliveries that reached nobody: due at once, the attempt not counted."""
         for shard_id in sorted({delivery.shard_id for delivery in deliveries}):
-            async with self._database.connection() as connection:
+            async with self._database.hot() as connection:
                 await release_attempts(
                     connection,
                     shard_id=shard_id,
@@ -141,7 +141,7 @@ class LongPoll:
         """The safety net under the notifications: look whether a watched shard has moved on."""
         if not self._watchers:
             return 0
-        async with self._database.connection() as connection:
+        async with self._database.hot() as connection:
             heads = await read_heads(connection, shard_ids=list(self._watchers))
         moved = [shard_id for shard_id, head in heads.items() if self._heads.get(shard_id) != head]
         self._heads = heads
@@ -259,7 +259,7 @@ class LongPoll:
         return [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
 
     async def _claim_once(self, subscription: Subscription, shard_id: int, pulls: list[_Pull]) -> Claimed:
-        async with self._database.connection() as connection:
+        async with self._database.hot() as connection:
             return await claim_messages(connection, self._request(subscription, shard_id, pulls), self._attempt_ids)
 
     def _request(self, subscription: Subscription, shard_id: int, pulls: list[_Pull]) -> ClaimRequest:

@@ -107,16 +107,16 @@ class PublishCoalescer:
             first_seq += publish.batch.count
 
     async def _append_or_make_partition(self, shard_id: int, batches: list[EncodedMessages]) -> Appended | None:
-        async with self._database.connection() as connection:
-            try:
-                return await append_messages(
-                    connection, shard_id=shard_id, batches=batches, now=self._publish_time()
-                )
-            except PartitionMissing:
+        try:
+            return await self._append_once(shard_id, batches)
+        except PartitionMissing:
+            async with self._database.connection() as connection:
                 await make_partitions_ahead(connection, now=self._clock.now())
-                return await append_messages(
-                    connection, shard_id=shard_id, batches=batches, now=self._publish_time()
-                )
+            return await self._append_once(shard_id, batches)
+
+    async def _append_once(self, shard_id: int, batches: list[EncodedMessages]) -> Appended | None:
+        async with self._database.hot() as connection:
+            return await append_messages(connection, shard_id=shard_id, batches=batches, now=self._publish_time())
 
     def _publish_time(self) -> datetime:
         # Milliseconds, as on the wire: seeking to a time that a client was shown must mean that very message.

@@ -14,18 +14,22 @@ from broker.domain.delivery import Delivery, Demand, Share, StoredMessage, due_q
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.sequences import to_multirange
 from broker.store import statements
-from broker.store.database import Connection, end_unchanged, pipelined
 from broker.store.due_attempts import DueAttempt, ask, due_attempt, ready_attempts, replacements, times_left
+from broker.store.hot_connection import Bound, HotConnection
+from broker.store.statements import BEGIN, COMMIT, NO_WAIT
 
-_LOCK_CURSOR = statements.load("lock_cursor")
-_LOCK_DUE_ATTEMPTS = statements.load("lock_due_attempts")
-_READ_FRESH_MESSAGES = statements.load("read_fresh_messages")
-_READ_MATCHING_MESSAGES = statements.load("read_matching_messages")
-_READ_DUE_MESSAGES = statements.load("read_due_messages")
-_READ_NEXT_DELIVERY_AT = statements.load("read_next_delivery_at")
-_INSERT_DELIVERY_ATTEMPTS = statements.load("insert_delivery_attempts")
-_REPLACE_ATTEMPTS = statements.load("replace_attempts")
-_MOVE_CURSOR = statements.load("move_cursor")
+_LOCK_CURSOR = statements.hot("lock_cursor")
+_LOCK_DUE_ATTEMPTS = statements.hot("lock_due_attempts")
+_READ_FRESH_MESSAGES = statements.hot("read_fresh_messages")
+_READ_MATCHING_MESSAGES = statements.hot("read_matching_messages")
+_READ_DUE_MESSAGES = statements.hot("read_due_messages")
+_READ_NEXT_DELIVERY_AT = statements.hot("read_next_delivery_at")
+_INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
+_REPLACE_ATTEMPTS = statements.hot("replace_attempts")
+_MOVE_CURSOR = statements.hot("move_cursor")
+
+# Ends a claim that has locked and changed nothing.
+_NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
 
 MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that one claim looks at
 MAX_SCANNED = 10_000  # messages that one look of a filtered claim reads: some 10 ms
@@ -103,7 +107,7 @@ class _Found:
     fresh: _Fresh
 
 
-async def claim_messages(connection: Connection, request: ClaimRequest, attempt_ids: AttemptIds) -> Claimed:
+async def claim_messages(connection: HotConnection, request: ClaimRequest, attempt_ids: AttemptIds) -> Claimed:
     """Hand out messages of a subscription, durably, each under a new attempt id.
 
     Messages that are due again go first, up to half of the claim while there are fresh ones.
@@ -118,25 +122,25 @@ async def claim_messages(connection: Connection, request: ClaimRequest, attempt_
     return replace(claimed, exhausted=exhausted)
 
 
-async def _claim_once(connection: Connection, request: ClaimRequest, attempt_ids: AttemptIds) -> Claimed:
+async def _claim_once(connection: HotConnection, request: ClaimRequest, attempt_ids: AttemptIds) -> Claimed:
     nothing: list[list[Delivery]] = [[] for _ in request.demands]
-    async with pipelined(connection):
+    try:
         found = await _lock_and_read(connection, request)
         if found.cursor is None:
-            await end_unchanged(connection)
+            await connection.run(*_NOTHING_CHANGED)
             return Claimed(nothing, found=False)
         if not found.due and found.fresh.end is None:
-            upcoming = await connection.execute(_READ_NEXT_DELIVERY_AT, request.where)
-            row = await upcoming.fetchone()
-            await end_unchanged(connection)
-            return Claimed(nothing, next_delivery_at=row[0] if row else None)
+            upcoming, *_ = await connection.run((_READ_NEXT_DELIVERY_AT, request.where), *_NOTHING_CHANGED)
+            return Claimed(nothing, next_delivery_at=upcoming[0][0] if upcoming else None)
         redeliveries = await _read_redeliveries(connection, request, found)
         shares = share_out(request.demands, redeliveries, found.fresh.messages)
         _settle(found.due, shares)
         deliveries, rows = _deliveries(request, shares, attempt_ids)
         fresh_taken = sum(len(share.fresh) for share in shares)
-        await _write(connection, request, found, rows, fresh_taken)
-        await connection.execute(b"COMMIT")
+        await connection.run(*_writes(request, found, rows, fresh_taken), (COMMIT, {}))
+    except BaseException:
+        await connection.close()  # its transaction is open
+        raise
     return Claimed(
         deliveries,
         next_delivery_at=min(times_left(found.due), default=None),
@@ -145,10 +149,8 @@ async def _claim_once(connection: Connection, request: ClaimRequest, attempt_ids
     )
 
 
-async def _lock_and_read(connection: Connection, request: ClaimRequest) -> _Found:
+async def _lock_and_read(connection: HotConnection, request: ClaimRequest) -> _Found:
     max_rows = min(request.max_messages, MAX_DUE_ROWS)
-    locked = await connection.execute(_LOCK_CURSOR, request.where)
-    due = await connection.execute(_LOCK_DUE_ATTEMPTS, {**request.where, "now": request.now, "max_rows": max_rows})
     window = {
         **request.where,
         "retained_since": request.retained_since,
@@ -156,15 +158,19 @@ async def _lock_and_read(connection: Connection, request: ClaimRequest) -> _Foun
         "max_bytes": request.max_bytes,
     }
     if request.filter_path is None:
-        fresh = await connection.execute(_READ_FRESH_MESSAGES, window, binary=True)
+        read_fresh: Bound = (_READ_FRESH_MESSAGES, window)
     else:
-        window |= {"filter_path": request.filter_path, "max_scanned": MAX_SCANNED}
-        fresh = await connection.execute(_READ_MATCHING_MESSAGES, window, binary=True)
-    cursor = await locked.fetchone()
-    due_rows = [due_attempt(row) for row in await due.fetchall()]
-    rows = await fresh.fetchall()
-    found = _all_messages(rows) if request.filter_path is None else _matching_messages(rows)
-    return _Found(cursor, due_rows, len(due_rows) < max_rows, found)
+        filtered = {"filter_path": request.filter_path, "max_scanned": MAX_SCANNED}
+        read_fresh = (_READ_MATCHING_MESSAGES, {**window, **filtered})
+    _, locked, due, fresh = await connection.run(
+        (BEGIN, {}),
+        (_LOCK_CURSOR, request.where),
+        (_LOCK_DUE_ATTEMPTS, {**request.where, "now": request.now, "max_rows": max_rows}),
+        read_fresh,
+    )
+    cursor = (locked[0][0], locked[0][1], locked[0][2]) if locked else None
+    found = _all_messages(fresh) if request.filter_path is None else _matching_messages(fresh)
+    return _Found(cursor, [due_attempt(row) for row in due], len(due) < max_rows, found)
 
 
 def _all_messages(rows: Sequence[Sequence[Any]]) -> _Fresh:
@@ -185,7 +191,7 @@ def _just_past(message: StoredMessage) -> tuple[datetime, int]:
 
 
 async def _read_redeliveries(
-    connection: Connection, request: ClaimRequest, found: _Found
+    connection: HotConnection, request: ClaimRequest, found: _Found
 ) -> list[tuple[int, StoredMessage]]:
     """The due messages that this claim may take, with the number of the attempt that it would be."""
     ready = ready_attempts(
@@ -199,20 +205,17 @@ async def _read_redeliveries(
     asked = [row for row in ready if row.asked]
     if not asked:
         return []
-    read = await connection.execute(
-        _READ_DUE_MESSAGES,
-        {
-            "shard_id": request.shard_id,
-            "first_publish_times": [row.first_publish_time for row in asked],
-            "last_publish_times": [row.last_publish_time for row in asked],
-            "seqs": [to_multirange(row.asked) for row in asked],
-            "retained_since": request.retained_since,
-            "filter_path": request.filter_path,
-            "max_bytes": request.max_bytes,
-        },
-        binary=True,
-    )
-    existing = {message.seq: message for message in (StoredMessage(*row) for row in await read.fetchall())}
+    wanted = {
+        "shard_id": request.shard_id,
+        "first_publish_times": [row.first_publish_time for row in asked],
+        "last_publish_times": [row.last_publish_time for row in asked],
+        "seqs": [to_multirange(row.asked) for row in asked],
+        "retained_since": request.retained_since,
+        "filter_path": request.filter_path,
+        "max_bytes": request.max_bytes,
+    }
+    [messages] = await connection.run((_READ_DUE_MESSAGES, wanted))
+    existing = {message.seq: message for message in (StoredMessage(*row) for row in messages)}
     redeliveries = []
     for row in asked:
         # What the log does not hold any more is not due any more, or it would be due for ever.
@@ -265,30 +268,23 @@ def _close_runs(messages: Sequence[StoredMessage]) -> Iterator[Sequence[StoredMe
         yield run
 
 
-async def _write(
-    connection: Connection,
-    request: ClaimRequest,
-    found: _Found,
-    deliveries: Sequence[Delivery],
-    fresh_taken: int,
-) -> None:
+def _writes(
+    request: ClaimRequest, found: _Found, deliveries: Sequence[Delivery], fresh_taken: int
+) -> Iterator[Bound]:
     assert found.cursor is not None
     changed = replacements(found.due)
     if changed:
-        await connection.execute(_REPLACE_ATTEMPTS, {**request.where, **changed})
+        yield _REPLACE_ATTEMPTS, {**request.where, **changed}
     if deliveries:
-        await connection.execute(_INSERT_DELIVERY_ATTEMPTS, {**request.where, **_attempt_rows(request, deliveries)})
+        yield _INSERT_DELIVERY_ATTEMPTS, {**request.where, **_attempt_rows(request, deliveries)}
     *position, due_floor = found.cursor
     next_publish_time, next_seq = _new_position(found.fresh, fresh_taken) or position
-    await connection.execute(
-        _MOVE_CURSOR,
-        {
-            **request.where,
-            "next_publish_time": next_publish_time,
-            "next_seq": next_seq,
-            "due_floor": max(due_floor, _due_floor(request.now, found)),
-        },
-    )
+    moved = {
+        "next_publish_time": next_publish_time,
+        "next_seq": next_seq,
+        "due_floor": max(due_floor, _due_floor(request.now, found)),
+    }
+    yield _MOVE_CURSOR, {**request.where, **moved}
 
 
 def _new_position(fresh: _Fresh, taken: int) -> tuple[datetime, int] | None:

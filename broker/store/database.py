@@ -1,7 +1,7 @@
 """Connections, transactions, and what a failed statement means.
 
-Two ways in: `connection()` for the hot statements (psycopg, autocommit, prepared), `transaction()` for the
-resources (SQLAlchemy Core).  Both translate errors of PostgreSQL by one table.
+Three ways in: `hot()` for the hot statements (store/hot_connection.py), `transaction()` for the resources
+(SQLAlchemy Core), `connection()` for the rest (psycopg).  All translate errors of PostgreSQL by one table.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -11,22 +11,25 @@ from typing import Any
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.adapt import Dumper
-from psycopg.pq import Format
-from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable
+from broker.store.hot_connection import HotConnection
+from broker.store.hot_pool import HotPool
+from broker.store.statements import Statement
 
-Connection = psycopg.AsyncConnection[Any]  # for hot statements
+Connection = psycopg.AsyncConnection[Any]
 ResourceConnection = AsyncConnection  # for resources
 
 # The pool waits twice as long after each failed attempt to connect; after so long it gives up, and the next call
 # that needs a connection tries at once.  Else the broker would stay away for as long again as the database was.
 _RECONNECT_SECONDS = 5.0
+_UNANSWERED_MILLISECONDS = 30_000  # a server that vanished without a word is given up after so long
+
+_NOW = Statement(b"now", b"SELECT clock_timestamp()")
 
 # What every session is told, whatever the server's configuration says.
 _SESSION_SETTINGS = {
@@ -75,48 +78,6 @@ def translate_errors() -> Iterator[None]:
         raise
 
 
-class PgBinary:
-    """A parameter that is already in PostgreSQL's binary form; subclasses name its type."""
-
-    __slots__ = ("buffer",)
-
-    def __init__(self, buffer: bytes) -> None:
-        self.buffer = buffer
-
-
-class TextArray(PgBinary):
-    """text[] in binary."""
-
-
-class JsonbArray(PgBinary):
-    """jsonb[] in binary."""
-
-
-class ByteaArray(PgBinary):
-    """bytea[] in binary."""
-
-
-def _binary_dumper(type_oid: int) -> type[Dumper]:
-    class BinaryDumper(Dumper):
-        format = Format.BINARY
-        oid = type_oid
-
-        def dump(self, obj: PgBinary) -> bytes:
-            return obj.buffer
-
-    return BinaryDumper
-
-
-async def _configure(connection: Connection) -> None:
-    # Every int as int8: psycopg otherwise picks the smallest type that holds the value, and each combination
-    # of types is a prepared statement of its own.
-    connection.adapters.register_dumper(int, Int8Dumper)
-    connection.adapters.register_dumper(int, Int8BinaryDumper)
-    connection.adapters.register_dumper(TextArray, _binary_dumper(1009))
-    connection.adapters.register_dumper(JsonbArray, _binary_dumper(3807))
-    connection.adapters.register_dumper(ByteaArray, _binary_dumper(1001))
-
-
 class Database:
     """One PostgreSQL database.  Open it before use, close it after."""
 
@@ -126,15 +87,14 @@ class Database:
         self.session_options = options
         self._pool = AsyncConnectionPool[Connection](
             url,
-            min_size=min(2, pool_size),
-            max_size=pool_size,
+            min_size=1,
+            max_size=min(4, pool_size),
             open=False,
             timeout=connect_timeout_seconds,
             reconnect_timeout=_RECONNECT_SECONDS,
-            configure=_configure,
-            check=None,
-            kwargs={"autocommit": True, "prepare_threshold": 0, "options": options},
+            kwargs={"autocommit": True, "options": options},
         )
+        self._hot_pool = HotPool(self._hot_connection, size=pool_size)
         self._engine = create_async_engine(
             make_url(url).set(drivername="postgresql+psycopg"),
             pool_size=min(4, pool_size),
@@ -147,12 +107,34 @@ class Database:
         await self._pool.open()
 
     async def close(self) -> None:
+        await self._hot_pool.close()
         await self._pool.close()
         await self._engine.dispose()
 
     @asynccontextmanager
+    async def hot(self) -> AsyncIterator[HotConnection]:
+        """A connection for hot statements.
+
+        Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
+        """
+        with translate_errors():
+            async with self._hot_pool.connection() as connection:
+                yield connection
+
+    async def _hot_connection(self) -> HotConnection:
+        return HotConnection(
+            await psycopg.AsyncConnection.connect(
+                self.url,
+                autocommit=True,
+                options=self.session_options,
+                connect_timeout=int(_RECONNECT_SECONDS),
+                tcp_user_timeout=_UNANSWERED_MILLISECONDS,
+            )
+        )
+
+    @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection in autocommit mode for hot statements.
+        """A psycopg connection in autocommit mode, for statements that are not hot.
 
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
@@ -177,11 +159,9 @@ class Database:
 
     async def now(self) -> datetime:
         """The database's time, as of some moment while this call runs."""
-        async with self.connection() as connection:
-            cursor = await connection.execute(b"SELECT clock_timestamp()")
-            row = await cursor.fetchone()
-            assert row is not None
-            now: datetime = row[0]
+        async with self.hot() as connection:
+            [[(now,)]] = await connection.run((_NOW, {}))
+            assert isinstance(now, datetime)
             return now
 
 
@@ -191,28 +171,3 @@ async def driver_connection(connection: ResourceConnection) -> Connection:
     driver = raw.driver_connection
     assert isinstance(driver, psycopg.AsyncConnection)
     return driver
-
-
-@asynccontextmanager
-async def pipelined(connection: Connection) -> AsyncIterator[None]:
-    """A transaction whose statements are pipelined; the block ends it itself with COMMIT or `end_unchanged`.
-
-    An exception in the block closes the connection: that alone is certain to commit nothing of what was queued.
-    """
-    try:
-        async with connection.pipeline():
-            await connection.execute(b"BEGIN")
-            yield
-    except BaseException:
-        await connection.close()
-        raise
-
-
-async def end_unchanged(connection: Connection) -> None:
-    """End a pipelined transaction that has taken locks and changed nothing.
-
-    Not by ROLLBACK: psycopg answers that by deallocating every prepared statement, also those that the same
-    pipeline has just made and goes on to use.  A row lock alone makes a commit wait for the disk: this need not.
-    """
-    await connection.execute(b"SET LOCAL synchronous_commit = off")
-    await connection.execute(b"COMMIT")

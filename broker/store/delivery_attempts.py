@@ -6,16 +6,17 @@ With store/claims.py this is the only writer of `delivery_attempts`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from broker.domain.ack_id import AttemptName
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.sequences import from_bits, to_bits
 from broker.store import statements
-from broker.store.database import Connection
+from broker.store.hot_connection import HotConnection
 
-_ACKNOWLEDGE = statements.load("acknowledge")
-_MODIFY_ACK_DEADLINE = statements.load("modify_ack_deadline")
-_RELEASE_ATTEMPTS = statements.load("release_attempts")
+_ACKNOWLEDGE = statements.hot("acknowledge")
+_MODIFY_ACK_DEADLINE = statements.hot("modify_ack_deadline")
+_RELEASE_ATTEMPTS = statements.hot("release_attempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,34 +33,32 @@ class DeadlineChange:
 Positions = dict[AttemptName, set[int]]
 
 
-def _found(rows: Sequence[tuple[int, int, str]], shard_id: int) -> dict[tuple[int, int, int], set[int]]:
+def _found(rows: Sequence[tuple[Any, ...]], shard_id: int) -> dict[tuple[int, int, int], set[int]]:
     found: dict[tuple[int, int, int], set[int]] = {}
     for subscription_id, attempt_id, bits in rows:
         found.setdefault((shard_id, subscription_id, attempt_id), set()).update(from_bits(bits))
     return found
 
 
-async def acknowledge(connection: Connection, *, shard_id: int, acks: Positions) -> Positions:
+async def acknowledge(connection: HotConnection, *, shard_id: int, acks: Positions) -> Positions:
     """Clear the given messages of one shard's attempts, in one statement and one commit.
 
     Returns the positions that were not out under their attempt any more: acked before, redelivered, expired
     and gone, or moved to another part of the attempt while this statement waited for a lock.
     """
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
-    cursor = await connection.execute(
-        _ACKNOWLEDGE,
-        {
-            "shard_id": shard_id,
-            "subscription_ids": [attempt.subscription_id for attempt in attempts],
-            "attempt_ids": [attempt.attempt_id for attempt in attempts],
-            "masks": [to_bits(acks[attempt], attempt.count) for attempt in attempts],
-        },
-    )
-    return _missing(acks, _found(await cursor.fetchall(), shard_id))
+    parameters = {
+        "shard_id": shard_id,
+        "subscription_ids": [attempt.subscription_id for attempt in attempts],
+        "attempt_ids": [attempt.attempt_id for attempt in attempts],
+        "masks": [to_bits(acks[attempt], attempt.count) for attempt in attempts],
+    }
+    [rows] = await connection.run((_ACKNOWLEDGE, parameters))
+    return _missing(acks, _found(rows, shard_id))
 
 
 async def modify_ack_deadline(
-    connection: Connection,
+    connection: HotConnection,
     *,
     shard_id: int,
     changes: Sequence[DeadlineChange],
@@ -72,23 +71,21 @@ async def modify_ack_deadline(
     of nacks.  Returns the positions that were not out any more, as `acknowledge` does.
     """
     policies = [change.retry_policy if change.nack else None for change in changes]
-    cursor = await connection.execute(
-        _MODIFY_ACK_DEADLINE,
-        {
-            "shard_id": shard_id,
-            "subscription_ids": [change.attempt.subscription_id for change in changes],
-            "attempt_ids": [change.attempt.attempt_id for change in changes],
-            "masks": [to_bits(change.positions, change.attempt.count) for change in changes],
-            "statuses": ["pending" if change.nack else "delivering" for change in changes],
-            "next_delivery_ats": [change.next_delivery_at for change in changes],
-            "new_parts": new_parts,
-            "minimum_backoffs": [p and p.minimum_backoff.total_seconds() for p in policies],
-            "maximum_backoffs": [p and p.maximum_backoff.total_seconds() for p in policies],
-            "jitter": jitter,
-        },
-    )
+    parameters = {
+        "shard_id": shard_id,
+        "subscription_ids": [change.attempt.subscription_id for change in changes],
+        "attempt_ids": [change.attempt.attempt_id for change in changes],
+        "masks": [to_bits(change.positions, change.attempt.count) for change in changes],
+        "statuses": ["pending" if change.nack else "delivering" for change in changes],
+        "next_delivery_ats": [change.next_delivery_at for change in changes],
+        "new_parts": new_parts,
+        "minimum_backoffs": [p and p.minimum_backoff.total_seconds() for p in policies],
+        "maximum_backoffs": [p and p.maximum_backoff.total_seconds() for p in policies],
+        "jitter": jitter,
+    }
+    [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
     asked = {change.attempt: set(change.positions) for change in changes}
-    return _missing(asked, _found(await cursor.fetchall(), shard_id))
+    return _missing(asked, _found(rows, shard_id))
 
 
 def _missing(asked: Positions, found: dict[tuple[int, int, int], set[int]]) -> Positions:
@@ -101,15 +98,13 @@ def _missing(asked: Positions, found: dict[tuple[int, int, int], set[int]]) -> P
 
 
 async def release_attempts(
-    connection: Connection, *, shard_id: int, subscription_id: int, attempt_ids: Sequence[int], now: datetime
+    connection: HotConnection, *, shard_id: int, subscription_id: int, attempt_ids: Sequence[int], now: datetime
 ) -> None:
     """Make deliveries that were never written to a socket due at once, as if they had not happened."""
-    await connection.execute(
-        _RELEASE_ATTEMPTS,
-        {
-            "shard_id": shard_id,
-            "subscription_id": subscription_id,
-            "attempt_ids": list(attempt_ids),
-            "now": now,
-        },
-    )
+    parameters = {
+        "shard_id": shard_id,
+        "subscription_id": subscription_id,
+        "attempt_ids": list(attempt_ids),
+        "now": now,
+    }
+    await connection.run((_RELEASE_ATTEMPTS, parameters))

@@ -12,15 +12,15 @@ from psycopg.errors import CheckViolation
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
 from broker.store import statements
-from broker.store.database import ByteaArray, Connection, JsonbArray, TextArray
+from broker.store.binary import OIDS, array
+from broker.store.hot_connection import HotConnection
 
-_TAKE_SEQUENCES = statements.load("take_sequences")
-_APPEND_MESSAGES = statements.load("append_messages")
+_TAKE_SEQUENCES = statements.hot("take_sequences")
+_APPEND_MESSAGES = statements.hot("append_messages")
 
-_ARRAY_HEADER = struct.Struct("!iiIii")  # dimensions, has nulls, element type, length, lower bound
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
-_TEXT, _JSONB, _BYTEA = 25, 3802, 17
+_JSONB, _BYTEA = 3802, 17
 _JSONB_VERSION = b"\x01"
 _NO_ATTRIBUTES = _LENGTH(3) + _JSONB_VERSION + b"{}"
 
@@ -89,12 +89,8 @@ def _refuse_nul(messages: Sequence[NewMessage]) -> None:
                 )
 
 
-def _array(element_type: int, batches: Sequence[bytes], length: int) -> bytes:
-    return b"".join([_ARRAY_HEADER.pack(1, 1, element_type, length, 1), *batches])
-
-
 async def append_messages(
-    connection: Connection, *, shard_id: int, batches: Sequence[EncodedMessages], now: datetime
+    connection: HotConnection, *, shard_id: int, batches: Sequence[EncodedMessages], now: datetime
 ) -> Appended | None:
     """Append all batches, in order, to a shard: one round trip, one commit.
 
@@ -104,21 +100,17 @@ async def append_messages(
     count = sum(batch.count for batch in batches)
     where = {"shard_id": shard_id, "count": count}
     rows = {
-        **where,
-        "ordering_keys": TextArray(_array(_TEXT, [b.ordering_keys for b in batches], count)),
-        "attributes": JsonbArray(_array(_JSONB, [b.attributes for b in batches], count)),
-        "data": ByteaArray(_array(_BYTEA, [b.data for b in batches], count)),
+        "ordering_keys": array(OIDS["text"], [batch.ordering_keys for batch in batches], count),
+        "attributes": array(_JSONB, [batch.attributes for batch in batches], count),
+        "data": array(_BYTEA, [batch.data for batch in batches], count),
     }
     try:
-        # Both statements up to the pipeline's end are one implicit transaction: it commits at the sync that
-        # leaving the block sends and waits for.
-        async with connection.pipeline():
-            taken = await connection.execute(_TAKE_SEQUENCES, {**where, "now": now})
-            await connection.execute(_APPEND_MESSAGES, rows)
+        taken, _ = await connection.run(
+            (_TAKE_SEQUENCES, {**where, "now": now}), (_APPEND_MESSAGES, {**where, **rows})
+        )
     except CheckViolation as error:
         raise PartitionMissing from error
-    row = await taken.fetchone()
-    if row is None:
+    if not taken:
         return None
-    head, publish_time = row
+    [(head, publish_time)] = taken
     return Appended(head - count + 1, publish_time)

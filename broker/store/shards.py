@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from broker.store import statements
-from broker.store.database import Connection
+from broker.store.hot_connection import HotConnection
 
-_READ_HEADS = statements.load("read_heads")
+_READ_HEADS = statements.hot("read_heads")
 
 
-async def read_heads(connection: Connection, *, shard_ids: Sequence[int]) -> dict[int, int]:
+async def read_heads(connection: HotConnection, *, shard_ids: Sequence[int]) -> dict[int, int]:
     """The last sequence given out in each shard."""
-    cursor = await connection.execute(_READ_HEADS, {"shard_ids": list(shard_ids)})
-    return dict(await cursor.fetchall())
+    [rows] = await connection.run((_READ_HEADS, {"shard_ids": list(shard_ids)}))
+    return dict(rows)

@@ -1,14 +1,70 @@
-"""The hot statements: one file of sql/ each, loaded by name at import.
+"""The statements that are files: sql/<name>.sql each, loaded by name at import.
 
-`load("claim_fresh")` is the text of sql/claim_fresh.sql without its comments, so that what PostgreSQL logs
-and prepares is the statement alone.
+What PostgreSQL logs and prepares is the text without its comments.  A hot statement says the types of its
+parameters in a comment of its own, `-- parameters: shard_id int8, now timestamptz`: they are sent in binary.
 """
 
+import re
+from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
+
+from broker.store.binary import ENCODERS, OIDS
+
+_PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+_PARAMETERS = re.compile(r"^-- parameters: ((?:.+)(?:\n--     .+)*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A prepared statement: its name, its text with $1, $2, …, and the names and types of those."""
+
+    name: bytes
+    text: bytes
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def type_oids(self) -> list[int]:
+        return [OIDS[type_name.removeprefix("packed ")] for _, type_name in self.parameters]
+
+
+def _read(name: str) -> str:
+    return files("broker.store").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def _without_comments(text: str) -> str:
+    lines = (line.split("--", 1)[0].rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line)
 
 
 def load(name: str) -> bytes:
-    """The text of sql/<name>.sql.  Raises FileNotFoundError for an unknown name."""
-    text = files("broker.store").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-    lines = (line.split("--", 1)[0].rstrip() for line in text.splitlines())
-    return "\n".join(line for line in lines if line).encode()
+    """The text of sql/<name>.sql, with psycopg's placeholders.  Raises FileNotFoundError for an unknown name."""
+    return _without_comments(_read(name)).encode()
+
+
+def hot(name: str) -> Statement:
+    """sql/<name>.sql as a statement for HotConnection.run.
+
+    Raises FileNotFoundError for an unknown name, ValueError unless exactly the parameters of the text are declared.
+    """
+    return hot_statement(name, _read(name))
+
+
+def hot_statement(name: str, text: str) -> Statement:
+    """`hot`, from a text."""
+    declared = _PARAMETERS.search(text)
+    listed = declared[1].replace("\n--     ", " ").split(",") if declared else []
+    types = dict(part.strip().split(" ", 1) for part in listed)
+    plain = _without_comments(text)
+    used = set(_PLACEHOLDER.findall(plain))
+    if used != types.keys() or not set(types.values()) <= ENCODERS.keys():
+        raise ValueError(f"sql/{name}.sql uses the parameters {sorted(used)} and declares {types}")
+    numbers = {parameter: number for number, parameter in enumerate(types, 1)}
+    numbered = _PLACEHOLDER.sub(lambda match: f"${numbers[match[1]]}", plain)
+    return Statement(name.encode(), numbered.encode(), tuple(types.items()))
+
+
+BEGIN = Statement(b"begin", b"BEGIN")
+COMMIT = Statement(b"commit", b"COMMIT")
+# Ends a transaction that has taken locks and changed nothing: a row lock alone makes a commit wait for the disk.
+NO_WAIT = Statement(b"no_wait", b"SET LOCAL synchronous_commit = off")

@@ -152,7 +152,7 @@ async def test_released_messages_are_due_at_once_and_the_attempt_is_not_counted(
 
     await log.publish("a", "b")
     [delivery] = await log.pull()
-    async with log.database.connection() as connection:
+    async with log.database.hot() as connection:
         await release_attempts(
             connection,
             shard_id=log.shard_id,

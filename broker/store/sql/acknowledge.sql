@@ -3,6 +3,7 @@
 -- unlocked rows loses acks [T].
 -- Returns how many bits each attempt still had: fewer than asked means that some were gone already, or were moved
 -- to another part of the attempt by a statement that this one had waited for.
+-- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], masks text[]
 WITH asked AS (
     SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask
     FROM unnest(%(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[])

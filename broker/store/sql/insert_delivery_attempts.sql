@@ -1,3 +1,6 @@
+-- parameters: shard_id int8, subscription_id int8, now timestamptz, exactly_once bool, attempt_ids int8[],
+--     attempt_numbers int8[], ack_deadlines timestamptz[], seqs text[], open text[],
+--     first_publish_times timestamptz[], last_publish_times timestamptz[]
 INSERT INTO delivery_attempts (
     shard_id, subscription_id, attempt_id, part, status, attempt_number,
     next_delivery_at, delivered_at, seqs, open, acked, first_publish_time, last_publish_time

@@ -1,6 +1,7 @@
 -- Rows whose time has come, earliest first, but locked in key order (the order in which acks lock them).
 -- The due condition stands twice: the outer one is checked again on the locked row, which an ack or a new
 -- deadline may have changed while this statement waited for it [T].
+-- parameters: shard_id int8, subscription_id int8, now timestamptz, max_rows int8
 SELECT attempt_id, part, status, attempt_number, next_delivery_at,
        seqs::text AS seqs, open::text AS open, first_publish_time, last_publish_time
 FROM delivery_attempts

@@ -2,6 +2,9 @@
 -- part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
 -- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
 -- failures so far; `jitter` (0 to 0.1) comes on top.
+-- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], masks text[], statuses text[],
+--     next_delivery_ats timestamptz[], new_parts int8[], minimum_backoffs float8[], maximum_backoffs
+--     float8[], jitter float8
 WITH asked AS (
     SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask, a.status, a.next_delivery_at, a.new_part,
            a.minimum_backoff, a.maximum_backoff

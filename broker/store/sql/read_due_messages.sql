@@ -1,6 +1,8 @@
 -- The messages of rows that are due: one index range per run of sequences, in the log or among the stragglers.
 -- The filter matters only to what was restored from a snapshot of a subscription with another one.
 -- A message beyond the byte budget comes without its data: it exists, but this claim does not take it.
+-- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
+--     retained_since timestamptz, filter_path jsonpath, max_bytes int8
 SELECT seq, publish_time, ordering_key, attributes,
        CASE WHEN coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data
 FROM (

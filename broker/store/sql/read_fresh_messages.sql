@@ -1,6 +1,8 @@
 -- Messages from the cursor on.  Both conditions on the cursor are needed: the row comparison gives the order and
 -- the early stop, the plain one lets PostgreSQL prune partitions while it runs.
 -- `preceding_bytes` ends the read where every waiting pull has its fill: a thousand messages may be 10 MB each.
+-- parameters: shard_id int8, subscription_id int8, retained_since timestamptz, max_messages int8, max_bytes
+--     int8
 SELECT seq, publish_time, ordering_key, attributes, data
 FROM (
     SELECT m.seq, m.publish_time, m.ordering_key, m.attributes::text AS attributes, m.data,

@@ -1,6 +1,8 @@
 -- As read_fresh_messages, for a subscription with a filter: looks at `max_scanned` messages from the cursor on and
 -- returns those that match, and the last one looked at even if it does not (`matches` false): the cursor may move past
 -- it.  `looked_at` counts them.  Everything streams, so the read ends with the last message that is wanted.
+-- parameters: shard_id int8, subscription_id int8, retained_since timestamptz, max_messages int8, max_bytes
+--     int8, filter_path jsonpath, max_scanned int8
 SELECT seq, publish_time, ordering_key,
        CASE WHEN matches THEN attributes::text END AS attributes,
        CASE WHEN matches THEN data END AS data,

@@ -1,4 +1,5 @@
 -- When the next redelivery of a subscription is due in a shard: a waiting pull sets its alarm by it.
+-- parameters: shard_id int8, subscription_id int8
 SELECT next_delivery_at
 FROM delivery_attempts
 WHERE shard_id = %(shard_id)s

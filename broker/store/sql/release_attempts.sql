@@ -1,4 +1,5 @@
 -- Deliveries that reached nobody: due again at once, and the attempt does not count.
+-- parameters: shard_id int8, subscription_id int8, attempt_ids int8[], now timestamptz
 UPDATE delivery_attempts
 SET status = 'pending', next_delivery_at = %(now)s, attempt_number = attempt_number - 1
 WHERE shard_id = %(shard_id)s

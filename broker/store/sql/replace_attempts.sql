@@ -1,5 +1,7 @@
 -- What is left of attempts after a claim or a seek, which hold their locks, so this is no race.
 -- A row without bits goes; one of which a part was not taken, or that waits out its retry delay, stays.
+-- parameters: shard_id int8, subscription_id int8, attempt_ids int8[], parts int8[], open text[], statuses
+--     text[], next_delivery_ats timestamptz[]
 WITH rest AS (
     SELECT r.attempt_id, r.part, r.open::varbit AS open, r.status, r.next_delivery_at
     FROM unnest(

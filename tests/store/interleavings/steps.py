@@ -1,28 +1,41 @@
 """Concurrent sessions in a chosen order: one is stopped before a statement, another is seen to wait for it."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from broker.store.database import Connection, Database
+from broker.store.database import Database
+from broker.store.hot_connection import Bound, HotConnection
+from broker.store.statements import BEGIN, COMMIT, Statement
 from tests.fixtures.broker import eventually
 
 
-class Paused:
-    """A connection that stops before the first statement that contains `before`, until `go` is set."""
+def changed(statement: Statement, old: str, new: str) -> Statement:
+    """A statement with a part of its text replaced."""
+    assert old in statement.text.decode(), statement.text.decode()
+    text = statement.text.decode().replace(old, new).encode()
+    return Statement(statement.name + b" changed", text, statement.parameters)
 
-    def __init__(self, connection: Connection, before: str) -> None:
+
+_numbers = itertools.count()
+
+
+class Paused:
+    """A connection that stops before the first batch with a statement that contains `before`, until `go` is set."""
+
+    def __init__(self, connection: HotConnection, before: str) -> None:
         self._connection = connection
         self._before = before.encode()
         self.reached = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
-        if self._before in (query if isinstance(query, bytes) else str(query).encode()) and not self.go.is_set():
+    async def run(self, *bound: Bound) -> list[list[tuple[Any, ...]]]:
+        if any(self._before in statement.text for statement, _ in bound):
             self.reached.set()
             await self.go.wait()
-        return await self._connection.execute(query, *arguments, **options)
+        return await self._connection.run(*bound)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
@@ -30,21 +43,27 @@ class Paused:
 
 @asynccontextmanager
 async def paused(database: Database, *, before: str) -> AsyncIterator[Any]:
-    async with database.connection() as connection:
+    async with database.hot() as connection:
         yield Paused(connection, before)
 
 
+async def execute(connection: HotConnection, text: str) -> list[tuple[Any, ...]]:
+    """Any statement, in the session of a hot connection."""
+    [rows] = await connection.run((Statement(f"test {next(_numbers)}".encode(), text.encode()), {}))
+    return rows
+
+
 @asynccontextmanager
-async def open_transaction(database: Database) -> AsyncIterator[Connection]:
+async def open_transaction(database: Database) -> AsyncIterator[HotConnection]:
     """A session within a transaction that commits at the end of the block, and holds its locks till then."""
-    async with database.connection() as connection:
-        await connection.execute(b"BEGIN")
+    async with database.hot() as connection:
+        await connection.run((BEGIN, {}))
         try:
             yield connection
         except BaseException:
             await connection.close()
             raise
-        await connection.execute(b"COMMIT")
+        await connection.run((COMMIT, {}))
 
 
 async def until_waiting(database: Database, count: int = 1) -> None:

@@ -7,12 +7,16 @@ from contextlib import asynccontextmanager
 import pytest
 
 from broker.store import delivery_attempts
-from broker.store.database import Connection
+from broker.store.hot_connection import HotConnection
+from broker.store.statements import hot_statement
 from tests.fixtures.log import SECOND, Log
-from tests.store.interleavings.steps import open_transaction, until_waiting
+from tests.store.interleavings.steps import changed, open_transaction, until_waiting
 
 # What design section 4 warns of: two branches that each look at the row as it was before the wait.
-_DELETE_IF_EMPTY_ELSE_UPDATE = b"""
+_DELETE_IF_EMPTY_ELSE_UPDATE = hot_statement(
+    "delete_if_empty_else_update",
+    """
+-- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], masks text[]
 WITH asked AS (
     SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask
     FROM unnest(%(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[])
@@ -31,7 +35,8 @@ reduced AS (
 SELECT subscription_id, attempt_id, open::text FROM finished
 UNION ALL
 SELECT subscription_id, attempt_id, open::text FROM reduced
-"""
+""",
+)
 
 
 async def concurrent_acks_of_one_response_all_count(log: Log) -> None:
@@ -76,16 +81,14 @@ async def test_acks_and_deadline_changes_lock_attempts_in_one_order(log: Log) ->
 
 
 async def test_they_would_deadlock_if_one_of_them_went_backwards(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    statement = delivery_attempts._ACKNOWLEDGE.decode()
-    backwards = statement.replace("d.attempt_id, d.part\n", "d.attempt_id DESC, d.part\n")
-    assert backwards != statement
-    monkeypatch.setattr(delivery_attempts, "_ACKNOWLEDGE", backwards.encode())
+    backwards = changed(delivery_attempts._ACKNOWLEDGE, "d.attempt_id, d.part\n", "d.attempt_id DESC, d.part\n")
+    monkeypatch.setattr(delivery_attempts, "_ACKNOWLEDGE", backwards)
     with pytest.raises(AssertionError, match="Aborted"):
         await acks_lock_attempts_in_one_order(log)
 
 
 @asynccontextmanager
-async def _splitting(log: Log, delivery: object) -> AsyncIterator[Connection]:
+async def _splitting(log: Log, delivery: object) -> AsyncIterator[HotConnection]:
     async with open_transaction(log.database) as session:
         await log.modify_ack_deadline(delivery, [0], log.start + SECOND, connection=session)  # type: ignore[arg-type]
         yield session

@@ -13,19 +13,14 @@ from broker.domain.attempt_ids import AttemptIds
 from broker.domain.retry_policy import RetryPolicy
 from broker.store import claims
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
-from tests.store.interleavings.steps import open_transaction, paused, until_waiting
+from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 
 Rule = Callable[[Log], Awaitable[None]]
 
 
-def _sql(statement: object) -> str:
-    return statement.decode() if isinstance(statement, bytes) else str(statement)
-
-
 def replaced(monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
-    statement = _sql(getattr(claims, name))
-    assert old in statement, statement
-    monkeypatch.setattr(claims, name, statement.replace(old, new).encode())
+    """Take a rule out of one of the statements of a claim."""
+    monkeypatch.setattr(claims, name, changed(getattr(claims, name), old, new))
 
 
 async def two_claims_never_hand_out_one_message(log: Log) -> None:
@@ -54,7 +49,7 @@ async def test_they_would_if_the_lock_shared_a_snapshot_with_the_read(
         "FROM cursors AS c\n",
         """FROM (
             SELECT FROM cursors
-            WHERE shard_id = %(shard_id)s AND subscription_id = %(subscription_id)s
+            WHERE shard_id = $1 AND subscription_id = $2
             FOR UPDATE
         ) AS locked CROSS JOIN cursors AS c
         """,
@@ -84,8 +79,8 @@ async def test_it_would_be_if_the_cursor_moved_to_a_head_read_later(
     replaced(
         monkeypatch,
         "_MOVE_CURSOR",
-        "next_seq = %(next_seq)s",
-        "next_seq = greatest(%(next_seq)s, (SELECT head + 1 FROM shards WHERE shard_id = %(shard_id)s))",
+        "next_seq = $4",
+        "next_seq = greatest($4, (SELECT head + 1 FROM shards WHERE shard_id = $1))",
     )
     with pytest.raises(AssertionError, match="late"):
         await a_message_that_commits_late_is_not_skipped(log)
@@ -113,7 +108,7 @@ async def test_it_would_be_if_the_locked_row_were_not_checked_again(
     replaced(
         monkeypatch,
         "_LOCK_DUE_ATTEMPTS",
-        "  AND next_delivery_at <= %(now)s\n  AND (attempt_id",
+        "  AND next_delivery_at <= $3\n  AND (attempt_id",
         "  AND (attempt_id",
     )
     with pytest.raises(AssertionError):

@@ -11,7 +11,7 @@ from broker.store.database import Connection
 from broker.store.partitions import drop_partition, list_partitions, make_partitions_ahead
 from tests.fixtures.broker import eventually
 from tests.fixtures.log import SECOND, Log
-from tests.store.interleavings.steps import open_transaction, until_waiting
+from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
 
 async def a_reader_sees_no_gap_while_a_publish_is_on_its_way(log: Log) -> None:
@@ -38,11 +38,15 @@ async def test_a_reader_sees_no_gap_while_a_publish_is_on_its_way(log: Log) -> N
 async def test_it_would_with_a_database_sequence(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sequence's numbers are given out at once and commit in any order: the reader passes the late one."""
     await log.execute("CREATE SEQUENCE heads")
-    take = (
-        b"SELECT nextval('heads') * %(count)s, greatest(%(now)s, now()) FROM shards WHERE shard_id = %(shard_id)s"
+    take = hot_statement(
+        "take",
+        """
+-- parameters: shard_id int8, count int8, now timestamptz
+SELECT nextval('heads') * %(count)s, greatest(%(now)s, now()) FROM shards WHERE shard_id = %(shard_id)s
+""",
     )
     monkeypatch.setattr(messages, "_TAKE_SEQUENCES", take)
-    append = messages._APPEND_MESSAGES.replace(b"s.head", b"currval('heads')")
+    append = changed(messages._APPEND_MESSAGES, "s.head", "currval('heads')")
     monkeypatch.setattr(messages, "_APPEND_MESSAGES", append)
     with pytest.raises(AssertionError):
         await a_reader_sees_no_gap_while_a_publish_is_on_its_way(log)
@@ -50,7 +54,7 @@ async def test_it_would_with_a_database_sequence(log: Log, monkeypatch: pytest.M
 
 async def test_a_topic_that_is_deleted_while_a_publish_waits_takes_no_message(log: Log) -> None:
     async with open_transaction(log.database) as deleting:
-        await deleting.execute(b"UPDATE shards SET open = false")
+        await execute(deleting, "UPDATE shards SET open = false")
         publish = asyncio.create_task(log.publish("late"))
         await until_waiting(log.database)
     with pytest.raises(AssertionError):
@@ -62,7 +66,7 @@ async def publishes_and_claims_go_on_while_partitions_are_made(log: Log) -> None
     async with open_transaction(log.database) as publishing:
         await log.publish("a", connection=publishing)
         async with open_transaction(log.database) as claiming:
-            await claiming.execute(b"SELECT FROM messages")
+            await execute(claiming, "SELECT FROM messages")
             async with log.database.connection() as janitor:
                 await janitor.execute(b"SET lock_timeout = '300ms'")
                 assert await make_partitions_ahead(janitor, now=log.start + timedelta(hours=1)) > 0
@@ -91,15 +95,15 @@ async def test_publishes_go_on_while_a_partition_is_dropped(log: Log) -> None:
         oldest = (await list_partitions(connection))[0]
     later = log.start + timedelta(hours=1)
     async with open_transaction(log.database) as long_reader:
-        await long_reader.execute(b"SELECT FROM messages")  # holds the parent: a plain DROP would queue behind it
+        await execute(long_reader, "SELECT FROM messages")  # holds the parent: a plain DROP would queue behind it
         async with log.database.connection() as janitor:
             dropping = asyncio.create_task(drop_partition(janitor, oldest))
             await _until_detaching_or_done(log, dropping)
             await asyncio.wait_for(log.publish("meanwhile", now=later), 10)
             assert await log.pull_texts(now=later) == ["meanwhile"]
             await asyncio.wait((dropping,), timeout=0)
-            await long_reader.execute(b"COMMIT")
-            await long_reader.execute(b"BEGIN")
+            await execute(long_reader, "COMMIT")
+            await execute(long_reader, "BEGIN")
             await dropping
     async with log.database.connection() as connection:
         await eventually(lambda: _dropped(connection, oldest.name))

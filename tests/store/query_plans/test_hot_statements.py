@@ -14,10 +14,12 @@ import pytest
 from psycopg import sql
 
 from broker.store import claims, delivery_attempts, messages, shards
-from broker.store.database import Connection, PgBinary
 from broker.store.delivery_attempts import release_attempts
+from broker.store.hot_connection import Bound, HotConnection
 from broker.store.partitions import make_partitions_ahead
+from broker.store.statements import Statement
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
+from tests.store.interleavings.steps import execute
 
 PARTITIONS = 6
 MESSAGES_PER_PARTITION = 5_000
@@ -44,23 +46,22 @@ EXPECTED = {
 _MODULES = {"claims": claims, "delivery_attempts": delivery_attempts, "messages": messages, "shards": shards}
 
 
-def text_of(statement: str) -> bytes:
-    module, name = statement.split(".")
-    text: bytes = getattr(_MODULES[module], name)
-    return text
+def statement_of(name: str) -> Statement:
+    module, constant = name.split(".")
+    statement: Statement = getattr(_MODULES[module], constant)
+    return statement
 
 
 @dataclass
 class Recorder:
     """A connection that remembers the last parameters of each statement."""
 
-    connection: Connection
-    sent: dict[bytes, dict[str, Any]] = field(default_factory=dict)
+    connection: HotConnection
+    sent: dict[Statement, dict[str, Any]] = field(default_factory=dict)
 
-    async def execute(self, query: bytes, parameters: Any = None, **options: Any) -> Any:
-        if isinstance(parameters, dict):
-            self.sent[query] = parameters
-        return await self.connection.execute(query, parameters, **options)
+    async def run(self, *bound: Bound) -> list[list[tuple[Any, ...]]]:
+        self.sent |= dict(bound)
+        return await self.connection.run(*bound)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.connection, name)
@@ -129,44 +130,28 @@ async def _run_every_statement(log: Log, session: Any) -> None:
 @pytest.fixture
 async def recorder(log: Log) -> AsyncIterator[Recorder]:
     await _fill(log)
-    async with log.database.connection() as connection:
+    async with log.database.hot() as connection:
         recorder = Recorder(connection)
         await _run_every_statement(log, recorder)
         yield recorder
 
 
-def _literal(value: Any, type_name: str) -> sql.Composable:
-    if isinstance(value, PgBinary):
-        return sql.SQL("ARRAY[NULL]::{}").format(sql.SQL(type_name))
-    return sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(type_name))
+def _literal(value: Any, type_name: str) -> str:
+    if type_name.startswith("packed"):
+        return f"ARRAY[NULL]::{type_name.removeprefix('packed ')}"
+    return f"{sql.Literal(value).as_string()}::{type_name}"
 
 
-async def _explain(recorder: Recorder, statement: str, mode: str) -> dict[str, Any]:
-    text = text_of(statement)
-    assert text in recorder.sent, f"{statement} was not sent"
-    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text.decode())))
-    numbered = text.decode()
-    for number, name in enumerate(names, 1):
-        numbered = numbered.replace(f"%({name})s", f"${number}")
-    connection = recorder.connection
-    cursor = await connection.execute(
-        b"SELECT name, parameter_types::text[] FROM pg_prepared_statements WHERE statement = %s", [numbered]
-    )
-    row = await cursor.fetchone()
-    assert row is not None, f"{statement} is not prepared"
-    prepared, types = row
-    values = [_literal(recorder.sent[text][name], type_) for name, type_ in zip(names, types, strict=True)]
-    await connection.execute(sql.SQL("SET plan_cache_mode = {}").format(mode), prepare=False)
-    cursor = await connection.execute(
-        sql.SQL("EXPLAIN (FORMAT JSON) EXECUTE {} ({})").format(
-            sql.Identifier(prepared), sql.SQL(", ").join(values)
-        ),
-        prepare=False,
-    )
-    row = await cursor.fetchone()
-    assert row is not None
-    plan: dict[str, Any] = row[0][0]["Plan"]
-    return plan
+async def _explain(recorder: Recorder, name: str, mode: str) -> dict[str, Any]:
+    statement = statement_of(name)
+    assert statement in recorder.sent, f"{name} was not sent"
+    values = [_literal(recorder.sent[statement][parameter], type_) for parameter, type_ in statement.parameters]
+    await execute(recorder.connection, f"SET plan_cache_mode = {mode}")
+    prepared = sql.Identifier(statement.name.decode()).as_string()
+    arguments = f" ({', '.join(values)})" if values else ""
+    [(plan,)] = await execute(recorder.connection, f"EXPLAIN (FORMAT JSON) EXECUTE {prepared}{arguments}")
+    top: dict[str, Any] = plan[0]["Plan"]
+    return top
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -180,7 +165,7 @@ def test_every_hot_statement_is_expected_here() -> None:
         f"{module}.{name}"
         for module, content in _MODULES.items()
         for name, value in vars(content).items()
-        if name.startswith("_") and name.isupper() and isinstance(value, bytes) and len(value) > 30
+        if name.startswith("_") and isinstance(value, Statement)
     }
     assert loaded == set(EXPECTED)
 
