@@ -2,7 +2,7 @@
 
 psycopg's own async cursors cost 50 to 100 µs of Python a statement (cursor, adaptation, registering with the event
 loop for every wait); here a statement is a prepared name and ready-made binary parameters, the socket stays
-registered, and a round trip of two statements costs 30 µs (docs/decisions/0007).
+registered, and a round trip of two statements costs 30 µs (docs/decisions/0006).
 
 A HotConnection belongs to one task at a time.  Whatever goes wrong on the way closes it: that alone is certain to
 commit nothing of what was queued.

@@ -287,7 +287,7 @@ async def test_the_subscriptions_of_a_missing_topic_are_not_found(rest: Rest) ->
 async def test_the_texts_for_missing_and_existing_resources_name_the_resource(
     rest: Rest,
 ) -> None:
-    """A12: the emulator's words, which tests match on, and the service's ending (decision 0006)."""
+    """A12: the emulator's words, which tests match on, and the service's ending (decision 0005)."""
     await rest.create_topic()
     _, existing = await rest.error("PUT", rest.topic(), {})
     _, missing = await rest.error("GET", rest.topic("missing"))

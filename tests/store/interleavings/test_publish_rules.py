@@ -9,9 +9,10 @@ from psycopg import sql
 from broker.store import messages, partitions
 from broker.store.database import Connection
 from broker.store.partitions import drop_partition, list_partitions, make_partitions_ahead
+from broker.store.statements import hot_statement
 from tests.fixtures.broker import eventually
 from tests.fixtures.log import SECOND, Log
-from tests.store.interleavings.steps import execute, open_transaction, until_waiting
+from tests.store.interleavings.steps import changed, execute, open_transaction, until_waiting
 
 
 async def a_reader_sees_no_gap_while_a_publish_is_on_its_way(log: Log) -> None:
