@@ -253,6 +253,8 @@ class LongPoll:
             raise SubscriptionChanged
         if claimed.next_delivery_at is not None:
             alarms.append(claimed.next_delivery_at)
+        if claimed.look_again:  # a long stretch that a filter does not match: go on in a moment
+            alarms.append(self._clock.now())
         for pull, deliveries in zip(pulls, claimed.deliveries, strict=True):
             if deliveries:
                 pull.answer.set_result(list(deliveries))
@@ -272,6 +274,7 @@ class LongPoll:
             retained_since=now - subscription.retention,
             now=now,
             retry_policy=subscription.retry_policy,
+            filter_path=subscription.filter_path,
             jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
         )
 

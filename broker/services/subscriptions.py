@@ -14,6 +14,8 @@ from broker.domain.subscription import (
     Subscription,
     check_subscription,
 )
+from broker.filtering.jsonpath import to_jsonpath
+from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
 from broker.store import subscriptions, topics
@@ -37,6 +39,8 @@ class SubscriptionService:
         check_name(wanted.name, "subscriptions")
         check_name(wanted.topic, "topics")
         check_subscription(wanted)
+        if wanted.filter:
+            wanted = replace(wanted, filter_path=to_jsonpath(parse_filter(wanted.filter)))
         async with self._database.transaction() as connection:
             # Shared with other creations, but not with a deletion of the topic.
             topic = await topics.lock_topic(connection, name=wanted.topic, share=True)

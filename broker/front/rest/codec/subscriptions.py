@@ -19,7 +19,6 @@ from broker.front.rest.codec.resources import refuse_nul, refuse_unsupported, re
 from broker.front.rest.codec.scalars import format_duration, parse_duration
 
 UNSUPPORTED = {
-    "filter": "filters are not served yet",
     "enable_message_ordering": "ordered delivery is not served yet",
     "enable_exactly_once_delivery": "exactly-once delivery is not served yet",
     "dead_letter_policy": "dead-letter topics are not served yet",
@@ -120,6 +119,7 @@ def _from_body(body: SubscriptionBody, name: str) -> Subscription:
         message_retention=parse_duration(retention, "messageRetentionDuration") if retention else default_retention,
         labels=body.labels,
         expiration_ttl=ttl,
+        filter=body.filter,
         retry_policy=_retry_policy(body.retry_policy),
         push_config=_push_config(body.push_config),
     )
@@ -166,6 +166,8 @@ def subscription_json(subscription: Subscription) -> dict[str, Any]:
     if s.labels:
         body["labels"] = s.labels
     body["expirationPolicy"] = {} if s.expiration_ttl is None else {"ttl": format_duration(s.expiration_ttl)}
+    if s.filter:
+        body["filter"] = s.filter
     if s.retry_policy is not None:
         body["retryPolicy"] = _retry_policy_json(s.retry_policy)
     if s.detached:
