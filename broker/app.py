@@ -31,11 +31,13 @@ from broker.services.topics import TopicService
 from broker.store import migrations
 from broker.store.database import Database
 from broker.store.partitions import make_partitions_ahead
+from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.retention_janitor import RetentionJanitor
 from broker.workers.supervisor import Supervisor
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
+DEAD_LETTER_INTERVAL_SECONDS = 1.0
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull is if its notification was lost
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
 STOP_WAITING = "stop_waiting"  # the key, in the state of the ASGI lifespan, of what a server calls before it stops
@@ -114,12 +116,14 @@ class _Broker:
             await self._database.close()
 
     def _workers(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        forwarder = DeadLetterForwarder(self._database, self._clock, self._resources, self._wake_ups)
         janitor = RetentionJanitor(self._database, self._clock)
         return {
             "notification listener": self._wake_ups.run_listener,
             "notification sender": self._wake_ups.run_sender,
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS).run,
             "heads": PeriodicWorker(self._long_poll.poll_heads, HEADS_INTERVAL_SECONDS).run,
+            "dead-letter forwarder": PeriodicWorker(forwarder.run_once, DEAD_LETTER_INTERVAL_SECONDS).run,
             "janitor": PeriodicWorker(janitor.run_once, self._config.janitor_interval_seconds).run,
         }
 

@@ -12,6 +12,7 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.domain.topic import check_retention
 
 DEFAULT_ACK_DEADLINE_SECONDS = 10
+EXACTLY_ONCE_ACK_DEADLINE_SECONDS = 60  # the default with exactly-once delivery
 DEFAULT_RETENTION = timedelta(days=7)
 DEFAULT_EXPIRATION_TTL = timedelta(days=31)
 MAX_BACKOFF = timedelta(seconds=600)

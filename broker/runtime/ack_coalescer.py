@@ -8,7 +8,7 @@ before it.  One flush is in flight; what comes meanwhile goes with the next.
 import asyncio
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
 
@@ -21,7 +21,13 @@ from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
-from broker.store.delivery_attempts import DeadlineChange, Positions, acknowledge, modify_ack_deadline
+from broker.store.delivery_attempts import (
+    DeadlineChange,
+    Positions,
+    acknowledge,
+    acknowledge_exactly_once,
+    modify_ack_deadline,
+)
 from broker.store.hot_connection import HotConnection
 
 V = TypeVar("V")
@@ -33,12 +39,16 @@ class NewDeadline:
 
     seconds: int
     retry_policy: RetryPolicy | None = None
+    exactly_once: bool = False
 
 
 @dataclass(slots=True)
 class _Batch:
-    done: asyncio.Future[None]
+    """`done` gives the positions that were stale: of acks with exactly-once delivery, and of deadline changes."""
+
+    done: asyncio.Future[tuple[Positions, Positions]]
     acks: Positions = field(default_factory=dict)
+    exactly_once_acks: Positions = field(default_factory=dict)
     deadlines: dict[AttemptName, dict[int, NewDeadline]] = field(default_factory=dict)
 
 
@@ -61,19 +71,32 @@ class AckCoalescer:
         self._open: _Batch | None = None
         self._flushing = False  # owned by _run
 
-    async def acknowledge(self, acks: Mapping[AttemptName, set[int]]) -> None:
-        """Acknowledge messages; returns once that is durable.  Stale ones are ignored.  Raises Unavailable."""
-        batch = self._batch()
-        for attempt, positions in acks.items():
-            batch.acks.setdefault(attempt, set()).update(positions)
-        await asyncio.shield(batch.done)
+    async def acknowledge(
+        self, acks: Mapping[AttemptName, set[int]], *, exactly_once: bool = False
+    ) -> Mapping[AttemptName, set[int]]:
+        """Acknowledge messages; returns once that is durable.  Raises Unavailable.
 
-    async def modify_ack_deadline(self, messages: Mapping[AttemptName, set[int]], deadline: NewDeadline) -> None:
-        """Give messages a new ack deadline; returns once that is durable.  Stale ones are ignored."""
+        Returns those that could not be acked because they were stale; always none unless `exactly_once`.
+        """
+        batch = self._batch()
+        mine = batch.exactly_once_acks if exactly_once else batch.acks
+        for attempt, positions in acks.items():
+            mine.setdefault(attempt, set()).update(positions)
+        stale, _ = await asyncio.shield(batch.done)
+        return _own(acks, stale)
+
+    async def modify_ack_deadline(
+        self, messages: Mapping[AttemptName, set[int]], deadline: NewDeadline
+    ) -> Mapping[AttemptName, set[int]]:
+        """Give messages a new ack deadline; returns once that is durable.  Raises Unavailable.
+
+        Returns those that were stale, and so have not changed.
+        """
         batch = self._batch()
         for attempt, positions in messages.items():
             batch.deadlines.setdefault(attempt, {}).update(dict.fromkeys(positions, deadline))
-        await asyncio.shield(batch.done)
+        _, stale = await asyncio.shield(batch.done)
+        return _own(messages, stale)
 
     def _batch(self) -> _Batch:
         if self._open is None:
@@ -93,7 +116,7 @@ class AckCoalescer:
 
     async def _flush(self, batch: _Batch) -> None:
         try:
-            await retrying(lambda: self._write(batch), Aborted, Unavailable)  # may be repeated without harm
+            stale = await retrying(lambda: self._write(batch), Aborted, Unavailable)  # may be repeated without harm
         except BrokerError as error:
             batch.done.set_exception(error)
             batch.done.exception()  # every caller may be gone
@@ -102,11 +125,12 @@ class AckCoalescer:
             batch.done.exception()
             raise
         else:
-            batch.done.set_result(None)
+            batch.done.set_result(stale)
 
-    async def _write(self, batch: _Batch) -> None:
+    async def _write(self, batch: _Batch) -> tuple[Positions, Positions]:
         await self._write_acks(batch.acks)
-        await self._write_deadlines(batch)
+        stale_acks = await self._write_exactly_once_acks(batch.exactly_once_acks)
+        return stale_acks, await self._write_deadlines(batch)
 
     async def _write_acks(self, acks: Positions) -> None:
         for shard_id, shard_acks in _by_shard(acks):
@@ -115,22 +139,38 @@ class AckCoalescer:
                 if missing:  # gone, or moved to another part of the attempt while we waited: look once more
                     await acknowledge(connection, shard_id=shard_id, acks=missing)
 
-    async def _write_deadlines(self, batch: _Batch) -> None:
+    async def _write_exactly_once_acks(self, acks: Positions) -> Positions:
+        stale: Positions = {}
+        for shard_id, shard_acks in _by_shard(acks):
+            now = self._clock.now()
+            async with self._database.hot() as connection:
+                missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=shard_acks, now=now)
+                if missing:
+                    stale |= await acknowledge_exactly_once(connection, shard_id=shard_id, acks=missing, now=now)
+        return stale
+
+    async def _write_deadlines(self, batch: _Batch) -> Positions:
         open_positions = {
             attempt: {
                 position: deadline
                 for position, deadline in deadlines.items()
                 if position not in batch.acks.get(attempt, ())
+                and position not in batch.exactly_once_acks.get(attempt, ())
             }
             for attempt, deadlines in batch.deadlines.items()
         }
+        stale: Positions = {}
         for wave in _waves(open_positions):
             for shard_id, changes in _by_shard(wave):
-                await self._write_wave(shard_id, changes)
+                for attempt, positions in (await self._write_wave(shard_id, changes)).items():
+                    stale.setdefault(attempt, set()).update(positions)
         for subscription_id in {attempt.subscription_id for attempt in batch.deadlines}:
             self._wake_ups.redeliverable(subscription_id)
+        return stale
 
-    async def _write_wave(self, shard_id: int, wave: Mapping[AttemptName, tuple[NewDeadline, set[int]]]) -> None:
+    async def _write_wave(
+        self, shard_id: int, wave: Mapping[AttemptName, tuple[NewDeadline, set[int]]]
+    ) -> Positions:
         now = self._clock.now()
         changes = [
             DeadlineChange(
@@ -139,28 +179,38 @@ class AckCoalescer:
                 now + timedelta(seconds=deadline.seconds),
                 nack=deadline.seconds == 0,
                 retry_policy=deadline.retry_policy,
+                exactly_once=deadline.exactly_once,
             )
             for attempt, (deadline, positions) in wave.items()
         ]
         async with self._database.hot() as connection:
             missing = await self._modify(connection, shard_id, changes)
             again = [
-                DeadlineChange(c.attempt, frozenset(missing[c.attempt]), c.next_delivery_at, c.nack, c.retry_policy)
-                for c in changes
-                if c.attempt in missing
+                replace(change, positions=frozenset(missing[change.attempt]))
+                for change in changes
+                if change.attempt in missing
             ]
-            if again:
-                await self._modify(connection, shard_id, again)
+            return await self._modify(connection, shard_id, again) if again else {}
 
     async def _modify(self, connection: HotConnection, shard_id: int, changes: list[DeadlineChange]) -> Positions:
-        microseconds = int(self._clock.now().timestamp() * 1_000_000)
+        now = self._clock.now()
+        microseconds = int(now.timestamp() * 1_000_000)
         return await modify_ack_deadline(
             connection,
             shard_id=shard_id,
             changes=changes,
             new_parts=list(self._attempt_ids.take_parts(len(changes), now_microseconds=microseconds)),
             jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
+            now=now,
         )
+
+
+def _own(asked: Mapping[AttemptName, set[int]], stale: Positions) -> Mapping[AttemptName, set[int]]:
+    """The part of what a whole batch missed that one caller asked for."""
+    if not stale:
+        return {}
+    mine = {attempt: positions & stale.get(attempt, set()) for attempt, positions in asked.items()}
+    return {attempt: positions for attempt, positions in mine.items() if positions}
 
 
 def _by_shard(attempts: Mapping[AttemptName, V]) -> Iterable[tuple[int, dict[AttemptName, V]]]:

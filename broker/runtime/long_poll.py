@@ -275,6 +275,8 @@ class LongPoll:
             now=now,
             retry_policy=subscription.retry_policy,
             filter_path=subscription.filter_path,
+            max_attempts=subscription.max_delivery_attempts,
+            exactly_once=subscription.enable_exactly_once_delivery,
             jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
         )
 

@@ -1,8 +1,8 @@
 """Acknowledge and ModifyAckDeadline (A7)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from broker.domain.ack_id import group_ack_ids
+from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
 from broker.domain.errors import InvalidArgument
 from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline
 from broker.runtime.resource_cache import ResourceCache
@@ -18,13 +18,19 @@ class AcknowledgeService:
         self._coalescer = coalescer
 
     async def acknowledge(self, subscription_name: str, ack_ids: Sequence[str]) -> None:
-        """Acknowledge messages, durably.  Ids that are stale are ignored.
+        """Acknowledge messages, durably.  Ids that are stale are ignored, or refused with exactly-once delivery.
 
-        Raises NotFound, InvalidArgument (no id, or one that this subscription never had: nothing is acked then).
+        Raises NotFound, InvalidArgument (no id, or one that this subscription never had: nothing is acked then; or
+        stale ids with exactly-once delivery, named in the details: the others are acked).
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
-        await self._coalescer.acknowledge(group_ack_ids(ack_ids, subscription_id=subscription.subscription_id))
+        stale = await self._coalescer.acknowledge(
+            group_ack_ids(ack_ids, subscription_id=subscription.subscription_id),
+            exactly_once=subscription.enable_exactly_once_delivery,
+        )
+        if stale:
+            raise _stale(stale)
 
     async def modify_ack_deadline(
         self, subscription_name: str, ack_ids: Sequence[str], ack_deadline_seconds: int
@@ -41,9 +47,31 @@ class AcknowledgeService:
                 f"The ack deadline must be between 0 and {MAX_ACK_DEADLINE_SECONDS} seconds."
             )
         messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
-        await self._coalescer.modify_ack_deadline(
-            messages, NewDeadline(ack_deadline_seconds, subscription.retry_policy)
+        exactly_once = subscription.enable_exactly_once_delivery
+        stale = await self._coalescer.modify_ack_deadline(
+            messages, NewDeadline(ack_deadline_seconds, subscription.retry_policy, exactly_once)
         )
+        if stale and exactly_once:
+            raise _stale(stale)
+
+
+def _stale(messages: Mapping[AttemptName, set[int]]) -> InvalidArgument:
+    """What official clients read: the detail names each id that failed."""
+    ack_ids = [
+        ack_id for attempt, positions in messages.items() for ack_id in make_ack_ids(attempt, sorted(positions))
+    ]
+    return InvalidArgument(
+        "Some acknowledgement ids in the request were invalid. This could be because the acknowledgement ids have "
+        "expired or the acknowledgement ids were malformed.",
+        details=[
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": "EXACTLY_ONCE_ACKID_FAILURE",
+                "domain": "pubsub.googleapis.com",
+                "metadata": dict.fromkeys(ack_ids, "PERMANENT_FAILURE_INVALID_ACK_ID"),
+            }
+        ],
+    )
 
 
 def _require(ack_ids: Sequence[str]) -> None:

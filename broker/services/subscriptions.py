@@ -46,6 +46,7 @@ class SubscriptionService:
             topic = await topics.lock_topic(connection, name=wanted.topic, share=True)
             if topic is None:
                 raise NotFound(f"Subscription topic does not exist (resource={leaf(wanted.topic)}).")
+            await _require_dead_letter_topic(connection, wanted)
             subscription = await subscriptions.insert_subscription(
                 connection, subscription=wanted, topic_id=topic.topic_id, now=self._clock.now()
             )
@@ -68,6 +69,8 @@ class SubscriptionService:
         async with self._database.transaction() as connection:
             subscription = (await self._lock(connection, wanted.name)).updated(wanted, paths)
             check_subscription(subscription)
+            if "dead_letter_policy" in paths:
+                await _require_dead_letter_topic(connection, subscription)
             await subscriptions.update_subscription(connection, subscription=subscription)
         await self._wake_ups.announce(subscription.name)
         return subscription
@@ -104,3 +107,9 @@ class SubscriptionService:
         if subscription is None:
             raise subscription_not_found(name)
         return subscription
+
+
+async def _require_dead_letter_topic(connection: ResourceConnection, subscription: Subscription) -> None:
+    policy = subscription.dead_letter_policy
+    if policy is not None and await topics.find_topic(connection, name=policy.dead_letter_topic) is None:
+        raise NotFound(f"Dead letter topic not found (resource={leaf(policy.dead_letter_topic)}).")

@@ -22,6 +22,7 @@ OIDS = {
     "text": 25,
     "timestamptz": 1184,
     "jsonpath": 4072,
+    "bool[]": 1000,
     "int8[]": 1016,
     "float8[]": 1022,
     "text[]": 1009,
@@ -29,6 +30,10 @@ OIDS = {
     "jsonb[]": 3807,
     "bytea[]": 1001,
 }
+
+
+def _bool(value: bool) -> bytes:
+    return b"\x01" if value else b"\x00"
 
 
 def _timestamptz(moment: datetime) -> bytes:
@@ -64,12 +69,13 @@ def _ready(value: bytes) -> bytes:
 
 # By type: a value as the store has it -> its binary form.  jsonb[] and bytea[] are packed by store/messages.py.
 ENCODERS: dict[str, Callable[[Any], bytes | None]] = {
-    "bool": lambda value: b"\x01" if value else b"\x00",
+    "bool": _bool,
     "int8": _INT8,
     "float8": _FLOAT8,
     "text": str.encode,
     "timestamptz": _timestamptz,
     "jsonpath": _jsonpath,
+    "bool[]": _array_of(OIDS["bool"], _bool),
     "int8[]": _array_of(OIDS["int8"], _INT8),
     "float8[]": _array_of(OIDS["float8"], _FLOAT8),
     "text[]": _array_of(OIDS["text"], str.encode),

@@ -5,7 +5,7 @@ snapshots) locks the rows that are due and reads fresh messages; the second writ
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -79,14 +79,13 @@ class Claimed:
     """The deliveries for each demand, in the order of the demands.
 
     `found` is False if the subscription has no cursor in this shard: it was deleted.  `next_delivery_at` is when
-    a redelivery that this claim left behind falls due, if it knows of one.  `exhausted`: there is work for the
-    dead-letter forwarder.  `look_again`: nothing was handed out, but not all that could be was looked at.
+    a redelivery that this claim left behind falls due, if it knows of one.  `look_again`: nothing was handed out,
+    but not all that could be was looked at.
     """
 
     deliveries: Sequence[Sequence[Delivery]]
     found: bool = True
     next_delivery_at: datetime | None = None
-    exhausted: bool = False
     look_again: bool = False
 
 
@@ -112,14 +111,12 @@ async def claim_messages(connection: HotConnection, request: ClaimRequest, attem
 
     Messages that are due again go first, up to half of the claim while there are fresh ones.
     """
-    exhausted = False
     for _ in range(MAX_LOOKS):
         claimed = await _claim_once(connection, request, attempt_ids)
-        exhausted = exhausted or claimed.exhausted
         # What was looked at may all have been messages that do not match, or rows whose retry delay only begins.
         if not claimed.look_again:
             break
-    return replace(claimed, exhausted=exhausted)
+    return claimed
 
 
 async def _claim_once(connection: HotConnection, request: ClaimRequest, attempt_ids: AttemptIds) -> Claimed:
@@ -144,7 +141,6 @@ async def _claim_once(connection: HotConnection, request: ClaimRequest, attempt_
     return Claimed(
         deliveries,
         next_delivery_at=min(times_left(found.due), default=None),
-        exhausted=any(row.status == "exhausted" for row in found.due),
         look_again=not rows and not (found.due_is_complete and found.fresh.all_seen),
     )
 

@@ -15,6 +15,7 @@ from broker.store import statements
 from broker.store.hot_connection import HotConnection
 
 _ACKNOWLEDGE = statements.hot("acknowledge")
+_ACKNOWLEDGE_EXACTLY_ONCE = statements.hot("acknowledge_exactly_once")
 _MODIFY_ACK_DEADLINE = statements.hot("modify_ack_deadline")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 
@@ -28,6 +29,7 @@ class DeadlineChange:
     next_delivery_at: datetime
     nack: bool = False
     retry_policy: RetryPolicy | None = None
+    exactly_once: bool = False
 
 
 Positions = dict[AttemptName, set[int]]
@@ -47,13 +49,29 @@ async def acknowledge(connection: HotConnection, *, shard_id: int, acks: Positio
     and gone, or moved to another part of the attempt while this statement waited for a lock.
     """
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
-    parameters = {
+    [rows] = await connection.run((_ACKNOWLEDGE, _masks(shard_id, attempts, acks)))
+    return _missing(acks, _found(rows, shard_id))
+
+
+def _masks(shard_id: int, attempts: Sequence[AttemptName], positions: Positions) -> dict[str, Any]:
+    return {
         "shard_id": shard_id,
         "subscription_ids": [attempt.subscription_id for attempt in attempts],
         "attempt_ids": [attempt.attempt_id for attempt in attempts],
-        "masks": [to_bits(acks[attempt], attempt.count) for attempt in attempts],
+        "masks": [to_bits(positions[attempt], attempt.count) for attempt in attempts],
     }
-    [rows] = await connection.run((_ACKNOWLEDGE, parameters))
+
+
+async def acknowledge_exactly_once(
+    connection: HotConnection, *, shard_id: int, acks: Positions, now: datetime
+) -> Positions:
+    """As `acknowledge`, but only messages whose deadline has not passed; a repeated ack succeeds.
+
+    Returns the positions that are not acked: redelivered, expired, never delivered under their attempt.
+    """
+    attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
+    parameters = {**_masks(shard_id, attempts, acks), "now": now}
+    [rows] = await connection.run((_ACKNOWLEDGE_EXACTLY_ONCE, parameters))
     return _missing(acks, _found(rows, shard_id))
 
 
@@ -64,11 +82,13 @@ async def modify_ack_deadline(
     changes: Sequence[DeadlineChange],
     new_parts: Sequence[int],
     jitter: float,
+    now: datetime,
 ) -> Positions:
     """Give messages of one shard's attempts a new time; at most one change an attempt.
 
     `new_parts` are fresh ids, far apart, for the rows that are split; `jitter` (0 to 0.1) lengthens the retry delay
-    of nacks.  Returns the positions that were not out any more, as `acknowledge` does.
+    of nacks.  Returns the positions that were not out any more, as `acknowledge` does; with exactly-once delivery
+    also those whose deadline had passed.
     """
     policies = [change.retry_policy if change.nack else None for change in changes]
     parameters = {
@@ -81,7 +101,9 @@ async def modify_ack_deadline(
         "new_parts": new_parts,
         "minimum_backoffs": [p and p.minimum_backoff.total_seconds() for p in policies],
         "maximum_backoffs": [p and p.maximum_backoff.total_seconds() for p in policies],
+        "exactly_once": [change.exactly_once for change in changes],
         "jitter": jitter,
+        "now": now,
     }
     [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
     asked = {change.attempt: set(change.positions) for change in changes}

@@ -13,7 +13,7 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
 from broker.store import statements
 from broker.store.binary import OIDS, array
-from broker.store.hot_connection import HotConnection
+from broker.store.hot_connection import Bound, HotConnection
 
 _TAKE_SEQUENCES = statements.hot("take_sequences")
 _APPEND_MESSAGES = statements.hot("append_messages")
@@ -89,6 +89,18 @@ def _refuse_nul(messages: Sequence[NewMessage]) -> None:
                 )
 
 
+def append_statements(shard_id: int, batches: Sequence[EncodedMessages], now: datetime) -> tuple[Bound, Bound]:
+    """The two statements that append all batches, in order; the first has no row if the shard is closed."""
+    count = sum(batch.count for batch in batches)
+    where = {"shard_id": shard_id, "count": count}
+    rows = {
+        "ordering_keys": array(OIDS["text"], [batch.ordering_keys for batch in batches], count),
+        "attributes": array(_JSONB, [batch.attributes for batch in batches], count),
+        "data": array(_BYTEA, [batch.data for batch in batches], count),
+    }
+    return (_TAKE_SEQUENCES, {**where, "now": now}), (_APPEND_MESSAGES, {**where, **rows})
+
+
 async def append_messages(
     connection: HotConnection, *, shard_id: int, batches: Sequence[EncodedMessages], now: datetime
 ) -> Appended | None:
@@ -97,20 +109,11 @@ async def append_messages(
     Returns where the first message came to stand, or None if the shard is closed (its topic was deleted).
     Raises PartitionMissing; an OperationalError of psycopg means that the outcome is unknown.
     """
-    count = sum(batch.count for batch in batches)
-    where = {"shard_id": shard_id, "count": count}
-    rows = {
-        "ordering_keys": array(OIDS["text"], [batch.ordering_keys for batch in batches], count),
-        "attributes": array(_JSONB, [batch.attributes for batch in batches], count),
-        "data": array(_BYTEA, [batch.data for batch in batches], count),
-    }
     try:
-        taken, _ = await connection.run(
-            (_TAKE_SEQUENCES, {**where, "now": now}), (_APPEND_MESSAGES, {**where, **rows})
-        )
+        taken, _ = await connection.run(*append_statements(shard_id, batches, now))
     except CheckViolation as error:
         raise PartitionMissing from error
     if not taken:
         return None
     [(head, publish_time)] = taken
-    return Appended(head - count + 1, publish_time)
+    return Appended(head - sum(batch.count for batch in batches) + 1, publish_time)

@@ -6,7 +6,7 @@ parameters in a comment of its own, `-- parameters: shard_id int8, now timestamp
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 
 from broker.store.binary import ENCODERS, OIDS
@@ -42,8 +42,9 @@ def load(name: str) -> bytes:
     return _without_comments(_read(name)).encode()
 
 
+@cache
 def hot(name: str) -> Statement:
-    """sql/<name>.sql as a statement for HotConnection.run.
+    """sql/<name>.sql as a statement for HotConnection.run; the same one for every caller.
 
     Raises FileNotFoundError for an unknown name, ValueError unless exactly the parameters of the text are declared.
     """

@@ -1,22 +1,23 @@
 -- New deadlines (a nack is one that is due).  A row that changes whole is changed in place; one that changes in
 -- part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
 -- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
--- failures so far; `jitter` (0 to 0.1) comes on top.
--- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], masks text[], statuses text[],
---     next_delivery_ats timestamptz[], new_parts int8[], minimum_backoffs float8[], maximum_backoffs
---     float8[], jitter float8
+-- failures so far; `jitter` (0 to 0.1) comes on top.  With exactly-once delivery a deadline that has passed is final.
+-- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
+--     statuses text[], next_delivery_ats timestamptz[], new_parts int8[], minimum_backoffs float8[],
+--     maximum_backoffs float8[], exactly_once bool[], jitter float8
 WITH asked AS (
     SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask, a.status, a.next_delivery_at, a.new_part,
-           a.minimum_backoff, a.maximum_backoff
+           a.minimum_backoff, a.maximum_backoff, a.exactly_once
     FROM unnest(
         %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[], %(statuses)s::text[],
         %(next_delivery_ats)s::timestamptz[], %(new_parts)s::int8[],
-        %(minimum_backoffs)s::float8[], %(maximum_backoffs)s::float8[]
+        %(minimum_backoffs)s::float8[], %(maximum_backoffs)s::float8[], %(exactly_once)s::bool[]
     ) AS a (subscription_id, attempt_id, mask, status, next_delivery_at, new_part,
-            minimum_backoff, maximum_backoff)
+            minimum_backoff, maximum_backoff, exactly_once)
 ),
 locked AS (
     SELECT d.*, asked.mask, asked.status AS new_status, asked.new_part,
+           asked.exactly_once AND (d.status <> 'delivering' OR d.next_delivery_at <= %(now)s) AS expired,
            asked.next_delivery_at + CASE
                WHEN asked.minimum_backoff IS NULL THEN interval '0'
                ELSE least(asked.maximum_backoff, asked.minimum_backoff * 2.0 ^ least(d.attempt_number - 1, 32))
@@ -29,7 +30,7 @@ locked AS (
     FOR UPDATE OF d
 ),
 moved AS (
-    SELECT *, open & mask AS moving FROM locked WHERE bit_count(open & mask) > 0
+    SELECT *, open & mask AS moving FROM locked WHERE bit_count(open & mask) > 0 AND NOT expired
 ),
 whole AS (
     UPDATE delivery_attempts AS d
@@ -54,11 +55,11 @@ reduced AS (
 split AS (
     INSERT INTO delivery_attempts (
         shard_id, subscription_id, attempt_id, part, status, attempt_number,
-        next_delivery_at, delivered_at, seqs, open, first_publish_time, last_publish_time
+        next_delivery_at, delivered_at, seqs, open, acked, first_publish_time, last_publish_time
     )
     SELECT %(shard_id)s, subscription_id, attempt_id,
            new_part + row_number() OVER (PARTITION BY subscription_id, attempt_id ORDER BY part),
-           new_status, attempt_number, new_delivery_at, delivered_at, seqs, moving,
+           new_status, attempt_number, new_delivery_at, delivered_at, seqs, moving, acked & ~acked,
            first_publish_time, last_publish_time
     FROM moved
     WHERE moving <> open

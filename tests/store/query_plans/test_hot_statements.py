@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 
 from broker.store import claims, delivery_attempts, messages, shards
-from broker.store.delivery_attempts import release_attempts
+from broker.store.delivery_attempts import acknowledge_exactly_once, release_attempts
 from broker.store.hot_connection import Bound, HotConnection
 from broker.store.partitions import make_partitions_ahead
 from broker.store.statements import Statement
@@ -37,6 +37,7 @@ EXPECTED = {
     "claims._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
     "claims._MOVE_CURSOR": {"cursors_pkey"},
     "delivery_attempts._ACKNOWLEDGE": {"delivery_attempts_pkey"},
+    "delivery_attempts._ACKNOWLEDGE_EXACTLY_ONCE": {"delivery_attempts_pkey"},
     "delivery_attempts._MODIFY_ACK_DEADLINE": {"delivery_attempts_pkey"},
     "delivery_attempts._RELEASE_ATTEMPTS": {"delivery_attempts_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
@@ -117,6 +118,8 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await log.pull(now=later, connection=session)
     await log.pull(now=later, connection=session)  # finds nothing
     await log.pull(now=later, connection=session, filter_path='$.a == "b"')
+    name = log.name(delivery)
+    await acknowledge_exactly_once(session, shard_id=log.shard_id, acks={name: {0}}, now=later)
     await release_attempts(
         session,
         shard_id=log.shard_id,

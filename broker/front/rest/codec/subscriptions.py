@@ -10,8 +10,11 @@ from broker.domain.field_mask import parse_field_mask
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import (
     DEFAULT_ACK_DEADLINE_SECONDS,
+    DEFAULT_DELIVERY_ATTEMPTS,
     DEFAULT_EXPIRATION_TTL,
     DEFAULT_RETENTION,
+    EXACTLY_ONCE_ACK_DEADLINE_SECONDS,
+    DeadLetterPolicy,
     Subscription,
 )
 from broker.front.rest.codec.requests import Int32, decode_request
@@ -20,8 +23,6 @@ from broker.front.rest.codec.scalars import format_duration, parse_duration
 
 UNSUPPORTED = {
     "enable_message_ordering": "ordered delivery is not served yet",
-    "enable_exactly_once_delivery": "exactly-once delivery is not served yet",
-    "dead_letter_policy": "dead-letter topics are not served yet",
     "bigquery_config": "this broker exports to no other service",
     "cloud_storage_config": "this broker exports to no other service",
     "bigtable_config": "this broker exports to no other service",
@@ -37,6 +38,11 @@ class ExpirationPolicyBody(msgspec.Struct, rename="camel", forbid_unknown_fields
 class RetryPolicyBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     minimum_backoff: str = ""
     maximum_backoff: str = ""
+
+
+class DeadLetterPolicyBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    dead_letter_topic: str = ""
+    max_delivery_attempts: Int32 = 0
 
 
 class PushConfigBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -63,7 +69,7 @@ class SubscriptionBody(msgspec.Struct, rename="camel", forbid_unknown_fields=Tru
     enable_message_ordering: bool = False
     expiration_policy: ExpirationPolicyBody | None = None
     filter: str = ""
-    dead_letter_policy: dict[str, Any] = {}
+    dead_letter_policy: DeadLetterPolicyBody | None = None
     retry_policy: RetryPolicyBody | None = None
     enable_exactly_once_delivery: bool = False
     message_transforms: list[dict[str, Any]] = []
@@ -114,12 +120,14 @@ def _from_body(body: SubscriptionBody, name: str) -> Subscription:
     return Subscription(
         name=name,
         topic=body.topic,
-        ack_deadline_seconds=body.ack_deadline_seconds or DEFAULT_ACK_DEADLINE_SECONDS,
+        ack_deadline_seconds=body.ack_deadline_seconds or _default_ack_deadline(body),
         retain_acked_messages=body.retain_acked_messages,
         message_retention=parse_duration(retention, "messageRetentionDuration") if retention else default_retention,
         labels=body.labels,
         expiration_ttl=ttl,
         filter=body.filter,
+        enable_exactly_once_delivery=body.enable_exactly_once_delivery,
+        dead_letter_policy=_dead_letter_policy(body.dead_letter_policy),
         retry_policy=_retry_policy(body.retry_policy),
         push_config=_push_config(body.push_config),
     )
@@ -129,6 +137,19 @@ def _expiration_ttl(body: ExpirationPolicyBody | None) -> Any:
     if body is None:
         return DEFAULT_EXPIRATION_TTL
     return parse_duration(body.ttl, "expirationPolicy.ttl") if body.ttl else None
+
+
+def _default_ack_deadline(body: SubscriptionBody) -> int:
+    return EXACTLY_ONCE_ACK_DEADLINE_SECONDS if body.enable_exactly_once_delivery else DEFAULT_ACK_DEADLINE_SECONDS
+
+
+def _dead_letter_policy(body: DeadLetterPolicyBody | None) -> DeadLetterPolicy | None:
+    if body is None:
+        return None
+    return DeadLetterPolicy(
+        dead_letter_topic=body.dead_letter_topic,
+        max_delivery_attempts=body.max_delivery_attempts or DEFAULT_DELIVERY_ATTEMPTS,
+    )
 
 
 def _retry_policy(body: RetryPolicyBody | None) -> RetryPolicy | None:
@@ -168,8 +189,15 @@ def subscription_json(subscription: Subscription) -> dict[str, Any]:
     body["expirationPolicy"] = {} if s.expiration_ttl is None else {"ttl": format_duration(s.expiration_ttl)}
     if s.filter:
         body["filter"] = s.filter
+    if s.dead_letter_policy is not None:
+        body["deadLetterPolicy"] = {
+            "deadLetterTopic": s.dead_letter_policy.dead_letter_topic,
+            "maxDeliveryAttempts": s.dead_letter_policy.max_delivery_attempts,
+        }
     if s.retry_policy is not None:
         body["retryPolicy"] = _retry_policy_json(s.retry_policy)
+    if s.enable_exactly_once_delivery:
+        body["enableExactlyOnceDelivery"] = True
     if s.detached:
         body["detached"] = True
     if s.topic_message_retention is not None:

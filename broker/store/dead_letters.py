@@ -1,0 +1,157 @@
+"""Dead letters: from a subscription that gave a message up to its dead-letter topic, in one transaction (A5)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zlib import crc32
+
+import msgspec
+
+from broker.domain.delivery import StoredMessage
+from broker.domain.message import NewMessage
+from broker.domain.sequences import to_multirange
+from broker.domain.subscription import Subscription
+from broker.domain.topic import Topic
+from broker.store import statements
+from broker.store.due_attempts import DueAttempt, due_attempt, replacements
+from broker.store.hot_connection import Bound, HotConnection
+from broker.store.messages import append_statements, encode_messages
+from broker.store.statements import BEGIN, COMMIT
+
+_FIND_DEAD_LETTER_WORK = statements.hot("find_dead_letter_work")
+_MARK_EXHAUSTED_ATTEMPTS = statements.hot("mark_exhausted_attempts")
+_LOCK_EXHAUSTED_ATTEMPTS = statements.hot("lock_exhausted_attempts")
+_RETRY_EXHAUSTED_ATTEMPTS = statements.hot("retry_exhausted_attempts")
+_READ_DUE_MESSAGES = statements.hot("read_due_messages")
+_REPLACE_ATTEMPTS = statements.hot("replace_attempts")
+
+_MAX_ROWS = 20  # of up to 1,000 messages each, in one transaction
+_MAX_BYTES = 10_000_000
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class DeadLetterTopicClosed(Exception):
+    """The dead-letter topic was deleted meanwhile; nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """How many messages went to which shards; `more` may be waiting."""
+
+    count: int
+    shard_ids: Sequence[int]
+    more: bool
+
+
+async def find_dead_letter_work(connection: HotConnection, *, now: datetime) -> list[tuple[str, int]]:
+    """Names of subscriptions, and their shards, that have something for the forwarder."""
+    [rows] = await connection.run((_FIND_DEAD_LETTER_WORK, {"now": now}))
+    return [(name, shard_id) for name, shard_id in rows]
+
+
+async def retry_exhausted_attempts(
+    connection: HotConnection, *, subscription: Subscription, shard_id: int, now: datetime
+) -> None:
+    """Let messages be delivered again that no dead-letter topic takes."""
+    where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
+    await connection.run((_RETRY_EXHAUSTED_ATTEMPTS, {**where, "now": now}))
+
+
+async def forward_dead_letters(
+    connection: HotConnection, *, subscription: Subscription, shard_id: int, topic: Topic, now: datetime
+) -> Forwarded:
+    """Publish a batch of given-up messages on the dead-letter topic and clear them here: both or neither.
+
+    Raises DeadLetterTopicClosed.
+    """
+    try:
+        rows = await _lock_exhausted(connection, subscription, shard_id, now)
+        messages = await _read(connection, shard_id, rows)
+        letters: dict[int, list[NewMessage]] = {}
+        for row in rows:
+            taken = [messages[seq] for seq in row.open if seq in messages and messages[seq].data is not None]
+            for message in taken:
+                letter = _dead_letter(subscription, row.attempt_number, message)
+                letters.setdefault(_shard(topic, letter.ordering_key), []).append(letter)
+            # What the log does not hold any more is given up as well; what the budget left out stays.
+            row.drop([seq for seq in list(row.open) if seq not in messages or messages[seq].data is not None])
+            row.changed = True
+        await _write(connection, subscription, shard_id, rows, letters, now)
+    except BaseException:
+        await connection.close()  # its transaction is open
+        raise
+    left = any(row.open for row in rows) or len(rows) == _MAX_ROWS
+    return Forwarded(sum(map(len, letters.values())), sorted(letters), left)
+
+
+async def _lock_exhausted(
+    connection: HotConnection, subscription: Subscription, shard_id: int, now: datetime
+) -> list[DueAttempt]:
+    where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
+    assert subscription.dead_letter_policy is not None
+    exhausting = {"now": now, "max_attempts": subscription.dead_letter_policy.max_delivery_attempts}
+    *_, locked = await connection.run(
+        (BEGIN, {}),
+        (_MARK_EXHAUSTED_ATTEMPTS, {**where, **exhausting}),
+        (_LOCK_EXHAUSTED_ATTEMPTS, {**where, "max_rows": _MAX_ROWS}),
+    )
+    return [due_attempt(row) for row in locked]
+
+
+async def _read(connection: HotConnection, shard_id: int, rows: Sequence[DueAttempt]) -> dict[int, StoredMessage]:
+    wanted = {
+        "shard_id": shard_id,
+        "first_publish_times": [row.first_publish_time for row in rows],
+        "last_publish_times": [row.last_publish_time for row in rows],
+        "seqs": [to_multirange(row.open) for row in rows],
+        "retained_since": _LONG_AGO,
+        "filter_path": None,
+        "max_bytes": _MAX_BYTES,
+    }
+    [found] = await connection.run((_READ_DUE_MESSAGES, wanted))
+    return {message.seq: message for message in (StoredMessage(*row) for row in found)}
+
+
+async def _write(
+    connection: HotConnection,
+    subscription: Subscription,
+    shard_id: int,
+    rows: Iterable[DueAttempt],
+    letters: dict[int, list[NewMessage]],
+    now: datetime,
+) -> None:
+    where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
+    writes: list[Bound] = []
+    changed = replacements(rows)
+    if changed:
+        writes.append((_REPLACE_ATTEMPTS, {**where, **changed}))
+    published_at = now - timedelta(microseconds=now.microsecond % 1000)
+    for letter_shard, batch in sorted(letters.items()):  # shard heads last, by id: the one lock order
+        writes += append_statements(letter_shard, [encode_messages(batch)], published_at)
+    results = await connection.run(*writes) if writes else []
+    taken = results[-2 * len(letters) :: 2] if letters else []
+    if not all(taken):
+        raise DeadLetterTopicClosed
+    await connection.run((COMMIT, {}))
+
+
+def _shard(topic: Topic, ordering_key: str) -> int:
+    return topic.shard_ids[crc32(ordering_key.encode()) % len(topic.shard_ids)]
+
+
+def _dead_letter(subscription: Subscription, attempts: int, message: StoredMessage) -> NewMessage:
+    """The message as it is published anew; data, attributes and ordering key are kept."""
+    _, project, _, name = subscription.name.split("/")
+    publish_time = message.publish_time.astimezone(UTC).isoformat(timespec="milliseconds")
+    return NewMessage(
+        data=message.data,
+        attributes=_decode_attributes(message.attributes)
+        | {
+            "CloudPubSubDeadLetterSourceDeliveryCount": str(attempts),
+            "CloudPubSubDeadLetterSourceSubscription": name,
+            "CloudPubSubDeadLetterSourceSubscriptionProject": project,
+            "CloudPubSubDeadLetterSourceTopicPublishTime": publish_time,
+        },
+        ordering_key=message.ordering_key or "",
+    )

@@ -1,0 +1,33 @@
+-- As acknowledge, for exactly-once subscriptions: only what is out and not expired can be acked, and the row is kept
+-- until its deadline, with a bit of `acked` for each message, so that a repeated ack is told apart from a stale one.
+-- Returns the bits that are acked now, by this statement or before it.
+-- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[],
+--     masks text[]
+WITH asked AS (
+    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask
+    FROM unnest(%(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[])
+        AS a (subscription_id, attempt_id, mask)
+),
+locked AS (
+    SELECT d.subscription_id, d.attempt_id, d.part, d.open, coalesce(d.acked, d.open & ~d.open) AS acked, asked.mask,
+           d.status = 'delivering' AND d.next_delivery_at > %(now)s AS live
+    FROM delivery_attempts AS d
+    JOIN asked USING (subscription_id, attempt_id)
+    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.mask)
+    ORDER BY d.subscription_id, d.attempt_id, d.part
+    FOR UPDATE OF d
+),
+now_acked AS (
+    UPDATE delivery_attempts AS d
+    SET open = l.open & ~l.mask, acked = l.acked | (l.open & l.mask)
+    FROM locked AS l
+    WHERE d.shard_id = %(shard_id)s
+      AND d.subscription_id = l.subscription_id
+      AND d.attempt_id = l.attempt_id
+      AND d.part = l.part
+      AND l.live
+      AND bit_count(l.open & l.mask) > 0
+)
+SELECT subscription_id, attempt_id,
+       (CASE WHEN live THEN (open | acked) & mask ELSE acked & mask END)::text AS acked
+FROM locked

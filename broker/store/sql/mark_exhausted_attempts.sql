@@ -1,0 +1,15 @@
+-- Due attempts that were delivered as often as the dead-letter policy allows wait for the forwarder from now on.
+-- A claim does the same to those it meets; this is for subscriptions that nobody pulls just now.
+-- parameters: shard_id int8, subscription_id int8, now timestamptz, max_attempts int8
+UPDATE delivery_attempts
+SET status = 'exhausted', next_delivery_at = 'infinity'
+WHERE (shard_id, subscription_id, attempt_id, part) IN (
+    SELECT shard_id, subscription_id, attempt_id, part
+    FROM delivery_attempts
+    WHERE shard_id = %(shard_id)s
+      AND subscription_id = %(subscription_id)s
+      AND next_delivery_at <= %(now)s
+      AND attempt_number >= %(max_attempts)s
+    ORDER BY attempt_id, part
+    FOR UPDATE SKIP LOCKED  -- a claim or another forwarder is at it
+)

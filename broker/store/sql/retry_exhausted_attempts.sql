@@ -1,0 +1,5 @@
+-- There is no dead-letter topic any more: its messages are retried rather than lost.
+-- parameters: shard_id int8, subscription_id int8, now timestamptz
+UPDATE delivery_attempts
+SET status = 'pending', next_delivery_at = %(now)s
+WHERE shard_id = %(shard_id)s AND subscription_id = %(subscription_id)s AND status = 'exhausted'

@@ -1,0 +1,71 @@
+"""Moves messages that failed too often to their dead-letter topics (A5)."""
+
+from broker.domain.errors import NotFound
+from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.wake_ups import WakeUps
+from broker.store.database import Database
+from broker.store.dead_letters import (
+    DeadLetterTopicClosed,
+    find_dead_letter_work,
+    forward_dead_letters,
+    retry_exhausted_attempts,
+)
+
+
+class DeadLetterForwarder:
+    """Every process has one; rows that one has locked are passed by the others."""
+
+    def __init__(
+        self, database: Database, clock: DatabaseClock, resources: ResourceCache, wake_ups: WakeUps
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._resources = resources
+        self._wake_ups = wake_ups
+
+    async def run_once(self) -> int:
+        """Forward all that waits.  Returns the number of messages."""
+        async with self._database.hot() as connection:
+            work = await find_dead_letter_work(connection, now=self._clock.now())
+        return sum([await self._forward_all(name, shard_id) for name, shard_id in work])
+
+    async def _forward_all(self, subscription_name: str, shard_id: int) -> int:
+        forwarded = 0
+        more = True
+        while more:
+            try:
+                count, more = await self._forward(subscription_name, shard_id)
+            except NotFound:
+                return forwarded  # the subscription is gone
+            forwarded += count
+        return forwarded
+
+    async def _forward(self, subscription_name: str, shard_id: int) -> tuple[int, bool]:
+        subscription = await self._resources.subscription(subscription_name)
+        policy = subscription.dead_letter_policy
+        try:
+            if policy is None:
+                raise DeadLetterTopicClosed
+            topic = await self._resources.topic(policy.dead_letter_topic)
+            async with self._database.hot() as connection:
+                done = await forward_dead_letters(
+                    connection, subscription=subscription, shard_id=shard_id, topic=topic, now=self._clock.now()
+                )
+        except (DeadLetterTopicClosed, NotFound):
+            await self._retry(subscription, shard_id)
+            return 0, False
+        for dead_letter_shard in done.shard_ids:
+            self._wake_ups.published(dead_letter_shard)
+        return done.count, done.more
+
+    async def _retry(self, subscription: Subscription, shard_id: int) -> None:
+        self._resources.drop(subscription.name)
+        if subscription.dead_letter_policy is not None:
+            self._resources.drop(subscription.dead_letter_policy.dead_letter_topic)
+        async with self._database.hot() as connection:
+            await retry_exhausted_attempts(
+                connection, subscription=subscription, shard_id=shard_id, now=self._clock.now()
+            )
+        self._wake_ups.redeliverable(subscription.subscription_id)
