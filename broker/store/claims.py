@@ -21,6 +21,7 @@ from broker.store.statements import BEGIN, COMMIT, NO_WAIT
 _LOCK_CURSOR = statements.hot("lock_cursor")
 _LOCK_DUE_ATTEMPTS = statements.hot("lock_due_attempts")
 _READ_FRESH_MESSAGES = statements.hot("read_fresh_messages")
+_READ_LARGE_MESSAGES = statements.hot("read_large_messages")
 _READ_MATCHING_MESSAGES = statements.hot("read_matching_messages")
 _READ_DUE_MESSAGES = statements.hot("read_due_messages")
 _READ_NEXT_DELIVERY_AT = statements.hot("read_next_delivery_at")
@@ -147,30 +148,44 @@ async def _claim_once(connection: HotConnection, request: ClaimRequest, attempt_
 
 async def _lock_and_read(connection: HotConnection, request: ClaimRequest) -> _Found:
     max_rows = min(request.max_messages, MAX_DUE_ROWS)
-    window = {
-        **request.where,
-        "retained_since": request.retained_since,
-        "max_messages": request.max_messages,
-        "max_bytes": request.max_bytes,
-    }
-    if request.filter_path is None:
-        read_fresh: Bound = (_READ_FRESH_MESSAGES, window)
-    else:
-        filtered = {"filter_path": request.filter_path, "max_scanned": MAX_SCANNED}
-        read_fresh = (_READ_MATCHING_MESSAGES, {**window, **filtered})
     _, locked, due, fresh = await connection.run(
         (BEGIN, {}),
         (_LOCK_CURSOR, request.where),
         (_LOCK_DUE_ATTEMPTS, {**request.where, "now": request.now, "max_rows": max_rows}),
-        read_fresh,
+        _read_fresh(request),
     )
     cursor = (locked[0][0], locked[0][1], locked[0][2]) if locked else None
+    if request.filter_path is None and fresh and fresh[0][-1] is None:
+        [fresh] = await connection.run((_READ_LARGE_MESSAGES, {**_window(request), "max_bytes": request.max_bytes}))
     found = _all_messages(fresh) if request.filter_path is None else _matching_messages(fresh)
     return _Found(cursor, [due_attempt(row) for row in due], len(due) < max_rows, found)
 
 
+def _window(request: ClaimRequest) -> dict[str, Any]:
+    return {
+        **request.where,
+        "retained_since": request.retained_since,
+        "max_messages": request.max_messages,
+    }
+
+
+def _read_fresh(request: ClaimRequest) -> Bound:
+    if request.filter_path is None:
+        max_size = request.max_bytes // request.max_messages
+        return _READ_FRESH_MESSAGES, {**_window(request), "max_size": max_size}
+    filtered = {
+        "max_bytes": request.max_bytes,
+        "filter_path": request.filter_path,
+        "max_scanned": MAX_SCANNED,
+    }
+    return _READ_MATCHING_MESSAGES, {**_window(request), **filtered}
+
+
 def _all_messages(rows: Sequence[Sequence[Any]]) -> _Fresh:
-    messages = [StoredMessage(*row) for row in rows]
+    """Up to the first that came without its data: it is large, and the next claim reads it."""
+    data = [row[-1] for row in rows]
+    small = data.index(None) if None in data else len(data)
+    messages = [StoredMessage(*row) for row in rows[:small]]
     return _Fresh(messages, _just_past(messages[-1]) if messages else None, all_seen=True)
 
 

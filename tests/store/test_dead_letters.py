@@ -1,4 +1,4 @@
-"""Messages that failed too often are published on the dead-letter topic, once, and leave their subscription (A5)."""
+"""Messages that failed too often are published on the dead-letter topic, once, and leave (A5)."""
 
 import asyncio
 from dataclasses import replace
@@ -138,7 +138,7 @@ async def test_two_forwarders_at_once_forward_each_message_once(log: Log, dead: 
     await log.publish("a", "b")
     await fail(log)
     async with open_transaction(log.database) as holding:
-        # Another's publish on the dead-letter shard: the first forwarder has locked its rows and waits for the head.
+        # Another's publish on the dead-letter shard: the first forwarder locks its rows and waits for the head.
         await dead.publish("other", connection=holding)
         first = asyncio.create_task(forward(log, dead))
         await until_waiting(log.database)

@@ -14,9 +14,7 @@ async def pull(log: Log, **options: Any) -> Delivery:
     return delivery
 
 
-async def acknowledge(
-    log: Log, delivery: Delivery, *positions: int, now: datetime | None = None
-) -> set[int]:
+async def acknowledge(log: Log, delivery: Delivery, *positions: int, now: datetime | None = None) -> set[int]:
     """Returns the positions that were refused."""
     name = log.name(delivery)
     async with log.session() as session:

@@ -30,6 +30,7 @@ EXPECTED = {
     "claims._LOCK_CURSOR": {"cursors_pkey"},
     "claims._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey", "cursors_pkey"},
     "claims._READ_FRESH_MESSAGES": {"cursors_pkey", "_pkey"},
+    "claims._READ_LARGE_MESSAGES": {"cursors_pkey", "_pkey"},
     "claims._READ_MATCHING_MESSAGES": {"cursors_pkey", "_pkey"},
     "claims._READ_DUE_MESSAGES": {"_pkey", "straggler_messages_pkey"},
     "claims._READ_NEXT_DELIVERY_AT": {"delivery_attempts_due_idx", "cursors_pkey"},
@@ -110,6 +111,8 @@ async def _fill(log: Log) -> None:
 
 async def _run_every_statement(log: Log, session: Any) -> None:
     later = log.start + ACK_DEADLINE
+    await log.publish("large", connection=session)
+    await log.acknowledge((await log.pull(connection=session, max_bytes=1000))[0], connection=session)
     await log.publish("a", "b", "c", connection=session)
     [delivery] = await log.pull(connection=session)
     await log.modify_ack_deadline(delivery, [0], log.start + SECOND, connection=session)
