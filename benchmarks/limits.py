@@ -10,7 +10,7 @@ from benchmarks.servers import EmptyServer
 from benchmarks.throughput import publish_specs
 from benchmarks.wire import LoadFailed
 
-_MESSAGE_BYTES = 100
+_MESSAGE_BYTES = 75
 
 
 def copy_limit(bench: Bench) -> list[Row]:
