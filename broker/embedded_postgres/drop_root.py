@@ -1,8 +1,8 @@
 """Running PostgreSQL from root: it refuses that user, so it runs as another.
 
 The other user would have to pass through every directory above the data and the programs, and a checkout below
-/root is closed to it.  Opening those directories to everybody would be rude, so the process keeps two capabilities
-instead, those to read and write files whatever their mode.  It can do no more with them than root, who started it,
+/root is closed to it.  Opening those directories to everybody would be rude, so the process keeps one capability
+instead, that to read and write files whatever their mode.  It can do no more with it than root, who started it,
 could have done anyway.
 """
 
@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 _USERS = ("postgres", "nobody")  # the first that exists
-_PR_SET_KEEPCAPS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 8, 47, 2
-_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
+_PR_SET_KEEPCAPS, _PR_SET_SECUREBITS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 8, 28, 47, 2
+_SECBIT_NO_SETUID_FIXUP = 1 << 2
+_CAP_DAC_OVERRIDE = 1
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -44,15 +45,16 @@ def become(user: pwd.struct_passwd | None) -> Callable[[], None] | None:
     uid, gid = user.pw_uid, user.pw_gid
 
     def drop() -> None:
+        # PostgreSQL asks access(2) about its own programs, which heeds a capability only with this bit set.
+        libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
         libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
         os.setgroups([])
         os.setgid(gid)
         os.setuid(uid)
-        mask = 1 << _CAP_DAC_OVERRIDE | 1 << _CAP_DAC_READ_SEARCH
+        mask = 1 << _CAP_DAC_OVERRIDE
         header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
         sets = (ctypes.c_uint32 * 6)(mask, mask, mask, 0, 0, 0)  # effective, permitted, inheritable
-        if libc.capset(header, sets) == 0:  # a container may withhold them; then modes decide
-            for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
-                libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, capability, 0, 0)
+        if libc.capset(header, sets) == 0:  # a container may withhold it; then modes decide
+            libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, 0, 0)
 
     return drop
