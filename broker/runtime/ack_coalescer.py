@@ -6,7 +6,6 @@ before it.  One flush is in flight; what comes meanwhile goes with the next.
 """
 
 import asyncio
-import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -17,6 +16,7 @@ from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.retry_policy import RetryPolicy
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
@@ -62,12 +62,15 @@ class AckCoalescer:
         attempt_ids: AttemptIds,
         wake_ups: WakeUps,
         tasks: Tasks,
+        *,
+        jitter: Jitter = retry_jitter,
     ) -> None:
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
         self._wake_ups = wake_ups
         self._tasks = tasks
+        self._jitter = jitter
         self._open: _Batch | None = None
         self._flushing = False  # owned by _run
 
@@ -200,7 +203,7 @@ class AckCoalescer:
             shard_id=shard_id,
             changes=changes,
             new_parts=list(self._attempt_ids.take_parts(len(changes), now_microseconds=microseconds)),
-            jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
+            jitter=self._jitter(),
             now=now,
         )
 

@@ -18,6 +18,7 @@ from broker.domain.delivery import Delivery, Demand
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.store.claims import Claimed, ClaimRequest, claim_messages
@@ -56,11 +57,20 @@ class _Queue:
 class LongPoll:
     """The pulls of this process."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, attempt_ids: AttemptIds, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        attempt_ids: AttemptIds,
+        tasks: Tasks,
+        *,
+        jitter: Jitter = retry_jitter,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
         self._tasks = tasks
+        self._jitter = jitter
         self._queues: dict[int, _Queue] = {}  # by subscription
         self._watchers: dict[int, set[_Queue]] = {}  # by shard
         self._heads: dict[int, int] = {}  # of watched shards, as last polled
@@ -277,7 +287,7 @@ class LongPoll:
             filter_path=subscription.filter_path,
             max_attempts=subscription.max_delivery_attempts,
             exactly_once=subscription.enable_exactly_once_delivery,
-            jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
+            jitter=self._jitter(),
         )
 
     def _set_alarm(self, queue: _Queue, due: datetime | None) -> None:
