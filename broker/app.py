@@ -59,7 +59,7 @@ class AppConfig:
 
 
 class Broker:
-    """The parts of one process.  Those that are public can be driven from outside, as tests that set the time do."""
+    """The parts of one process.  The public ones can be driven from outside, as tests that set the time do."""
 
     def __init__(
         self,
