@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import httpx
 import uvicorn
+import uvloop
 
 from broker.app import AppConfig, Broker, serve_broker
 from broker.runtime.database_clock import DatabaseClock
@@ -96,7 +97,8 @@ class RunningBroker:
             await self._server.serve([listener])
 
         try:
-            asyncio.run(serve())
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(serve())
         finally:
             self._ready.set()
 
