@@ -327,7 +327,7 @@ class Both:
         assert code == "OK", answer
         assert longest >= SHORTEST_SNAPSHOT_LIFE, answer
         expire_time = parse_time(answer["expireTime"])
-        assert shortest <= expire_time - now <= longest
+        assert shortest <= expire_time - now <= longest, f"lives for {expire_time - now}, not {shortest} to {longest}"
         assert answer["topic"] == ("_deleted-topic_" if subscription.topic.deleted else subscription.topic.name)
         self.model.snapshots[full] = subscription.snapshot(full, now, expire_time)
 

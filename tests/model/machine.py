@@ -41,7 +41,7 @@ durations = st.one_of(
 )
 long_durations = st.sampled_from([TEN_MINUTES + SECOND, HOUR, DAY, 6 * DAY + 23 * HOUR, 8 * DAY])
 
-retries = st.sampled_from([None, None, (0, 0), (1, 600), (4, 9), (10, 600)])
+retries = st.sampled_from([None, None, (0, 0), (2, 600), (4, 8), (10, 600)])
 options = st.builds(
     Options,
     filter=st.none() | st.sampled_from(FILTERS),
@@ -55,6 +55,19 @@ options = st.builds(
 )
 # Nothing that leaves the broker a choice of how much to hand out.
 plain_options = st.builds(Options, ack_deadline=st.just(10), retain_acked=st.booleans())
+
+
+# "look" often: the others end what went before, and a run should get somewhere first.
+CHANGES = [
+    *["look"] * 5,
+    *["create topic"] * 3,
+    "remove dead-letter policy",
+    "delete snapshot",
+    "delete subscription",
+    "delete subscription",
+    "delete topic",
+    "detach",
+]
 
 
 class PubSub(RuleBasedStateMachine):
@@ -90,6 +103,12 @@ class PubSub(RuleBasedStateMachine):
     )
     def publish(self, topic: str, count: int, attributes: Mapping[str, str], key: str) -> None:
         self.both.publish(topic, count, key, **attributes)
+
+    @rule(batches=st.lists(st.sampled_from(ATTRIBUTES), min_size=1, max_size=3))
+    def publish_more(self, batches: list[Mapping[str, str]]) -> None:
+        for attributes in batches:
+            self.both.publish("topic", 2, **attributes)
+            self.both.time_passes(MILLISECOND)
 
     @rule(name=st.sampled_from(["sub1", "sub2", *SUBSCRIPTIONS, "letters"]), max_messages=st.integers(1, 8))
     def pull(self, name: str, max_messages: int) -> None:
@@ -145,6 +164,13 @@ class PubSub(RuleBasedStateMachine):
 
     @precondition(_anything_out)
     @rule(data=st.data())
+    def acknowledge_twice(self, data: st.DataObject) -> None:
+        name, ack_ids = self._draw(data)
+        self.both.acknowledge(name, ack_ids)
+        self.both.acknowledge(name, ack_ids)
+
+    @precondition(_anything_out)
+    @rule(data=st.data())
     def nack(self, data: st.DataObject) -> None:
         self.both.nack(*self._draw(data))
 
@@ -153,10 +179,27 @@ class PubSub(RuleBasedStateMachine):
     def modify_ack_deadline(self, data: st.DataObject, seconds: int) -> None:
         self.both.modify_ack_deadline(*self._draw(data), seconds)
 
-    @rule(name=st.sampled_from(["sub1", "sub2", "sub3", *SUBSCRIPTIONS]))
-    def fail(self, name: str) -> None:
-        """Nack all that can be had, as a subscriber that is broken does."""
-        if ack_ids := self.both.pull(name, 4):
+    @rule(
+        name=st.sampled_from(["sub1", "sub2", "sub3", *SUBSCRIPTIONS]),
+        max_messages=st.integers(1, 8),
+        outcomes=st.lists(st.sampled_from(["ack", "nack", "keep"]), min_size=1, max_size=4),
+    )
+    def work(self, name: str, max_messages: int, outcomes: list[str]) -> None:
+        """As a subscriber does: pull, then settle some of what came."""
+        ack_ids = self.both.pull(name, max_messages)
+        by_outcome = {outcome: [a for n, a in enumerate(ack_ids) if outcomes[n % len(outcomes)] == outcome] for outcome in outcomes}
+        if by_outcome.get("ack"):
+            self.both.acknowledge(name, by_outcome["ack"])
+        if by_outcome.get("nack"):
+            self.both.nack(name, by_outcome["nack"])
+
+    @rule(name=st.sampled_from(["sub1", "sub2", "sub3"]), times=st.integers(1, 6))
+    def fail(self, name: str, times: int) -> None:
+        """Nack all that can be had, again and again, as a subscriber that is broken does."""
+        for _ in range(times):
+            ack_ids = self.both.pull(name, 4)
+            if not ack_ids:
+                break
             self.both.nack(name, ack_ids)
 
     @precondition(_anything_out)
@@ -200,9 +243,10 @@ class PubSub(RuleBasedStateMachine):
     def create_snapshot(self, name: str, subscription: str) -> None:
         self.both.create_snapshot(name, subscription)
 
-    @rule(name=st.sampled_from(SUBSCRIPTIONS), snapshot=st.sampled_from(SNAPSHOTS))
-    def seek_to_snapshot(self, name: str, snapshot: str) -> None:
-        self.both.seek_to_snapshot(name, snapshot)
+    @rule(name=st.sampled_from(SUBSCRIPTIONS), data=st.data())
+    def seek_to_snapshot(self, name: str, data: st.DataObject) -> None:
+        live = [full.rpartition("/")[2] for full in self.both.model.live_snapshots()]
+        self.both.seek_to_snapshot(name, data.draw(st.sampled_from([*live, *live, *live, *SNAPSHOTS])))
 
     # --- resources ---------------------------------------------------------------------------------------
 
@@ -210,32 +254,26 @@ class PubSub(RuleBasedStateMachine):
     def create_subscription(self, name: str, topic: str, options: Options) -> None:
         self.both.create_subscription(name, topic, options)
 
-    @rule(name=st.sampled_from(SUBSCRIPTIONS))
-    def remove_dead_letter_policy(self, name: str) -> None:
-        self.both.remove_dead_letter_policy(name)
-
-    @rule(topic=st.sampled_from([*TOPICS, DEAD_LETTER_TOPIC]), retention=st.sampled_from([None, TEN_MINUTES, DAY]))
-    def create_topic(self, topic: str, retention: timedelta | None) -> None:
-        self.both.create_topic(topic, retention)
-
     @rule(
-        what=st.sampled_from(["snapshot", "subscription", "subscription", "topic", "detach", "nothing", "nothing"]),
+        change=st.sampled_from(CHANGES),
         subscription=st.sampled_from(SUBSCRIPTIONS),
         topic=st.sampled_from([*TOPICS, DEAD_LETTER_TOPIC]),
-        snapshot=st.sampled_from(SNAPSHOTS),
+        retention=st.sampled_from([None, TEN_MINUTES, DAY]),
     )
-    def delete(self, what: str, subscription: str, topic: str, snapshot: str) -> None:
-        match what:
-            case "snapshot":
-                self.both.delete_snapshot(snapshot)
-            case "subscription":
+    def change_resources(self, change: str, subscription: str, topic: str, retention: timedelta | None) -> None:
+        match change:
+            case "look":
+                self.both.get_subscription(subscription)
+                self.both.get_position(subscription)
+            case "create topic":
+                self.both.create_topic(topic, retention)
+            case "remove dead-letter policy":
+                self.both.remove_dead_letter_policy(subscription)
+            case "delete snapshot":
+                self.both.delete_snapshot(SNAPSHOTS[0])
+            case "delete subscription":
                 self.both.delete_subscription(subscription)
-            case "topic":
+            case "delete topic":
                 self.both.delete_topic(topic)
             case "detach":
                 self.both.detach_subscription(subscription)
-
-    @rule(name=st.sampled_from(SUBSCRIPTIONS))
-    def look(self, name: str) -> None:
-        self.both.get_subscription(name)
-        self.both.get_position(name)
