@@ -98,10 +98,9 @@ class SnapshotService:
         """
         async with self._database.transaction() as connection:
             subscription = await self._attached(connection, subscription_name)
-            replay = subscription.replay_retention
             hot = await driver_connection(connection)
             for place in self._places(subscription):
-                replay_since = None if replay is None else place.now - replay
+                replay_since = subscription.replay_since(place.now)
                 found = await cursors.seek_to_time(hot, place, time=time, replay_since=replay_since)
                 if not found:
                     raise subscription_not_found(subscription_name)

@@ -101,10 +101,16 @@ class _Fresh:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
+    """`due_beyond`: when the first of the due rows that were not read may be due (None: all were read)."""
+
     cursor: tuple[datetime, int, datetime] | None
     due: list[DueAttempt]
-    due_is_complete: bool
+    due_beyond: datetime | None
     fresh: _Fresh
+
+    @property
+    def due_is_complete(self) -> bool:
+        return self.due_beyond is None
 
 
 async def claim_messages(connection: HotConnection, request: ClaimRequest, attempt_ids: AttemptIds) -> Claimed:
@@ -158,7 +164,10 @@ async def _lock_and_read(connection: HotConnection, request: ClaimRequest) -> _F
     if request.filter_path is None and fresh and fresh[0][-1] is None:
         [fresh] = await connection.run((_READ_LARGE_MESSAGES, {**_window(request), "max_bytes": request.max_bytes}))
     found = _all_messages(fresh) if request.filter_path is None else _matching_messages(fresh)
-    return _Found(cursor, [due_attempt(row) for row in due], len(due) < max_rows, found)
+    attempts = [due_attempt(row) for row in due]
+    # Taken now: a row whose retry delay begins gets a later time, and those beyond may be due before that.
+    due_beyond = max(attempt.next_delivery_at for attempt in attempts) if len(due) == max_rows else None
+    return _Found(cursor, attempts, due_beyond, found)
 
 
 def _window(request: ClaimRequest) -> dict[str, Any]:
@@ -322,6 +331,4 @@ def _attempt_rows(request: ClaimRequest, deliveries: Sequence[Delivery]) -> Mapp
 def _due_floor(now: datetime, found: _Found) -> datetime:
     """The time before which nothing is due any more once this claim has committed."""
     limits = [now - DUE_FLOOR_MARGIN, *times_left(found.due)]
-    if not found.due_is_complete:  # rows beyond the limit are due later than each that was read
-        limits += [max(row.next_delivery_at for row in found.due)]
-    return min(limits)
+    return min(limits if found.due_beyond is None else [*limits, found.due_beyond])

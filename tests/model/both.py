@@ -196,10 +196,12 @@ class Both:
     def _compare_pull(self, subscription: Subscription, max_messages: int, received: Sequence[Json]) -> list[str]:
         sure, perhaps = self.model.deliverable(subscription)
         assert len(received) <= max_messages
-        assert received or not sure, f"nothing came of {sure}"
+        assert received or not sure, f"{subscription.name}: nothing came of {sure}"
         messages = [self._identify(subscription, r["message"]) for r in received]
         assert len(set(messages)) == len(messages), f"twice in a response: {messages}"
-        assert set(messages) <= sure | perhaps, f"{set(messages) - sure - perhaps} should not be delivered now"
+        assert set(messages) <= sure | perhaps, (
+            f"{subscription.name}: {set(messages) - sure - perhaps} should not be delivered now"
+        )
         if self.broker.single_shard and not perhaps and _takes_all(subscription.options):
             assert len(messages) == min(max_messages, len(sure)), f"{messages} of {sure}"
         for message, r in zip(messages, received, strict=True):
@@ -285,7 +287,9 @@ class Both:
 
     def seek_to_time(self, name: str, time: datetime) -> None:
         subscription = self.model.subscriptions.get(self._subscription(name))
-        self._expect(_seekable(subscription), "POST", f"{self._subscription(name)}:seek", {"time": format_time(time)})
+        self._expect(
+            _seekable(subscription), "POST", f"{self._subscription(name)}:seek", {"time": format_time(time)}
+        )
         if subscription and not subscription.detached:
             subscription.seek_to_time(time, self.model.now)
 
@@ -327,7 +331,9 @@ class Both:
         assert code == "OK", answer
         assert longest >= SHORTEST_SNAPSHOT_LIFE, answer
         expire_time = parse_time(answer["expireTime"])
-        assert shortest <= expire_time - now <= longest, f"lives for {expire_time - now}, not {shortest} to {longest}"
+        assert shortest <= expire_time - now <= longest, (
+            f"lives for {expire_time - now}, not {shortest} to {longest}"
+        )
         assert answer["topic"] == ("_deleted-topic_" if subscription.topic.deleted else subscription.topic.name)
         self.model.snapshots[full] = subscription.snapshot(full, now, expire_time)
 
@@ -412,7 +418,10 @@ def _message_json(text: str, attributes: dict[str, str], key: str) -> Json:
 def _body(message: Message) -> Json:
     """As the broker delivers it, but for the id."""
     time = f"{message.publish_time:%Y-%m-%dT%H:%M:%S}.{message.publish_time.microsecond // 1000:03d}Z"
-    return _message_json(message.text, dict(message.attributes), message.key) | {"messageId": "", "publishTime": time}
+    return _message_json(message.text, dict(message.attributes), message.key) | {
+        "messageId": "",
+        "publishTime": time,
+    }
 
 
 def _options_json(options: Options, dead_letter_topic: str | None) -> Json:

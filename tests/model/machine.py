@@ -76,7 +76,12 @@ class PubSub(RuleBasedStateMachine):
     broker: RunningBroker
     number = 0
 
-    @initialize(first=options, second=options | plain_options, third=options, retention=st.sampled_from([None, None, TEN_MINUTES, DAY]))
+    @initialize(
+        first=options,
+        second=options | plain_options,
+        third=options,
+        retention=st.sampled_from([None, None, TEN_MINUTES, DAY]),
+    )
     def begin(self, first: Options, second: Options, third: Options, retention: timedelta | None) -> None:
         PubSub.number += 1
         self.both = Both(self.broker, f"model-{PubSub.number}")
@@ -129,14 +134,19 @@ class PubSub(RuleBasedStateMachine):
         if self.both.model.deliverable(subscription) != (set(), set()):
             return
         due = self.both.model.next_delivery_at(subscription)
-        message = next((a for a in ATTRIBUTES if not subscription.options.filter or subscription.options.filter.matches(a)))
+        message = next(
+            (a for a in ATTRIBUTES if not subscription.options.filter or subscription.options.filter.matches(a))
+        )
         if publish and not subscription.topic.deleted:
             topic = subscription.topic.name.rpartition("/")[2]
             self.both.pull_while(name, lambda: self.both.publish(topic, **message))
         elif due and due - self.both.model.now < TEN_MINUTES:
             wait = due - self.both.model.now
             retained = self.both.model.now + wait - subscription.retention
-            if any(s.message.publish_time >= retained and subscription.ready_at(s, self.both.model.jitter) == due for s in subscription.unacked()):
+            if any(
+                s.message.publish_time >= retained and subscription.ready_at(s, self.both.model.jitter) == due
+                for s in subscription.unacked()
+            ):
                 self.both.pull_while(name, lambda: self.both.time_passes(wait))
 
     def _subscription(self, name: str) -> Subscription | None:
@@ -187,7 +197,10 @@ class PubSub(RuleBasedStateMachine):
     def work(self, name: str, max_messages: int, outcomes: list[str]) -> None:
         """As a subscriber does: pull, then settle some of what came."""
         ack_ids = self.both.pull(name, max_messages)
-        by_outcome = {outcome: [a for n, a in enumerate(ack_ids) if outcomes[n % len(outcomes)] == outcome] for outcome in outcomes}
+        by_outcome = {
+            outcome: [a for n, a in enumerate(ack_ids) if outcomes[n % len(outcomes)] == outcome]
+            for outcome in outcomes
+        }
         if by_outcome.get("ack"):
             self.both.acknowledge(name, by_outcome["ack"])
         if by_outcome.get("nack"):
@@ -206,7 +219,9 @@ class PubSub(RuleBasedStateMachine):
     @rule(data=st.data())
     def acknowledge_with_a_foreign_id(self, data: st.DataObject) -> None:
         name, ack_ids = self._draw(data)
-        foreign = next((self._ack_ids(other)[0] for other in SUBSCRIPTIONS if other != name and self._ack_ids(other)), "x")
+        foreign = next(
+            (self._ack_ids(other)[0] for other in SUBSCRIPTIONS if other != name and self._ack_ids(other)), "x"
+        )
         self.both.foreign_ack_id(name, ack_ids, foreign)
 
     # --- time and what happens by itself -----------------------------------------------------------------
@@ -236,7 +251,9 @@ class PubSub(RuleBasedStateMachine):
         now = self.both.model.now
         subscription = self._subscription(name)
         times = [m.publish_time for m in subscription.topic.log] if subscription else []
-        near = st.sampled_from([timedelta(), -SECOND, -HOUR, -40 * DAY, MILLISECOND, 10 * SECOND, HOUR]).map(now.__add__)
+        near = st.sampled_from([timedelta(), -SECOND, -HOUR, -40 * DAY, MILLISECOND, 10 * SECOND, HOUR]).map(
+            now.__add__
+        )
         self.both.seek_to_time(name, data.draw(near | st.sampled_from(times) if times else near))
 
     @rule(name=st.sampled_from(SNAPSHOTS), subscription=st.sampled_from(SUBSCRIPTIONS))
@@ -250,7 +267,11 @@ class PubSub(RuleBasedStateMachine):
 
     # --- resources ---------------------------------------------------------------------------------------
 
-    @rule(name=st.sampled_from(SUBSCRIPTIONS), topic=st.sampled_from([*TOPICS, "topic"]), options=options | plain_options)
+    @rule(
+        name=st.sampled_from(SUBSCRIPTIONS),
+        topic=st.sampled_from([*TOPICS, "topic"]),
+        options=options | plain_options,
+    )
     def create_subscription(self, name: str, topic: str, options: Options) -> None:
         self.both.create_subscription(name, topic, options)
 

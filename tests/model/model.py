@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 MAX_ATTEMPTS = 5  # of every dead-letter policy here
-SECOND = timedelta(seconds=1)
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 MILLISECOND = timedelta(milliseconds=1)
 SNAPSHOT_LIFE, SHORTEST_SNAPSHOT_LIFE = timedelta(days=7), timedelta(hours=1)
 

@@ -79,7 +79,10 @@ class RunningBroker:
             thread.start()
             try:
                 assert self._ready.wait(30) and self._server.started
-                with httpx.Client(base_url=url, timeout=60) as first, httpx.Client(base_url=url, timeout=60) as second:
+                with (
+                    httpx.Client(base_url=url, timeout=60) as first,
+                    httpx.Client(base_url=url, timeout=60) as second,
+                ):
                     self.client, self.second_client = first, second
                     yield self
             finally:
