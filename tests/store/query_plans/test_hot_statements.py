@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from broker.store import claims, delivery_attempts, messages, shards
+from broker.store import claims, delivery_attempts, fresh_messages, messages, ordered_runs, shards
 from broker.store.delivery_attempts import acknowledge_exactly_once, release_attempts
 from broker.store.hot_connection import Bound, HotConnection
 from broker.store.partitions import make_partitions_ahead
@@ -29,9 +29,16 @@ HOT_TABLES = re.compile(r"messages|delivery_attempts|cursors|shards|straggler_me
 EXPECTED = {
     "claims._LOCK_CURSOR": {"cursors_pkey"},
     "claims._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey", "cursors_pkey"},
-    "claims._READ_FRESH_MESSAGES": {"cursors_pkey", "_pkey"},
-    "claims._READ_LARGE_MESSAGES": {"cursors_pkey", "_pkey"},
-    "claims._READ_MATCHING_MESSAGES": {"cursors_pkey", "_pkey"},
+    "fresh_messages._READ_FRESH_MESSAGES": {"cursors_pkey", "_pkey"},
+    "fresh_messages._READ_LARGE_MESSAGES": {"cursors_pkey", "_pkey"},
+    "fresh_messages._READ_MATCHING_MESSAGES": {"cursors_pkey", "_pkey"},
+    "fresh_messages._READ_UNBLOCKED_MESSAGES": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
+    "ordered_runs._READ_MESSAGES_OF_KEYS": {"cursors_pkey", "_shard_id_ordering_key_publish_time_seq_idx"},
+    "ordered_runs._INSERT_ORDERED_RUNS": set(),
+    "ordered_runs._REPLACE_ORDERED_RUNS": {"delivery_attempts_pkey"},
+    "ordered_runs._DELETE_ORDERED_RUNS": {"delivery_attempts_pkey"},
+    "ordered_runs._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
+    "ordered_runs._KEEP_ACKS": {"delivery_attempts_pkey"},
     "claims._READ_DUE_MESSAGES": {"_pkey", "straggler_messages_pkey"},
     "claims._READ_NEXT_DELIVERY_AT": {"delivery_attempts_due_idx", "cursors_pkey"},
     "claims._INSERT_DELIVERY_ATTEMPTS": set(),
@@ -39,13 +46,22 @@ EXPECTED = {
     "claims._MOVE_CURSOR": {"cursors_pkey"},
     "delivery_attempts._ACKNOWLEDGE": {"delivery_attempts_pkey"},
     "delivery_attempts._ACKNOWLEDGE_EXACTLY_ONCE": {"delivery_attempts_pkey"},
+    "delivery_attempts._ACKNOWLEDGE_IN_ORDER": {"delivery_attempts_pkey"},
     "delivery_attempts._MODIFY_ACK_DEADLINE": {"delivery_attempts_pkey"},
+    "delivery_attempts._MODIFY_ORDERED_DEADLINE": {"delivery_attempts_pkey"},
     "delivery_attempts._RELEASE_ATTEMPTS": {"delivery_attempts_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
     "shards._READ_HEADS": {"shards_pkey"},
 }
-_MODULES = {"claims": claims, "delivery_attempts": delivery_attempts, "messages": messages, "shards": shards}
+_MODULES = {
+    "claims": claims,
+    "fresh_messages": fresh_messages,
+    "ordered_runs": ordered_runs,
+    "delivery_attempts": delivery_attempts,
+    "messages": messages,
+    "shards": shards,
+}
 
 
 def statement_of(name: str) -> Statement:
@@ -199,7 +215,7 @@ def _fault(node: dict[str, Any], indexes: set[str]) -> str | None:
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 async def test_the_fresh_read_stops_early(recorder: Recorder, mode: str) -> None:
     """An ordered Append below the limit: no sort, so it reads as many messages as it returns."""
-    plan = await _explain(recorder, "claims._READ_FRESH_MESSAGES", mode)
+    plan = await _explain(recorder, "fresh_messages._READ_FRESH_MESSAGES", mode)
     limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
     below = {node["Node Type"] for node in _nodes(limit)}
     assert below <= {"Limit", "Append", "Index Scan"}, below
