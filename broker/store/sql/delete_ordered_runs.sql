@@ -5,4 +5,4 @@ DELETE FROM delivery_attempts
 WHERE shard_id = %(shard_id)s
   AND subscription_id = %(subscription_id)s
   AND attempt_id = ANY (%(attempt_ids)s::int8[])
-  AND ordering_key IS NOT NULL
+  AND part = 0

@@ -11,5 +11,5 @@ FROM delivery_attempts
 WHERE shard_id = %(shard_id)s
   AND subscription_id = %(subscription_id)s
   AND attempt_id = ANY (%(attempt_ids)s::int8[])
-  AND ordering_key IS NOT NULL
+  AND part = 0
   AND bit_count(acked) > 0

@@ -20,7 +20,7 @@ locked AS (
            d.open & asked.bits & ~((d.open | ~d.open) >> d.out_count) AS hit
     FROM delivery_attempts AS d
     JOIN asked USING (subscription_id, attempt_id)
-    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.bits) AND d.ordering_key IS NOT NULL
+    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.bits) AND d.out_count IS NOT NULL
     ORDER BY d.subscription_id, d.attempt_id, d.part
     FOR UPDATE OF d
 ),

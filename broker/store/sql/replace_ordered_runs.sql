@@ -29,4 +29,4 @@ FROM unnest(
 WHERE d.shard_id = %(shard_id)s
   AND d.subscription_id = %(subscription_id)s
   AND d.attempt_id = r.attempt_id
-  AND d.ordering_key IS NOT NULL
+  AND d.part = 0

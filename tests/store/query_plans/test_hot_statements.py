@@ -7,14 +7,15 @@ explained with the very parameters it was sent with, once by a custom plan and o
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from psycopg import sql
 
+from broker.domain.retry_policy import RetryPolicy
 from broker.store import claims, delivery_attempts, fresh_messages, messages, ordered_runs, shards
-from broker.store.delivery_attempts import acknowledge_exactly_once, release_attempts
+from broker.store.delivery_attempts import acknowledge_exactly_once, acknowledge_in_order, release_attempts
 from broker.store.hot_connection import Bound, HotConnection
 from broker.store.partitions import make_partitions_ahead
 from broker.store.statements import Statement
@@ -33,7 +34,7 @@ EXPECTED = {
     "fresh_messages._READ_LARGE_MESSAGES": {"cursors_pkey", "_pkey"},
     "fresh_messages._READ_MATCHING_MESSAGES": {"cursors_pkey", "_pkey"},
     "fresh_messages._READ_UNBLOCKED_MESSAGES": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
-    "ordered_runs._READ_MESSAGES_OF_KEYS": {"cursors_pkey", "_shard_id_ordering_key_publish_time_seq_idx"},
+    "ordered_runs._READ_MESSAGES_OF_KEYS": {"cursors_pkey", "_ordering_key_publish_time_idx"},
     "ordered_runs._INSERT_ORDERED_RUNS": set(),
     "ordered_runs._REPLACE_ORDERED_RUNS": {"delivery_attempts_pkey"},
     "ordered_runs._DELETE_ORDERED_RUNS": {"delivery_attempts_pkey"},
@@ -146,7 +147,24 @@ async def _run_every_statement(log: Log, session: Any) -> None:
         attempt_ids=[delivery.attempt_id],
         now=later,
     )
+    await _run_ordered_statements(log, session, later)
     await shards.read_heads(session, shard_ids=[log.shard_id])
+
+
+async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> None:
+    for text in ("k1", "k2", "k3"):
+        await log.publish(text, now=later, connection=session, key="k")
+    first, *_ = await log.pull(1, now=later, connection=session, ordered=True, exactly_once=True)
+    await log.nack(first, now=later, connection=session)
+    retry_policy = RetryPolicy(minimum_backoff=SECOND, maximum_backoff=SECOND)
+    options: dict[str, Any] = {"connection": session, "ordered": True, "exactly_once": True}
+    [first] = await log.pull(1, now=later, **options)
+    await log.pull(1, now=later + ACK_DEADLINE, retry_policy=retry_policy, **options)  # its retry delay begins
+    now = later + ACK_DEADLINE + 2 * SECOND
+    while runs := await log.pull(1, now=now, **options):
+        acks = {log.name(run): {0} for run in runs}
+        exactly_once = {log.subscription.subscription_id}
+        await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=exactly_once, now=now)
 
 
 @pytest.fixture
