@@ -23,6 +23,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.services.acknowledge import AcknowledgeService
+from broker.services.filters import FilterService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.services import Services
@@ -84,6 +85,7 @@ class _Broker:
             publish=PublishService(self._resources, publishes),
             pull=PullService(self._resources, self._long_poll, wait_seconds=config.pull_wait_seconds),
             acknowledge=AcknowledgeService(self._resources, acks),
+            filters=FilterService(self._database, self._clock),
         )
 
     def _drop(self, name: str | None) -> None:
