@@ -200,7 +200,14 @@ class LongPoll:
         pull.wait = False
         return await pull.answer
 
-    def _send_away(self, queue: _Queue, reason: Exception) -> None:
+    def _fail(self, queue: _Queue, claimed_for: list[_Pull], error: BaseException) -> None:
+        """End the pulls that a claim failed for, and those that stand behind them."""
+        for pull in claimed_for:
+            if not pull.answer.done():
+                pull.answer.set_exception(error)
+        self._send_away(queue, error)
+
+    def _send_away(self, queue: _Queue, reason: BaseException) -> None:
         while queue.pulls:
             pull = queue.pulls.popleft()
             if not pull.answer.done():
@@ -217,10 +224,12 @@ class LongPoll:
                 pulls = _take(queue.pulls)
                 await self._claim(queue, pulls)
         except (BrokerError, SubscriptionChanged) as error:
-            _fail(pulls, error)
-            self._send_away(queue, error)
-        except BaseException:
-            _fail(pulls, Unavailable("The broker stops."))
+            self._fail(queue, pulls, error)
+        except asyncio.CancelledError:
+            self._fail(queue, pulls, Unavailable("The broker stops."))
+            raise
+        except BaseException as fault:  # nobody foresaw it: the callers' door logs it and answers INTERNAL
+            self._fail(queue, pulls, fault)
             raise
         finally:
             queue.claiming = False
@@ -300,9 +309,3 @@ def _take(waiting: deque[_Pull]) -> list[_Pull]:
             break
         taken.append(waiting.popleft())
     return taken
-
-
-def _fail(pulls: list[_Pull], error: Exception) -> None:
-    for pull in pulls:
-        if not pull.answer.done():
-            pull.answer.set_exception(error)

@@ -1,6 +1,6 @@
 """Rows of `subscriptions`, and the cursors that come and go with them."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row, Select, delete, func, literal, select, update
@@ -124,6 +124,16 @@ async def find_subscription(connection: AsyncConnection, *, name: str) -> Subscr
     """The subscription of this name."""
     row = (await connection.execute(_SUBSCRIPTION.where(subscriptions.c.name == name))).one_or_none()
     return None if row is None else _subscription(row)
+
+
+async def longest_retention(connection: AsyncConnection, *, topic_id: int) -> timedelta | None:
+    """How long any subscription attached to a topic wants its messages kept; None without a subscription."""
+    longest: timedelta | None = await connection.scalar(
+        select(func.max(subscriptions.c.message_retention)).where(
+            subscriptions.c.topic_id == topic_id, subscriptions.c.detached.is_(False)
+        )
+    )
+    return longest
 
 
 async def lock_subscription(connection: AsyncConnection, *, name: str) -> Subscription | None:
