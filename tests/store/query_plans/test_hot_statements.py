@@ -241,16 +241,11 @@ def _fault(node: dict[str, Any], indexes: set[str]) -> str | None:
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize("statement", ["claims._READ_FRESH_MESSAGES", "filters._TEST_FILTER"])
+@pytest.mark.parametrize("statement", ["fresh_messages._READ_FRESH_MESSAGES", "filters._TEST_FILTER"])
 async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str, mode: str) -> None:
     """An ordered Append below the limit: no sort, so it reads as many messages as it returns."""
-<<<<<<< HEAD
-    plan = await _explain(recorder, "fresh_messages._READ_FRESH_MESSAGES", mode)
-    limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
-=======
     plan = await _explain(recorder, statement, mode)
     limit = [node for node in _nodes(plan) if node["Node Type"] == "Limit"][-1]
->>>>>>> w-h1
     below = {node["Node Type"] for node in _nodes(limit)}
     assert below <= {"Limit", "Append", "Index Scan"}, below
     for node in _nodes(limit):
