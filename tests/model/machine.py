@@ -10,8 +10,6 @@ from tests.model.both import Both
 from tests.model.model import MILLISECOND, SECOND, Filter, Options, Subscription
 from tests.model.running_broker import RunningBroker
 
-ORDERING = False  # whether the broker serves subscriptions with message ordering
-
 TOPICS = ["topic", "other"]
 DEAD_LETTER_TOPIC = "dead"
 SUBSCRIPTIONS = [f"sub{n}" for n in range(1, 5)]
@@ -51,7 +49,7 @@ options = st.builds(
     retry=retries,
     dead_letter_topic=st.sampled_from([None, None, DEAD_LETTER_TOPIC]),
     exactly_once=st.booleans(),
-    ordered=st.booleans() if ORDERING else st.just(False),
+    ordered=st.booleans(),
 )
 # Nothing that leaves the broker a choice of how much to hand out.
 plain_options = st.builds(Options, ack_deadline=st.just(10), retain_acked=st.booleans())

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 
+from tests.model import ordering
+
 MAX_ATTEMPTS = 5  # of every dead-letter policy here
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 MILLISECOND = timedelta(milliseconds=1)
@@ -38,6 +40,7 @@ class Message:
     publish_time: datetime
     message_id: str | None = None
     doubtful: bool = False
+    number: int = 0  # its place in the topic's log
 
     def __repr__(self) -> str:
         return self.text
@@ -89,16 +92,21 @@ class Standing:
     ack_id: str | None = None
     acked: bool = False
     repeat_until: datetime | None = None
+    early: bool = False  # acked, but an earlier message of its ordering key is not
     sure: bool = True
+
+    def __repr__(self) -> str:
+        return repr(self.message)
 
     def renew(self, now: datetime, *, sure: bool = True) -> None:
         """Unacked, never delivered."""
         self.due, self.attempts, self.out, self.ack_id = now, 0, False, None
-        self.acked, self.repeat_until, self.sure = False, None, sure and not self.message.doubtful
+        self.acked, self.early, self.repeat_until = False, False, None
+        self.sure = sure and not self.message.doubtful
 
     def settle(self) -> None:
         """Acked, by something else than its ack id."""
-        self.acked, self.out, self.ack_id, self.repeat_until = True, False, None, None
+        self.acked, self.out, self.early, self.ack_id, self.repeat_until = True, False, False, None, None
 
 
 @dataclass(eq=False)
@@ -174,7 +182,13 @@ class Subscription:
     # --- acks and deadlines ------------------------------------------------------------------------------
 
     def ack_verdicts(self, ack_ids: Iterable[str], now: datetime) -> dict[str, Verdict]:
-        return {ack_id: self._ack_verdict(ack_id, now) for ack_id in ack_ids}
+        verdicts = {ack_id: self._ack_verdict(ack_id, now) for ack_id in ack_ids}
+        valid = [ack_id for ack_id, verdict in verdicts.items() if verdict is Verdict.TAKES_EFFECT]
+        for ack_id in valid:
+            standing = self.ack_ids[ack_id]
+            if ordering.keyed(self, standing.message) and ordering.is_early(self, standing, valid, now):
+                verdicts[ack_id] = Verdict.EARLY
+        return verdicts
 
     def _ack_verdict(self, ack_id: str, now: datetime) -> Verdict:
         standing = self.ack_ids[ack_id]
@@ -207,20 +221,29 @@ class Subscription:
             return Verdict.STALE
         return Verdict.TAKES_EFFECT if self.retained(standing.message, now) else Verdict.EITHER
 
-    def acknowledge(self, ack_id: str) -> None:
+    def acknowledge(self, ack_id: str, now: datetime) -> None:
         standing = self.ack_ids[ack_id]
         if standing.ack_id != ack_id or standing.acked or self.detached:
             return
         if self.options.exactly_once:
             standing.repeat_until = standing.due
-        standing.acked = True
+        if ordering.keyed(self, standing.message):
+            standing.early = True
+            ordering.settle(self, standing.message.key, now)
+        else:
+            standing.acked = True
 
-    def modify_ack_deadline(self, ack_id: str, seconds: int, now: datetime, jitter: float) -> None:
-        standing = self.ack_ids[ack_id]
-        if standing.ack_id != ack_id or standing.acked or self.detached:
-            return
-        standing.out = seconds > 0
-        standing.due = now + (seconds * SECOND if seconds else self.delay(standing.attempts, jitter))
+    def modify_ack_deadline(self, ack_ids: Iterable[str], seconds: int, now: datetime, jitter: float) -> None:
+        named = [self.ack_ids[a] for a in ack_ids if self.ack_ids[a].ack_id == a and not self.ack_ids[a].acked]
+        by_key: dict[str, list[Standing]] = {}
+        for standing in () if self.detached else named:
+            if ordering.keyed(self, standing.message):
+                by_key.setdefault(standing.message.key, []).append(standing)
+            else:
+                standing.out = seconds > 0
+                standing.due = now + (seconds * SECOND if seconds else self.delay(standing.attempts, jitter))
+        for standings in by_key.values():
+            ordering.modify_ack_deadline(self, standings, seconds, now, jitter)
 
     # --- seek --------------------------------------------------------------------------------------------
 
@@ -279,6 +302,7 @@ class Model:
         return {name: s for name, s in self.snapshots.items() if s.expire_time > self.now}
 
     def publish(self, topic: Topic, message: Message) -> None:
+        message.number = len(topic.log)
         topic.log.append(message)
         for subscription in self.subscriptions.values():
             if subscription.topic is topic:
@@ -297,9 +321,12 @@ class Model:
         """What a pull may get now: for sure, and perhaps."""
         sure: set[Message] = set()
         perhaps: set[Message] = set()
+        for queue in ordering.queues(subscription).values():
+            of_key = ordering.deliverable(subscription, queue, self.now, self.jitter)
+            sure, perhaps = sure | of_key[0], perhaps | of_key[1]
         for standing in subscription.unacked():
             message = standing.message
-            if not subscription.retained(message, self.now):
+            if ordering.keyed(subscription, message) or not subscription.retained(message, self.now):
                 continue
             if subscription.ready_at(standing, self.jitter) > self.now:
                 continue
@@ -316,16 +343,23 @@ class Model:
         """When a message that cannot be delivered now can be, if nothing else happens."""
         times = [
             subscription.ready_at(standing, self.jitter)
-            for standing in subscription.unacked()
+            for standing in self._firsts(subscription)
             if standing.sure and not subscription.used_up(standing)
         ]
         return min((time for time in times if time > self.now), default=None)
+
+    def _firsts(self, subscription: Subscription) -> list[Standing]:
+        """Unacked messages that wait for no other one."""
+        plain = [s for s in subscription.unacked() if not ordering.keyed(subscription, s.message)]
+        return plain + [queue[0] for queue in ordering.queues(subscription).values()]
 
     def dead_letters(self, subscription: Subscription) -> list[Standing]:
         """What a run of the forwarder moves to the dead-letter topic."""
         if subscription.detached or subscription.dead_letter_topic not in self.topics:
             return []
-        return [s for s in subscription.unacked() if subscription.used_up(s) and s.due <= self.now]
+        in_doubt = subscription.dead_letter_topic_changed
+        candidates = subscription.unacked() if in_doubt else self._firsts(subscription)
+        return [s for s in candidates if subscription.used_up(s) and s.due <= self.now]
 
     def forward(self, subscription: Subscription, standing: Standing, *, sure: bool) -> None:
         """Publish a dead letter; unless `sure` it may have been dropped, or kept, instead."""
