@@ -84,7 +84,8 @@ class _Found:
 
     @property
     def all_seen(self) -> bool:
-        return self.due_beyond is None and self.fresh.all_seen and not any(run.lost for run in self.runs)
+        lost = any(run.lost for run in self.runs) or any(row.lost for row in self.due)
+        return self.due_beyond is None and self.fresh.all_seen and not lost
 
     @property
     def rows(self) -> Iterator[DueAttempt | OrderedRun]:

@@ -81,3 +81,13 @@ def test_a_subscription_does_not_seek_to_before_its_own_beginning(both: Both) ->
     both.create_subscription("sub", "topic", Options(retain_acked=True))
     both.seek_to_time("sub", both.model.now - timedelta(days=1))
     assert both.pull("sub") == []
+
+
+def test_a_pull_looks_past_messages_of_a_response_that_are_too_old_by_now(both: Both) -> None:
+    both.create_subscription("sub", "topic", Options(retention=10 * MINUTE))
+    both.publish("topic", 2)
+    both.time_passes(SECOND)
+    both.publish("topic")
+    both.pull("sub")
+    both.time_passes(10 * MINUTE)
+    assert both.pull("sub", 2)
