@@ -36,8 +36,8 @@ class SnapshotService:
     async def create_snapshot(self, name: str, subscription_name: str, labels: Mapping[str, str]) -> Snapshot:
         """Hold what is unacked now and all that comes later.
 
-        Raises InvalidArgument, NotFound (no such subscription), AlreadyExists, FailedPrecondition (it is detached, or
-        its oldest unacked message is so old that the snapshot would expire within an hour).
+        Raises InvalidArgument, NotFound (no such subscription), AlreadyExists, FailedPrecondition (it is detached,
+        or its oldest unacked message is so old that the snapshot would expire within an hour).
         """
         check_name(name, "snapshots")
         check_name(subscription_name, "subscriptions")

@@ -71,8 +71,8 @@ class Claimed:
 class _Found:
     """What a claim has locked and read so far.
 
-    `to_give`: the runs whose next messages may go out.  `due_beyond`: from when on the due rows that were not read may
-    be due (None: all were read).
+    `to_give`: the runs whose next messages may go out.  `due_beyond`: the time that due rows which were not read do
+    not come before (None: all were read).
     """
 
     cursor: tuple[datetime, int, datetime] | None

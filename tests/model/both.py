@@ -269,7 +269,7 @@ class Both:
             failed = info["metadata"]
             assert failed
         for ack_id, verdict in verdicts.items():
-            expected = {
+            expected: list[str | None] = {
                 Verdict.TAKES_EFFECT: [None],
                 Verdict.DONE: [None],
                 Verdict.STALE: ["PERMANENT_FAILURE_INVALID_ACK_ID"],
@@ -325,7 +325,7 @@ class Both:
             self._compare_snapshot(subscription, full, code, answer)
 
     def _compare_snapshot(self, subscription: Subscription, full: str, code: str, answer: Json) -> None:
-        """It lives for 7 days less the age of the oldest unacked message, or of one delivered together with that."""
+        """It lives for 7 days less the age of the oldest unacked message, or of one that came together with it."""
         now = self.model.now
         times = [s.message.publish_time for s in subscription.unacked() if s.sure]
         retained = [time for time in times if time >= now - subscription.retention]

@@ -1,6 +1,5 @@
 """Hypothesis makes up what happens to topics and subscriptions; `Both` compares (issue: delivery semantics)."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 
 from hypothesis import strategies as st
@@ -24,7 +23,7 @@ FILTERS = [
         lambda a: "urgent" in a or a.get("colour") == "blue",
     ),
 ]
-ATTRIBUTES: list[Mapping[str, str]] = [
+ATTRIBUTES: list[dict[str, str]] = [
     {},
     {"colour": "red"},
     {"colour": "blue"},
@@ -104,13 +103,17 @@ class PubSub(RuleBasedStateMachine):
         attributes=st.sampled_from(ATTRIBUTES),
         key=st.sampled_from(["", "", "a", "b"]),
     )
-    def publish(self, topic: str, count: int, attributes: Mapping[str, str], key: str) -> None:
+    def publish(self, topic: str, count: int, attributes: dict[str, str], key: str) -> None:
         self.both.publish(topic, count, key, **attributes)
 
-    @rule(batches=st.lists(st.sampled_from(ATTRIBUTES), min_size=1, max_size=3))
-    def publish_more(self, batches: list[Mapping[str, str]]) -> None:
-        for attributes in batches:
-            self.both.publish("topic", 2, **attributes)
+    @rule(
+        batches=st.lists(
+            st.tuples(st.sampled_from(["", "a", "a", "b"]), st.sampled_from(ATTRIBUTES)), min_size=1, max_size=3
+        )
+    )
+    def publish_more(self, batches: list[tuple[str, dict[str, str]]]) -> None:
+        for key, attributes in batches:
+            self.both.publish("topic", 2, key, **attributes)
             self.both.time_passes(MILLISECOND)
 
     @rule(name=st.sampled_from(["sub1", "sub2", *SUBSCRIPTIONS, "letters"]), max_messages=st.integers(1, 8))
@@ -133,7 +136,7 @@ class PubSub(RuleBasedStateMachine):
             return
         due = self.both.model.next_delivery_at(subscription)
         message = next(
-            (a for a in ATTRIBUTES if not subscription.options.filter or subscription.options.filter.matches(a))
+            a for a in ATTRIBUTES if not subscription.options.filter or subscription.options.filter.matches(a)
         )
         if publish and not subscription.topic.deleted:
             topic = subscription.topic.name.rpartition("/")[2]

@@ -1,7 +1,7 @@
 """What Pub/Sub promises, in plain Python: the yardstick of the broker (docs of Google's service; A3-A10).
 
-A topic is a list of messages.  A subscription knows how it stands with each message that its filter matches: waiting,
-out under an ack id until a deadline, or acked.  Time is an attribute that the test moves.
+A topic is a list of messages.  A subscription knows how it stands with each message that its filter matches:
+waiting, out under an ack id until a deadline, or acked.  Time is an attribute that the test moves.
 
 Some promises leave a choice (may a late call still succeed; is a message that nobody would deliver any more still
 there).  The model then says "either", and takes over what the broker chose.
@@ -81,8 +81,8 @@ class Options:
 class Standing:
     """How a subscription stands with a message.
 
-    `due`: an out message's ack deadline, or when a waiting one may be delivered; `sure` is False if it may as well be
-    acked.  `repeat_until`: so long an ack that succeeded succeeds again (exactly-once).
+    `due`: an out message's ack deadline, or when a waiting one may be delivered; `sure` is False if it may as well
+    be acked.  `repeat_until`: so long an ack that succeeded succeeds again (exactly-once).
     """
 
     message: Message
@@ -158,7 +158,8 @@ class Subscription:
         if self.options.retry is None or not failures:
             return timedelta()
         minimum, maximum = self.options.retry
-        return min(maximum, minimum * 2 ** (failures - 1)) * (1 + jitter) * SECOND
+        doublings = failures - 1
+        return min(maximum, minimum << doublings) * (1 + jitter) * SECOND
 
     def ready_at(self, standing: Standing, jitter: float) -> datetime:
         """When an unacked message may be delivered (again)."""
@@ -265,7 +266,10 @@ class Subscription:
         by_topic = topic_retention is not None and message.publish_time >= now - topic_retention
         own = self.options.retain_acked and message.publish_time >= now - self.options.retention
         # What came from a snapshot of another subscription, or in the very millisecond of the creation.
-        in_doubt = own and (standing is not None) != (message.publish_time > self.created)
+        if standing is None:
+            in_doubt = own and message.publish_time == self.created
+        else:
+            in_doubt = own and message.publish_time <= self.created
         if by_topic or (own and (standing is not None or in_doubt)):
             standing = self.standings.setdefault(message, Standing(message, now))
             standing.renew(now, sure=by_topic or not in_doubt)

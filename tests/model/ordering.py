@@ -1,7 +1,7 @@
-"""Ordering keys in the model (A6): what a key's unacked messages, in the order of their publishing, do to each other.
+"""Ordering keys in the model (A6): what a key's unacked messages, in publish order, do to each other.
 
-One response may carry several messages of a key; the key is then blocked until all of them are settled.  They share
-the deadline of the first that is not acked.  What fails brings all later messages of the response back, acked or not.
+One response may carry several messages of a key; the key is then blocked until all of them are settled.  They
+share the deadline of the first that is not acked.  What fails brings all later ones of them back, acked or not.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,8 @@
-"""The real broker, over real HTTP, in a thread of the test's process: the test sets its time and runs its workers."""
+"""The real broker, over real HTTP, in a thread of the test's process: the test sets its time and runs its workers.
+
+To be compared with the model step by step, nothing may happen in its own time: the clock stands still, the jitter
+is fixed, the dead-letter forwarder and the janitor run when they are told to.
+"""
 
 import asyncio
 import socket
@@ -78,7 +82,8 @@ class RunningBroker:
             thread = threading.Thread(target=self._serve, args=(listener,), name="broker")
             thread.start()
             try:
-                assert self._ready.wait(30) and self._server.started
+                assert self._ready.wait(30)
+                assert self._server.started
                 with (
                     httpx.Client(base_url=url, timeout=60) as first,
                     httpx.Client(base_url=url, timeout=60) as second,

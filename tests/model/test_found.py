@@ -1,6 +1,7 @@
 """What the model found, in as few steps as show it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,7 @@ from tests.model.running_broker import RunningBroker
 
 
 @pytest.fixture(scope="module")
-def broker(clone) -> Iterator[RunningBroker]:  # type: ignore[no-untyped-def]
+def broker(clone: Callable[[], AbstractContextManager[str]]) -> Iterator[RunningBroker]:
     with clone() as database_url, RunningBroker(database_url).running() as running:
         yield running
 
