@@ -269,13 +269,14 @@ class Both:
             failed = info["metadata"]
             assert failed
         for ack_id, verdict in verdicts.items():
-            expected: list[str | None] = {
+            outcomes: dict[Verdict, list[str | None]] = {
                 Verdict.TAKES_EFFECT: [None],
                 Verdict.DONE: [None],
                 Verdict.STALE: ["PERMANENT_FAILURE_INVALID_ACK_ID"],
                 Verdict.EARLY: ["TRANSIENT_FAILURE_UNORDERED_ACK_ID"],
                 Verdict.EITHER: [None, "PERMANENT_FAILURE_INVALID_ACK_ID"],
-            }[verdict]
+            }
+            expected = outcomes[verdict]
             got = failed.get(ack_id)
             message = subscription.ack_ids[ack_id].message
             assert got in expected, f"{verb} of {message}: {got}, but it {verdict.value}"

@@ -140,7 +140,7 @@ class PubSub(RuleBasedStateMachine):
         )
         if publish and not subscription.topic.deleted:
             topic = subscription.topic.name.rpartition("/")[2]
-            self.both.pull_while(name, lambda: self.both.publish(topic, **message))
+            self.both.pull_while(name, lambda: self.both.publish(topic, 1, "", **message))
         elif due and due - self.both.model.now < TEN_MINUTES:
             wait = due - self.both.model.now
             retained = self.both.model.now + wait - subscription.retention
