@@ -4,7 +4,7 @@ A test of a bug that was found is a few calls of these methods; the state machin
 """
 
 import base64
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -447,7 +447,3 @@ def _options_json(options: Options, dead_letter_topic: str | None) -> Json:
     if dead_letter_topic:
         body["deadLetterPolicy"] = {"deadLetterTopic": dead_letter_topic, "maxDeliveryAttempts": MAX_ATTEMPTS}
     return body
-
-
-def chosen(ack_ids: Sequence[str], indexes: Iterable[int]) -> list[str]:
-    return [ack_ids[index % len(ack_ids)] for index in indexes]

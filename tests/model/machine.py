@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.model.both import Both
 from tests.model.model import MILLISECOND, SECOND, Filter, Options, Subscription
@@ -38,6 +38,10 @@ durations = st.one_of(
 )
 long_durations = st.sampled_from([TEN_MINUTES + SECOND, HOUR, DAY, 6 * DAY + 23 * HOUR, 8 * DAY])
 
+NEAR_NOW = [timedelta(), -SECOND, -HOUR, -40 * DAY, MILLISECOND, 10 * SECOND, HOUR]
+
+any_subscription = st.sampled_from(["sub1", "sub2", "sub3", *SUBSCRIPTIONS, "letters"])
+choices = st.lists(st.integers(0, 7) | st.integers(0, 7) | st.integers(0, 40), min_size=1, max_size=6)
 retries = st.sampled_from([None, None, (0, 0), (2, 600), (4, 8), (10, 600)])
 options = st.builds(
     Options,
@@ -157,38 +161,26 @@ class PubSub(RuleBasedStateMachine):
         subscription = self._subscription(name)
         return list(subscription.ack_ids) if subscription else []
 
-    def _draw(self, data: st.DataObject) -> tuple[str, list[str]]:
-        """A subscription and some of its ack ids, more often late ones."""
-        names = [name for name in [*SUBSCRIPTIONS, "letters"] if self._ack_ids(name)]
-        name = data.draw(st.sampled_from(names))
-        ids = self._ack_ids(name)
-        late = st.sampled_from(ids[-8:])
-        return name, data.draw(st.lists(late | late | st.sampled_from(ids), min_size=1, max_size=6))
+    def _chosen(self, name: str, choices: list[int]) -> list[str]:
+        """Some of its ack ids, counted from the latest: what is drawn may not depend on what the broker answered."""
+        ack_ids = self._ack_ids(name)[::-1]
+        return [ack_ids[choice % len(ack_ids)] for choice in choices] if ack_ids else []
 
-    def _anything_out(self) -> bool:
-        return any(self._ack_ids(name) for name in [*SUBSCRIPTIONS, "letters"])
+    @rule(name=any_subscription, choices=choices, twice=st.booleans())
+    def acknowledge(self, name: str, choices: list[int], twice: bool) -> None:
+        for _ in range(1 + twice):
+            if ack_ids := self._chosen(name, choices):
+                self.both.acknowledge(name, ack_ids)
 
-    @precondition(_anything_out)
-    @rule(data=st.data())
-    def acknowledge(self, data: st.DataObject) -> None:
-        self.both.acknowledge(*self._draw(data))
+    @rule(name=any_subscription, choices=choices)
+    def nack(self, name: str, choices: list[int]) -> None:
+        if ack_ids := self._chosen(name, choices):
+            self.both.nack(name, ack_ids)
 
-    @precondition(_anything_out)
-    @rule(data=st.data())
-    def acknowledge_twice(self, data: st.DataObject) -> None:
-        name, ack_ids = self._draw(data)
-        self.both.acknowledge(name, ack_ids)
-        self.both.acknowledge(name, ack_ids)
-
-    @precondition(_anything_out)
-    @rule(data=st.data())
-    def nack(self, data: st.DataObject) -> None:
-        self.both.nack(*self._draw(data))
-
-    @precondition(_anything_out)
-    @rule(data=st.data(), seconds=st.sampled_from([1, 5, 10, 30, 600]))
-    def modify_ack_deadline(self, data: st.DataObject, seconds: int) -> None:
-        self.both.modify_ack_deadline(*self._draw(data), seconds)
+    @rule(name=any_subscription, choices=choices, seconds=st.sampled_from([1, 5, 10, 30, 600]))
+    def modify_ack_deadline(self, name: str, choices: list[int], seconds: int) -> None:
+        if ack_ids := self._chosen(name, choices):
+            self.both.modify_ack_deadline(name, ack_ids, seconds)
 
     @rule(
         name=st.sampled_from(["sub1", "sub2", "sub3", *SUBSCRIPTIONS]),
@@ -216,14 +208,11 @@ class PubSub(RuleBasedStateMachine):
                 break
             self.both.nack(name, ack_ids)
 
-    @precondition(_anything_out)
-    @rule(data=st.data())
-    def acknowledge_with_a_foreign_id(self, data: st.DataObject) -> None:
-        name, ack_ids = self._draw(data)
-        foreign = next(
-            (self._ack_ids(other)[0] for other in SUBSCRIPTIONS if other != name and self._ack_ids(other)), "x"
-        )
-        self.both.foreign_ack_id(name, ack_ids, foreign)
+    @rule(name=any_subscription, other=any_subscription, choices=choices)
+    def acknowledge_with_a_foreign_id(self, name: str, other: str, choices: list[int]) -> None:
+        foreign = self._ack_ids(other)[:1] if other != name else []
+        if ack_ids := self._chosen(name, choices):
+            self.both.foreign_ack_id(name, ack_ids, *(foreign or ["x"]))
 
     # --- time and what happens by itself -----------------------------------------------------------------
 
@@ -246,25 +235,27 @@ class PubSub(RuleBasedStateMachine):
 
     # --- seek and snapshots ------------------------------------------------------------------------------
 
-    @rule(name=st.sampled_from(SUBSCRIPTIONS), data=st.data())
-    def seek_to_time(self, name: str, data: st.DataObject) -> None:
+    @rule(
+        name=st.sampled_from(SUBSCRIPTIONS),
+        near_now=st.sampled_from(NEAR_NOW),
+        choice=st.none() | st.integers(0, 20),
+    )
+    def seek_to_time(self, name: str, near_now: timedelta, choice: int | None) -> None:
         """Often to the very time of a message."""
-        now = self.both.model.now
         subscription = self._subscription(name)
-        times = [m.publish_time for m in subscription.topic.log] if subscription else []
-        near = st.sampled_from([timedelta(), -SECOND, -HOUR, -40 * DAY, MILLISECOND, 10 * SECOND, HOUR]).map(
-            now.__add__
-        )
-        self.both.seek_to_time(name, data.draw(near | st.sampled_from(times) if times else near))
+        times = [m.publish_time for m in subscription.topic.log][::-1] if subscription else []
+        time = self.both.model.now + near_now
+        if choice is not None and times:
+            time = times[choice % len(times)]
+        self.both.seek_to_time(name, time)
 
     @rule(name=st.sampled_from(SNAPSHOTS), subscription=st.sampled_from(SUBSCRIPTIONS))
     def create_snapshot(self, name: str, subscription: str) -> None:
         self.both.create_snapshot(name, subscription)
 
-    @rule(name=st.sampled_from(SUBSCRIPTIONS), data=st.data())
-    def seek_to_snapshot(self, name: str, data: st.DataObject) -> None:
-        live = [full.rpartition("/")[2] for full in self.both.model.live_snapshots()]
-        self.both.seek_to_snapshot(name, data.draw(st.sampled_from([*live, *live, *live, *SNAPSHOTS])))
+    @rule(name=st.sampled_from(SUBSCRIPTIONS), snapshot=st.sampled_from(SNAPSHOTS))
+    def seek_to_snapshot(self, name: str, snapshot: str) -> None:
+        self.both.seek_to_snapshot(name, snapshot)
 
     # --- resources ---------------------------------------------------------------------------------------
 

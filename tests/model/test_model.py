@@ -30,7 +30,7 @@ def _settings(examples: int, steps: int, *, derandomize: bool = True) -> setting
 
 def test_the_broker_does_what_the_model_says(database_url: str) -> None:
     with _machine(database_url) as machine:
-        run_state_machine_as_test(machine, settings=_settings(20, 60))
+        run_state_machine_as_test(machine, settings=_settings(12, 60))
 
 
 @pytest.mark.slow
