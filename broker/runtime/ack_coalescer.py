@@ -18,6 +18,7 @@ from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.retry_policy import RetryPolicy
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.retrying import retrying
+from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
@@ -62,12 +63,14 @@ class AckCoalescer:
         attempt_ids: AttemptIds,
         wake_ups: WakeUps,
         tasks: Tasks,
+        activity: SubscriptionActivity,
     ) -> None:
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
         self._wake_ups = wake_ups
         self._tasks = tasks
+        self._activity = activity
         self._open: _Batch | None = None
         self._flushing = False  # owned by _run
 
@@ -82,6 +85,8 @@ class AckCoalescer:
         mine = batch.exactly_once_acks if exactly_once else batch.acks
         for attempt, positions in acks.items():
             mine.setdefault(attempt, set()).update(positions)
+            # Here rather than in the service: a push that succeeded is an ack as well.
+            self._activity.used(attempt.subscription_id)
         stale, _ = await asyncio.shield(batch.done)
         return _own(acks, stale)
 

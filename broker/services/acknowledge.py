@@ -6,6 +6,7 @@ from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
 from broker.domain.errors import InvalidArgument
 from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.subscription_activity import SubscriptionActivity
 
 MAX_ACK_DEADLINE_SECONDS = 600  # Google's limit
 
@@ -13,9 +14,10 @@ MAX_ACK_DEADLINE_SECONDS = 600  # Google's limit
 class AcknowledgeService:
     """Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
 
-    def __init__(self, resources: ResourceCache, coalescer: AckCoalescer) -> None:
+    def __init__(self, resources: ResourceCache, coalescer: AckCoalescer, activity: SubscriptionActivity) -> None:
         self._resources = resources
         self._coalescer = coalescer
+        self._activity = activity
 
     async def acknowledge(self, subscription_name: str, ack_ids: Sequence[str]) -> None:
         """Acknowledge messages, durably.  Ids that are stale are ignored, or refused with exactly-once delivery.
@@ -47,6 +49,7 @@ class AcknowledgeService:
                 f"The ack deadline must be between 0 and {MAX_ACK_DEADLINE_SECONDS} seconds."
             )
         messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
+        self._activity.used(subscription.subscription_id)
         exactly_once = subscription.enable_exactly_once_delivery
         stale = await self._coalescer.modify_ack_deadline(
             messages, NewDeadline(ack_deadline_seconds, subscription.retry_policy, exactly_once)
