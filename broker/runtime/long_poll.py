@@ -20,7 +20,8 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
-from broker.store.claims import Claimed, ClaimRequest, claim_messages
+from broker.store.claim_request import ClaimRequest
+from broker.store.claims import Claimed, claim_messages
 from broker.store.database import Database
 from broker.store.delivery_attempts import release_attempts
 from broker.store.shards import read_heads
@@ -290,6 +291,7 @@ class LongPoll:
             filter_path=subscription.filter_path,
             max_attempts=subscription.max_delivery_attempts,
             exactly_once=subscription.enable_exactly_once_delivery,
+            ordered=subscription.enable_message_ordering,
             jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
         )
 

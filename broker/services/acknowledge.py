@@ -1,10 +1,10 @@
 """Acknowledge and ModifyAckDeadline (A7)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
 from broker.domain.errors import InvalidArgument
-from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline
+from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline, RefusedAcks
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 
@@ -27,12 +27,12 @@ class AcknowledgeService:
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
-        stale = await self._coalescer.acknowledge(
+        refused = await self._coalescer.acknowledge(
             group_ack_ids(ack_ids, subscription_id=subscription.subscription_id),
             exactly_once=subscription.enable_exactly_once_delivery,
         )
-        if stale:
-            raise _stale(stale)
+        if refused:
+            raise _refused(refused)
 
     async def modify_ack_deadline(
         self, subscription_name: str, ack_ids: Sequence[str], ack_deadline_seconds: int
@@ -55,14 +55,13 @@ class AcknowledgeService:
             messages, NewDeadline(ack_deadline_seconds, subscription.retry_policy, exactly_once)
         )
         if stale and exactly_once:
-            raise _stale(stale)
+            raise _refused(RefusedAcks(stale=stale))
 
 
-def _stale(messages: Mapping[AttemptName, set[int]]) -> InvalidArgument:
-    """What official clients read: the detail names each id that failed."""
-    ack_ids = [
-        ack_id for attempt, positions in messages.items() for ack_id in make_ack_ids(attempt, sorted(positions))
-    ]
+def _refused(refused: RefusedAcks) -> InvalidArgument:
+    """What official clients read: the detail names each id that failed, and whether to try it again."""
+    failures = dict.fromkeys(_ack_ids(refused.stale), "PERMANENT_FAILURE_INVALID_ACK_ID")
+    failures |= dict.fromkeys(_ack_ids(refused.out_of_order), "TRANSIENT_FAILURE_UNORDERED_ACK_ID")
     return InvalidArgument(
         "Some acknowledgement ids in the request were invalid. This could be because the acknowledgement ids have "
         "expired or the acknowledgement ids were malformed.",
@@ -71,10 +70,15 @@ def _stale(messages: Mapping[AttemptName, set[int]]) -> InvalidArgument:
                 "@type": "type.googleapis.com/google.rpc.ErrorInfo",
                 "reason": "EXACTLY_ONCE_ACKID_FAILURE",
                 "domain": "pubsub.googleapis.com",
-                "metadata": dict.fromkeys(ack_ids, "PERMANENT_FAILURE_INVALID_ACK_ID"),
+                "metadata": failures,
             }
         ],
     )
+
+
+def _ack_ids(messages: Mapping[AttemptName, set[int]]) -> Iterator[str]:
+    for attempt, positions in messages.items():
+        yield from make_ack_ids(attempt, sorted(positions))
 
 
 def _require(ack_ids: Sequence[str]) -> None:

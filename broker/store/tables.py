@@ -8,6 +8,7 @@ locking and of distribution.
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     Column,
@@ -116,6 +117,8 @@ snapshot_outstanding = Table(
     Column("open", BIT(varying=True), nullable=False),
     Column("first_publish_time", DateTime(timezone=True), nullable=False),
     Column("last_publish_time", DateTime(timezone=True), nullable=False),
+    Column("ordering_key", Text),
+    Column("waiting", INT8MULTIRANGE),
     PrimaryKeyConstraint("snapshot_id", "shard_id", "attempt_id", "part"),
 )
 
@@ -155,6 +158,7 @@ messages = Table(
         "messages_ordering_key_idx",
         "shard_id",
         "ordering_key",
+        "publish_time",
         "seq",
         postgresql_where=text("ordering_key IS NOT NULL"),
     ),
@@ -182,6 +186,11 @@ cursors = Table(
 
 # Messages that are out: one row per response, a bit of `open` per sequence of `seqs`, in order.
 # `acked` is kept for exactly-once subscriptions only: a bit for each that was acked under this attempt.
+#
+# A row with an ordering key is that key's: as long as it is there, other messages of the key wait (A6).  Of its
+# sequences the first `out_count` are out under the attempt id, the others came back with them and wait, each with
+# its attempt number so far; `retry_at` is when the first of those may go out.  `waiting` are the sequences in which
+# further messages of the key wait, as far as the cursor has come.
 delivery_attempts = Table(
     "delivery_attempts",
     metadata,
@@ -198,12 +207,25 @@ delivery_attempts = Table(
     Column("acked", BIT(varying=True)),
     Column("first_publish_time", DateTime(timezone=True), nullable=False),
     Column("last_publish_time", DateTime(timezone=True), nullable=False),
+    Column("ordering_key", Text),
+    Column("out_count", Integer),
+    Column("attempt_numbers", ARRAY(Integer)),
+    Column("waiting", INT8MULTIRANGE),
+    Column("retry_at", DateTime(timezone=True)),
     Index("delivery_attempts_due_idx", "shard_id", "subscription_id", "next_delivery_at"),
     Index(
         "delivery_attempts_exhausted_idx",
         "shard_id",
         "subscription_id",
         postgresql_where=text("status = 'exhausted'"),
+    ),
+    Index(
+        "delivery_attempts_ordering_key_idx",
+        "shard_id",
+        "subscription_id",
+        "ordering_key",
+        unique=True,
+        postgresql_where=text("ordering_key IS NOT NULL"),
     ),
     postgresql_with={"fillfactor": "70"},
 )

@@ -22,7 +22,6 @@ from broker.front.rest.codec.resources import refuse_nul, refuse_unsupported, re
 from broker.front.rest.codec.scalars import format_duration, parse_duration
 
 UNSUPPORTED = {
-    "enable_message_ordering": "ordered delivery is not served yet",
     "bigquery_config": "this broker exports to no other service",
     "cloud_storage_config": "this broker exports to no other service",
     "bigtable_config": "this broker exports to no other service",
@@ -126,6 +125,7 @@ def _from_body(body: SubscriptionBody, name: str) -> Subscription:
         labels=body.labels,
         expiration_ttl=ttl,
         filter=body.filter,
+        enable_message_ordering=body.enable_message_ordering,
         enable_exactly_once_delivery=body.enable_exactly_once_delivery,
         dead_letter_policy=_dead_letter_policy(body.dead_letter_policy),
         retry_policy=_retry_policy(body.retry_policy),
@@ -196,6 +196,8 @@ def subscription_json(subscription: Subscription) -> dict[str, Any]:
         }
     if s.retry_policy is not None:
         body["retryPolicy"] = _retry_policy_json(s.retry_policy)
+    if s.enable_message_ordering:
+        body["enableMessageOrdering"] = True
     if s.enable_exactly_once_delivery:
         body["enableExactlyOnceDelivery"] = True
     if s.detached:
