@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import FailedPrecondition, Unavailable
+from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
 from broker.front.rest.app import PREFIX, RestDoor
@@ -22,6 +23,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.services.acknowledge import AcknowledgeService
+from broker.services.filters import FilterService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.services import Services
@@ -52,6 +54,7 @@ class AppConfig:
     pool_size: int = 8
     janitor_interval_seconds: float = 30.0
     shards_per_topic: int = 1
+    min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS
 
 
 class _Broker:
@@ -72,11 +75,17 @@ class _Broker:
             topics=TopicService(
                 self._database, self._clock, self._wake_ups, shards_per_topic=config.shards_per_topic
             ),
-            subscriptions=SubscriptionService(self._database, self._clock, self._wake_ups),
+            subscriptions=SubscriptionService(
+                self._database,
+                self._clock,
+                self._wake_ups,
+                min_delivery_attempts=config.min_delivery_attempts,
+            ),
             snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups),
             publish=PublishService(self._resources, publishes),
             pull=PullService(self._resources, self._long_poll, wait_seconds=config.pull_wait_seconds),
             acknowledge=AcknowledgeService(self._resources, acks),
+            filters=FilterService(self._database, self._clock),
         )
 
     def _drop(self, name: str | None) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from zlib import crc32
 
-from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery
 from broker.domain.errors import InvalidArgument
 
-_VERSION = 1
+_PLAIN, _ORDERED = 1, 2  # the first byte
 _PREFIX = struct.Struct(">B6s6sqH")  # version, subscription_id, shard_id, attempt_id, message count
 _CHECK = struct.Struct(">I")
 _PREFIX_CHARACTERS = 36
@@ -32,18 +32,29 @@ _POSITIONS = {suffix: position for position, suffix in enumerate(_SUFFIXES)}
 
 @dataclass(frozen=True, slots=True)
 class AttemptName:
-    """Which delivery attempt an ack id belongs to; `count` is the number of messages that it handed out."""
+    """Which delivery attempt an ack id belongs to.
+
+    `count` is the number of messages that its row has a bit for: those handed out, and if it is `ordered` (holds an
+    ordering key) those that came back and wait.
+    """
 
     subscription_id: int
     shard_id: int
     attempt_id: int
     count: int
+    ordered: bool = False
+
+
+def attempt_name(subscription_id: int, delivery: Delivery) -> AttemptName:
+    """The name of the attempt that a delivery was made under."""
+    count = len(delivery.messages) + delivery.returned
+    return AttemptName(subscription_id, delivery.shard_id, delivery.attempt_id, count, delivery.ordered)
 
 
 def make_ack_ids(attempt: AttemptName, positions: Iterable[int]) -> list[str]:
     """The ack ids of the messages at `positions` (from 0) of one delivery attempt."""
     head = _PREFIX.pack(
-        _VERSION,
+        _ORDERED if attempt.ordered else _PLAIN,
         attempt.subscription_id.to_bytes(6, "big"),
         attempt.shard_id.to_bytes(6, "big"),
         attempt.attempt_id,
@@ -63,9 +74,19 @@ def _parse_prefix(prefix: str) -> AttemptName | None:
         return None
     head, check = raw[: _PREFIX.size], raw[_PREFIX.size :]
     version, subscription_id, shard_id, attempt_id, count = _PREFIX.unpack(head)
-    if version != _VERSION or _CHECK.unpack(check)[0] != crc32(head) or count > MAX_MESSAGES_PER_ATTEMPT:
+    if (
+        version not in (_PLAIN, _ORDERED)
+        or _CHECK.unpack(check)[0] != crc32(head)
+        or count > MAX_MESSAGES_PER_ATTEMPT
+    ):
         return None
-    return AttemptName(int.from_bytes(subscription_id, "big"), int.from_bytes(shard_id, "big"), attempt_id, count)
+    return AttemptName(
+        int.from_bytes(subscription_id, "big"),
+        int.from_bytes(shard_id, "big"),
+        attempt_id,
+        count,
+        ordered=version == _ORDERED,
+    )
 
 
 def group_ack_ids(ack_ids: Iterable[str], *, subscription_id: int) -> dict[AttemptName, set[int]]:

@@ -49,12 +49,18 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Messages that one response hands out under one attempt id, all for the n-th time (`attempt_number`)."""
+    """Messages that one response hands out under one attempt id, all for the n-th time (`attempt_number`).
+
+    If they are `ordered` they are a key's, and hold it (A6); `returned` messages of the key that came back with
+    them wait for them under the same attempt id.
+    """
 
     shard_id: int
     attempt_id: int
     attempt_number: int
     messages: Sequence[StoredMessage]
+    ordered: bool = False
+    returned: int = 0
 
 
 @dataclass(slots=True)
@@ -63,6 +69,20 @@ class Share:
 
     fresh: list[StoredMessage] = field(default_factory=list)
     redelivered: dict[int, list[StoredMessage]] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> list[StoredMessage]:
+        return [*(message for messages in self.redelivered.values() for message in messages), *self.fresh]
+
+
+def left_over(demands: Sequence[Demand], given: Sequence[Sequence[StoredMessage]]) -> list[Demand]:
+    """What the demands would still take when they have been given these messages."""
+    left = []
+    for demand, messages in zip(demands, given, strict=True):
+        room = demand.max_bytes - sum(message.size for message in messages)
+        count = demand.max_messages - len(messages) if room > 0 or not messages else 0
+        left.append(Demand(max_messages=count, max_bytes=room))
+    return left
 
 
 def due_quota(wanted: int, fresh_available: int) -> int:

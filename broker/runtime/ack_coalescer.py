@@ -7,7 +7,7 @@ before it.  One flush is in flight; what comes meanwhile goes with the next.
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
@@ -22,11 +22,14 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
 from broker.store.delivery_attempts import (
+    AttemptStatus,
     DeadlineChange,
     Positions,
     acknowledge,
     acknowledge_exactly_once,
+    acknowledge_in_order,
     modify_ack_deadline,
+    modify_ordered_deadline,
 )
 from broker.store.hot_connection import HotConnection
 
@@ -35,21 +38,49 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class NewDeadline:
-    """Seconds from now (0 = nack); `retry_policy` delays a nack."""
+    """Seconds from now, and what becomes of the messages till then (see DeadlineChange.status)."""
 
-    seconds: int
+    seconds: float
+    status: AttemptStatus = "delivering"
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedAcks:
+    """Acks that changed nothing: stale ones, and those that came before their turn in an ordering key."""
+
+    stale: Mapping[AttemptName, set[int]] = field(default_factory=dict)
+    out_of_order: Mapping[AttemptName, set[int]] = field(default_factory=dict)
+
+    def of(self, acks: Mapping[AttemptName, set[int]]) -> "RefusedAcks":
+        """Those among `acks`."""
+        return RefusedAcks(_own(acks, self.stale), _own(acks, self.out_of_order))
+
+    def __bool__(self) -> bool:
+        return bool(self.stale or self.out_of_order)
+
+
 @dataclass(slots=True)
 class _Batch:
-    """`done` gives the positions that were stale: of acks with exactly-once delivery, and of deadline changes."""
+    """`done` gives the acks that were refused, and the positions whose deadline change was stale."""
 
-    done: asyncio.Future[tuple[Positions, Positions]]
+    done: asyncio.Future[tuple[RefusedAcks, Positions]]
     acks: Positions = field(default_factory=dict)
     exactly_once_acks: Positions = field(default_factory=dict)
+    acks_in_order: Positions = field(default_factory=dict)
+    exactly_once: set[int] = field(default_factory=set)  # subscriptions
     deadlines: dict[AttemptName, dict[int, NewDeadline]] = field(default_factory=dict)
+
+    def acks_like(self, attempt: AttemptName, exactly_once: bool) -> Positions:
+        """Where acks of this kind are collected."""
+        if attempt.ordered:
+            return self.acks_in_order
+        return self.exactly_once_acks if exactly_once else self.acks
+
+    def is_acked(self, attempt: AttemptName, position: int) -> bool:
+        kinds = (self.acks, self.exactly_once_acks, self.acks_in_order)
+        return any(position in acks.get(attempt, ()) for acks in kinds)
 
 
 class AckCoalescer:
@@ -71,19 +102,18 @@ class AckCoalescer:
         self._open: _Batch | None = None
         self._flushing = False  # owned by _run
 
-    async def acknowledge(
-        self, acks: Mapping[AttemptName, set[int]], *, exactly_once: bool = False
-    ) -> Mapping[AttemptName, set[int]]:
+    async def acknowledge(self, acks: Mapping[AttemptName, set[int]], *, exactly_once: bool = False) -> RefusedAcks:
         """Acknowledge messages; returns once that is durable.  Raises Unavailable.
 
-        Returns those that could not be acked because they were stale; always none unless `exactly_once`.
+        Returns those that could not be acked; always none unless `exactly_once`.
         """
         batch = self._batch()
-        mine = batch.exactly_once_acks if exactly_once else batch.acks
         for attempt, positions in acks.items():
-            mine.setdefault(attempt, set()).update(positions)
-        stale, _ = await asyncio.shield(batch.done)
-        return _own(acks, stale)
+            batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(positions)
+            if exactly_once:
+                batch.exactly_once.add(attempt.subscription_id)
+        refused, _ = await asyncio.shield(batch.done)
+        return refused.of(acks) if exactly_once else RefusedAcks()
 
     async def modify_ack_deadline(
         self, messages: Mapping[AttemptName, set[int]], deadline: NewDeadline
@@ -127,10 +157,12 @@ class AckCoalescer:
         else:
             batch.done.set_result(stale)
 
-    async def _write(self, batch: _Batch) -> tuple[Positions, Positions]:
+    async def _write(self, batch: _Batch) -> tuple[RefusedAcks, Positions]:
         await self._write_acks(batch.acks)
-        stale_acks = await self._write_exactly_once_acks(batch.exactly_once_acks)
-        return stale_acks, await self._write_deadlines(batch)
+        stale = await self._write_exactly_once_acks(batch.exactly_once_acks)
+        refused = await self._write_acks_in_order(batch.acks_in_order, batch.exactly_once)
+        refused = RefusedAcks({**refused.stale, **stale}, refused.out_of_order)
+        return refused, await self._write_deadlines(batch)
 
     async def _write_acks(self, acks: Positions) -> None:
         for shard_id, shard_acks in _by_shard(acks):
@@ -149,13 +181,27 @@ class AckCoalescer:
                     stale |= await acknowledge_exactly_once(connection, shard_id=shard_id, acks=missing, now=now)
         return stale
 
+    async def _write_acks_in_order(self, acks: Positions, exactly_once: Container[int]) -> RefusedAcks:
+        stale: Positions = {}
+        out_of_order: Positions = {}
+        for shard_id, shard_acks in _by_shard(acks):
+            now = self._clock.now()
+            async with self._database.hot() as connection:
+                acked = await acknowledge_in_order(
+                    connection, shard_id=shard_id, acks=shard_acks, exactly_once=exactly_once, now=now
+                )
+            stale |= acked.stale
+            out_of_order |= acked.out_of_order
+            for subscription_id in acked.due:
+                self._wake_ups.redeliverable(subscription_id)
+        return RefusedAcks(stale, out_of_order)
+
     async def _write_deadlines(self, batch: _Batch) -> Positions:
         open_positions = {
             attempt: {
                 position: deadline
                 for position, deadline in deadlines.items()
-                if position not in batch.acks.get(attempt, ())
-                and position not in batch.exactly_once_acks.get(attempt, ())
+                if not batch.is_acked(attempt, position)
             }
             for attempt, deadlines in batch.deadlines.items()
         }
@@ -177,7 +223,7 @@ class AckCoalescer:
                 attempt,
                 frozenset(positions),
                 now + timedelta(seconds=deadline.seconds),
-                nack=deadline.seconds == 0,
+                status=deadline.status,
                 retry_policy=deadline.retry_policy,
                 exactly_once=deadline.exactly_once,
             )
@@ -194,18 +240,25 @@ class AckCoalescer:
 
     async def _modify(self, connection: HotConnection, shard_id: int, changes: list[DeadlineChange]) -> Positions:
         now = self._clock.now()
-        microseconds = int(now.timestamp() * 1_000_000)
-        return await modify_ack_deadline(
-            connection,
-            shard_id=shard_id,
-            changes=changes,
-            new_parts=list(self._attempt_ids.take_parts(len(changes), now_microseconds=microseconds)),
-            jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
-            now=now,
-        )
+        jitter = random.uniform(0, 0.1)  # noqa: S311  (spreads retries, protects nothing)
+        plain = [change for change in changes if not change.attempt.ordered]
+        in_order = [change for change in changes if change.attempt.ordered]
+        missing: Positions = {}
+        if plain:
+            parts = self._attempt_ids.take_parts(len(plain), now_microseconds=int(now.timestamp() * 1_000_000))
+            missing |= await modify_ack_deadline(
+                connection, shard_id=shard_id, changes=plain, new_parts=list(parts), jitter=jitter, now=now
+            )
+        if in_order:
+            missing |= await modify_ordered_deadline(
+                connection, shard_id=shard_id, changes=in_order, jitter=jitter, now=now
+            )
+        return missing
 
 
-def _own(asked: Mapping[AttemptName, set[int]], stale: Positions) -> Mapping[AttemptName, set[int]]:
+def _own(
+    asked: Mapping[AttemptName, set[int]], stale: Mapping[AttemptName, set[int]]
+) -> Mapping[AttemptName, set[int]]:
     """The part of what a whole batch missed that one caller asked for."""
     if not stale:
         return {}

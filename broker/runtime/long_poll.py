@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.delivery import Delivery, Demand
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
-from broker.store.claims import Claimed, ClaimRequest, claim_messages
+from broker.store.claim_request import ClaimRequest
+from broker.store.claims import Claimed, claim_messages
 from broker.store.database import Database
 from broker.store.delivery_attempts import release_attempts
 from broker.store.shards import read_heads
@@ -199,7 +200,14 @@ class LongPoll:
         pull.wait = False
         return await pull.answer
 
-    def _send_away(self, queue: _Queue, reason: Exception) -> None:
+    def _fail(self, queue: _Queue, claimed_for: list[_Pull], error: BaseException) -> None:
+        """End the pulls that a claim failed for, and those that stand behind them."""
+        for pull in claimed_for:
+            if not pull.answer.done():
+                pull.answer.set_exception(error)
+        self._send_away(queue, error)
+
+    def _send_away(self, queue: _Queue, reason: BaseException) -> None:
         while queue.pulls:
             pull = queue.pulls.popleft()
             if not pull.answer.done():
@@ -216,10 +224,12 @@ class LongPoll:
                 pulls = _take(queue.pulls)
                 await self._claim(queue, pulls)
         except (BrokerError, SubscriptionChanged) as error:
-            _fail(pulls, error)
-            self._send_away(queue, error)
-        except BaseException:
-            _fail(pulls, Unavailable("The broker stops."))
+            self._fail(queue, pulls, error)
+        except asyncio.CancelledError:
+            self._fail(queue, pulls, Unavailable("The broker stops."))
+            raise
+        except BaseException as fault:  # nobody foresaw it: the callers' door logs it and answers INTERNAL
+            self._fail(queue, pulls, fault)
             raise
         finally:
             queue.claiming = False
@@ -277,6 +287,8 @@ class LongPoll:
             filter_path=subscription.filter_path,
             max_attempts=subscription.max_delivery_attempts,
             exactly_once=subscription.enable_exactly_once_delivery,
+            ordered=subscription.enable_message_ordering,
+            max_run=1 if subscription.extensions.one_per_ordering_key else MAX_MESSAGES_PER_ATTEMPT,
             jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
         )
 
@@ -298,9 +310,3 @@ def _take(waiting: deque[_Pull]) -> list[_Pull]:
             break
         taken.append(waiting.popleft())
     return taken
-
-
-def _fail(pulls: list[_Pull], error: Exception) -> None:
-    for pull in pulls:
-        if not pull.answer.done():
-            pull.answer.set_exception(error)

@@ -146,6 +146,7 @@ class SnapshotService:
             SeekPlace(
                 shard_id=shard_id,
                 subscription_id=subscription.subscription_id,
+                ordered=subscription.enable_message_ordering,
                 now=now,
                 first_attempt_id=first_attempt_id,
             )

@@ -1,28 +1,38 @@
-"""Claims: handing out messages under a cursor's lock (A4, A7, design section 4).
+"""Claims: handing out messages under a cursor's lock (A4, A6, A7, design section 4).
 
-A claim is one transaction in two round trips.  The first locks the cursor, then (later statements, later
-snapshots) locks the rows that are due and reads fresh messages; the second writes what was decided in between.
+A claim is one transaction.  Its first round trip locks the cursor, then (later statements, later snapshots) locks
+the rows that are due and reads fresh messages; the last writes what was decided in between.  What is due is read
+between the two, where there is any; an ordered subscription reads fresh messages only when it knows which keys are
+free.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.delivery import Delivery, Demand, Share, StoredMessage, due_quota, share_out
-from broker.domain.retry_policy import RetryPolicy
+from broker.domain.delivery import Delivery, Share, StoredMessage, due_quota, left_over, share_out
 from broker.domain.sequences import to_multirange
 from broker.store import statements
+from broker.store.claim_request import ClaimRequest
 from broker.store.due_attempts import DueAttempt, ask, due_attempt, ready_attempts, replacements, times_left
+from broker.store.fresh_messages import NOTHING_FRESH, Fresh, fresh_messages, fresh_statement
 from broker.store.hot_connection import Bound, HotConnection
+from broker.store.ordered_runs import (
+    OrderedRun,
+    clear_away,
+    give_runs,
+    look_for_messages,
+    new_runs,
+    ordered_run,
+    rewrite_runs,
+    share_in_order,
+)
 from broker.store.statements import BEGIN, COMMIT, NO_WAIT
 
 _LOCK_CURSOR = statements.hot("lock_cursor")
 _LOCK_DUE_ATTEMPTS = statements.hot("lock_due_attempts")
-_READ_FRESH_MESSAGES = statements.hot("read_fresh_messages")
-_READ_LARGE_MESSAGES = statements.hot("read_large_messages")
-_READ_MATCHING_MESSAGES = statements.hot("read_matching_messages")
 _READ_DUE_MESSAGES = statements.hot("read_due_messages")
 _READ_NEXT_DELIVERY_AT = statements.hot("read_next_delivery_at")
 _INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
@@ -33,46 +43,13 @@ _MOVE_CURSOR = statements.hot("move_cursor")
 _NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
 
 MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that one claim looks at
-MAX_SCANNED = 10_000  # messages that one look of a filtered claim reads: some 10 ms
+MAX_DUE_KEYS = 4_000  # the same, of an ordered subscription, where most are of one message
 MAX_LOOKS = 20  # after which a claim answers with nothing, though there is more to look at
 # The floor stays this far behind: a nack may carry a time that is a little old when it commits.
 DUE_FLOOR_MARGIN = timedelta(seconds=60)
 # One row may cover this many times as many sequences as it holds; a wider one would make its next
 # redelivery read past too many messages that are not its own.
 _MAX_SPREAD = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
-    """One claim on one shard of a subscription, on behalf of several pulls (`demands`).
-
-    `now` is the database's time; messages published before `retained_since` are not delivered any more;
-    `jitter` (0 to 0.1) lengthens retry delays.  `filter_path` is a jsonpath (None: every message matches).
-    """
-
-    shard_id: int
-    subscription_id: int
-    demands: Sequence[Demand]
-    ack_deadline: timedelta
-    retained_since: datetime
-    now: datetime
-    retry_policy: RetryPolicy | None = None
-    jitter: float = 0.0
-    filter_path: str | None = None
-    max_attempts: int | None = None
-    exactly_once: bool = False
-
-    @property
-    def where(self) -> dict[str, Any]:
-        return {"shard_id": self.shard_id, "subscription_id": self.subscription_id}
-
-    @property
-    def max_messages(self) -> int:
-        return sum(demand.max_messages for demand in self.demands)
-
-    @property
-    def max_bytes(self) -> int:
-        return sum(demand.max_bytes for demand in self.demands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +67,36 @@ class Claimed:
     look_again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Fresh:
-    """Messages from the cursor on.  `end` is just past the last one looked at; `all_seen`: there were no more."""
-
-    messages: list[StoredMessage]
-    end: tuple[datetime, int] | None
-    all_seen: bool
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Found:
+    """What a claim has locked and read so far.  `to_give`: the runs whose next messages may go out."""
+
     cursor: tuple[datetime, int, datetime] | None
     due: list[DueAttempt]
+    runs: list[OrderedRun]
     due_is_complete: bool
-    fresh: _Fresh
+    fresh: Fresh = NOTHING_FRESH
+    to_give: Sequence[OrderedRun] = ()
+
+    @property
+    def all_seen(self) -> bool:
+        return self.due_is_complete and self.fresh.all_seen and not any(run.lost for run in self.runs)
+
+    @property
+    def rows(self) -> Iterator[DueAttempt | OrderedRun]:
+        yield from self.due
+        yield from self.runs
+
+
+@dataclass(slots=True)
+class _Decided:
+    """Deliveries by demand, and which kind of row each is to have.  `considered` fresh messages are passed."""
+
+    by_demand: list[list[Delivery]]
+    plain: list[Delivery] = field(default_factory=list)
+    first_of_keys: list[Delivery] = field(default_factory=list)
+    new_attempt_ids: dict[int, int] = field(default_factory=dict)
+    considered: int = 0
 
 
 async def claim_messages(connection: HotConnection, request: ClaimRequest, attempt_ids: AttemptIds) -> Claimed:
@@ -127,92 +119,84 @@ async def _claim_once(connection: HotConnection, request: ClaimRequest, attempt_
         if found.cursor is None:
             await connection.run(*_NOTHING_CHANGED)
             return Claimed(nothing, found=False)
-        if not found.due and found.fresh.end is None:
+        if not any(found.rows) and found.fresh.end is None:
             upcoming, *_ = await connection.run((_READ_NEXT_DELIVERY_AT, request.where), *_NOTHING_CHANGED)
             return Claimed(nothing, next_delivery_at=upcoming[0][0] if upcoming else None)
-        redeliveries = await _read_redeliveries(connection, request, found)
-        shares = share_out(request.demands, redeliveries, found.fresh.messages)
-        _settle(found.due, shares)
-        deliveries, rows = _deliveries(request, shares, attempt_ids)
-        fresh_taken = sum(len(share.fresh) for share in shares)
-        await connection.run(*_writes(request, found, rows, fresh_taken), (COMMIT, {}))
+        decided = await _decide(connection, request, found, attempt_ids)
+        await connection.run(*_writes(request, found, decided), (COMMIT, {}))
     except BaseException:
         await connection.close()  # its transaction is open
         raise
     return Claimed(
-        deliveries,
-        next_delivery_at=min(times_left(found.due), default=None),
-        look_again=not rows and not (found.due_is_complete and found.fresh.all_seen),
+        decided.by_demand,
+        next_delivery_at=min(_times_left(found), default=None),
+        look_again=not any(decided.by_demand) and not found.all_seen,
     )
 
 
 async def _lock_and_read(connection: HotConnection, request: ClaimRequest) -> _Found:
-    max_rows = min(request.max_messages, MAX_DUE_ROWS)
-    _, locked, due, fresh = await connection.run(
+    max_rows = MAX_DUE_KEYS if request.ordered else min(request.max_messages, MAX_DUE_ROWS)
+    statements_ = [
         (BEGIN, {}),
         (_LOCK_CURSOR, request.where),
         (_LOCK_DUE_ATTEMPTS, {**request.where, "now": request.now, "max_rows": max_rows}),
-        _read_fresh(request),
+    ]
+    if not request.ordered:
+        statements_.append(fresh_statement(request))
+    _, locked, due, *fresh = await connection.run(*statements_)
+    found = _Found(
+        cursor=(locked[0][0], locked[0][1], locked[0][2]) if locked else None,
+        due=[due_attempt(row) for row in due if row[_ORDERING_KEY] is None],
+        runs=[ordered_run(row) for row in due if row[_ORDERING_KEY] is not None],
+        due_is_complete=len(due) < max_rows,
     )
-    cursor = (locked[0][0], locked[0][1], locked[0][2]) if locked else None
-    if request.filter_path is None and fresh and fresh[0][-1] is None:
-        [fresh] = await connection.run((_READ_LARGE_MESSAGES, {**_window(request), "max_bytes": request.max_bytes}))
-    found = _all_messages(fresh) if request.filter_path is None else _matching_messages(fresh)
-    return _Found(cursor, [due_attempt(row) for row in due], len(due) < max_rows, found)
+    found.to_give = await look_for_messages(connection, request, found.runs)
+    if request.ordered:
+        *_, rows = await connection.run(*clear_away(request, found.runs), fresh_statement(request))
+    else:
+        [rows] = fresh
+    found.fresh = await fresh_messages(connection, request, rows)
+    return found
 
 
-def _window(request: ClaimRequest) -> dict[str, Any]:
-    return {
-        **request.where,
-        "retained_since": request.retained_since,
-        "max_messages": request.max_messages,
-    }
+_ORDERING_KEY = 9  # its place in a row of lock_due_attempts.sql
 
 
-def _read_fresh(request: ClaimRequest) -> Bound:
-    if request.filter_path is None:
-        max_size = request.max_bytes // request.max_messages
-        return _READ_FRESH_MESSAGES, {**_window(request), "max_size": max_size}
-    filtered = {
-        "max_bytes": request.max_bytes,
-        "filter_path": request.filter_path,
-        "max_scanned": MAX_SCANNED,
-    }
-    return _READ_MATCHING_MESSAGES, {**_window(request), **filtered}
-
-
-def _all_messages(rows: Sequence[Sequence[Any]]) -> _Fresh:
-    """Up to the first that came without its data: it is large, and the next claim reads it."""
-    data = [row[-1] for row in rows]
-    small = data.index(None) if None in data else len(data)
-    messages = [StoredMessage(*row) for row in rows[:small]]
-    return _Fresh(messages, _just_past(messages[-1]) if messages else None, all_seen=True)
-
-
-def _matching_messages(rows: Sequence[Sequence[Any]]) -> _Fresh:
-    messages = [StoredMessage(*columns) for *columns, matches, _ in rows if matches]
-    if not rows:
-        return _Fresh([], None, all_seen=True)
-    *columns, _, looked_at = rows[-1]
-    return _Fresh(messages, _just_past(StoredMessage(*columns)), all_seen=looked_at < MAX_SCANNED)
-
-
-def _just_past(message: StoredMessage) -> tuple[datetime, int]:
-    return message.publish_time, message.seq + 1
+async def _decide(
+    connection: HotConnection, request: ClaimRequest, found: _Found, attempt_ids: AttemptIds
+) -> _Decided:
+    """Share out what was found."""
+    quota = due_quota(request.max_messages, len(found.fresh.messages))
+    given = give_runs(found.to_give, request.demands, quota)
+    of_keys = [[message for run in runs for message in run.taken] for runs in given]
+    quota -= sum(map(len, of_keys))
+    demands = left_over(request.demands, of_keys)
+    redeliveries = await _read_redeliveries(connection, request, found.due, quota)
+    if request.ordered:
+        shares = share_out(demands, redeliveries, ())
+        demands = left_over(demands, [share.messages for share in shares])
+        fresh, considered = share_in_order(demands, found.fresh.messages, request.max_run)
+        for share, messages in zip(shares, fresh, strict=True):
+            share.fresh = messages
+    else:
+        shares = share_out(demands, redeliveries, found.fresh.messages)
+        considered = sum(len(share.fresh) for share in shares)
+    _settle(found.due, shares)
+    return _deliveries(request, found, given, shares, attempt_ids, considered)
 
 
 async def _read_redeliveries(
-    connection: HotConnection, request: ClaimRequest, found: _Found
+    connection: HotConnection, request: ClaimRequest, due: Sequence[DueAttempt], quota: int
 ) -> list[tuple[int, StoredMessage]]:
     """The due messages that this claim may take, with the number of the attempt that it would be."""
     ready = ready_attempts(
-        found.due,
+        due,
         now=request.now,
         retry_policy=request.retry_policy,
         jitter=request.jitter,
         max_attempts=request.max_attempts,
     )
-    ask(ready, due_quota(request.max_messages, len(found.fresh.messages)))
+    ask(ready, quota)
     asked = [row for row in ready if row.asked]
     if not asked:
         return []
@@ -246,22 +230,46 @@ def _settle(due: Sequence[DueAttempt], shares: Sequence[Share]) -> None:
 
 
 def _deliveries(
-    request: ClaimRequest, shares: Sequence[Share], attempt_ids: AttemptIds
-) -> tuple[list[list[Delivery]], list[Delivery]]:
-    """The shares as deliveries by demand, and all of them in one list."""
-    runs = [list(_runs(share)) for share in shares]
-    ids = iter(attempt_ids.take(sum(map(len, runs)), now_microseconds=int(request.now.timestamp() * 1_000_000)))
-    by_demand = [
-        [Delivery(request.shard_id, next(ids), number, run) for number, run in demand_runs] for demand_runs in runs
-    ]
-    return by_demand, [delivery for deliveries in by_demand for delivery in deliveries]
+    request: ClaimRequest,
+    found: _Found,
+    given: Sequence[Sequence[OrderedRun]],
+    shares: Sequence[Share],
+    attempt_ids: AttemptIds,
+    considered: int,
+) -> _Decided:
+    """What each demand gets, under which attempt ids."""
+    lost = [run for run in found.runs if run.lost]
+    plain = [list(_plain_runs(share, request.ordered)) for share in shares]
+    keyed = [list(_runs_by_key(share.fresh)) if request.ordered else [] for share in shares]
+    count = len(lost) + sum(map(len, given)) + sum(map(len, plain)) + sum(map(len, keyed))
+    ids = iter(attempt_ids.take(count, now_microseconds=int(request.now.timestamp() * 1_000_000)))
+    decided = _Decided([], considered=considered)
+    for runs, plain_runs, key_runs in zip(given, plain, keyed, strict=True):
+        decided.new_attempt_ids |= {run.attempt_id: next(ids) for run in runs}
+        again = [run.delivery(request.shard_id, decided.new_attempt_ids[run.attempt_id]) for run in runs]
+        others = [Delivery(request.shard_id, next(ids), number, run) for number, run in plain_runs]
+        first = [Delivery(request.shard_id, next(ids), 1, run, ordered=True) for run in key_runs]
+        decided.by_demand.append(again + others + first)
+        decided.plain += others
+        decided.first_of_keys += first
+    decided.new_attempt_ids |= {run.attempt_id: next(ids) for run in lost}
+    return decided
 
 
-def _runs(share: Share) -> Iterator[tuple[int, Sequence[StoredMessage]]]:
+def _plain_runs(share: Share, ordered: bool) -> Iterator[tuple[int, Sequence[StoredMessage]]]:
     """A share as rows: one an attempt number, split where sequences lie far apart."""
     for number, messages in share.redelivered.items():
         yield from ((number, run) for run in _close_runs(sorted(messages, key=lambda message: message.seq)))
-    yield from ((1, run) for run in _close_runs(share.fresh))
+    fresh = [message for message in share.fresh if message.ordering_key is None] if ordered else share.fresh
+    yield from ((1, run) for run in _close_runs(fresh))
+
+
+def _runs_by_key(fresh: Iterable[StoredMessage]) -> Iterable[Sequence[StoredMessage]]:
+    runs: dict[str, list[StoredMessage]] = {}
+    for message in fresh:
+        if message.ordering_key is not None:
+            runs.setdefault(message.ordering_key, []).append(message)
+    return runs.values()
 
 
 def _close_runs(messages: Sequence[StoredMessage]) -> Iterator[Sequence[StoredMessage]]:
@@ -279,30 +287,23 @@ def _close_runs(messages: Sequence[StoredMessage]) -> Iterator[Sequence[StoredMe
         yield run
 
 
-def _writes(
-    request: ClaimRequest, found: _Found, deliveries: Sequence[Delivery], fresh_taken: int
-) -> Iterator[Bound]:
+def _writes(request: ClaimRequest, found: _Found, decided: _Decided) -> Iterator[Bound]:
     assert found.cursor is not None
+    yield from rewrite_runs(request, found.runs, decided.new_attempt_ids)
     changed = replacements(found.due)
     if changed:
         yield _REPLACE_ATTEMPTS, {**request.where, **changed}
-    if deliveries:
-        yield _INSERT_DELIVERY_ATTEMPTS, {**request.where, **_attempt_rows(request, deliveries)}
+    if decided.plain:
+        yield _INSERT_DELIVERY_ATTEMPTS, {**request.where, **_attempt_rows(request, decided.plain)}
+    yield from new_runs(request, decided.first_of_keys)
     *position, due_floor = found.cursor
-    next_publish_time, next_seq = _new_position(found.fresh, fresh_taken) or position
+    next_publish_time, next_seq = found.fresh.position_after(decided.considered) or position
     moved = {
         "next_publish_time": next_publish_time,
         "next_seq": next_seq,
         "due_floor": max(due_floor, _due_floor(request.now, found)),
     }
     yield _MOVE_CURSOR, {**request.where, **moved}
-
-
-def _new_position(fresh: _Fresh, taken: int) -> tuple[datetime, int] | None:
-    """Just past the last message looked at, or past the last one handed out if some were left over (None: stay)."""
-    if taken == len(fresh.messages):
-        return fresh.end
-    return _just_past(fresh.messages[taken - 1]) if taken else None
 
 
 def _attempt_rows(request: ClaimRequest, deliveries: Sequence[Delivery]) -> Mapping[str, Any]:
@@ -319,9 +320,15 @@ def _attempt_rows(request: ClaimRequest, deliveries: Sequence[Delivery]) -> Mapp
     }
 
 
+def _times_left(found: _Found) -> Iterator[datetime]:
+    """When what this claim leaves behind is due."""
+    yield from times_left(found.due)
+    yield from (run.next_delivery_at for run in found.runs if run.stays_due)
+
+
 def _due_floor(now: datetime, found: _Found) -> datetime:
     """The time before which nothing is due any more once this claim has committed."""
-    limits = [now - DUE_FLOOR_MARGIN, *times_left(found.due)]
+    limits = [now - DUE_FLOOR_MARGIN, *_times_left(found)]
     if not found.due_is_complete:  # rows beyond the limit are due later than each that was read
-        limits += [max(row.next_delivery_at for row in found.due)]
+        limits += [max(row.next_delivery_at for row in found.rows)]
     return min(limits)

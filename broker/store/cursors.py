@@ -20,8 +20,11 @@ _READ_STRADDLING_ATTEMPTS = statements.load("read_straddling_attempts")
 _READ_FIRST_SEQUENCE = statements.load("read_first_sequence")
 _REPLACE_ATTEMPTS = statements.load("replace_attempts")
 _DELETE_ATTEMPTS_OUTSIDE = statements.load("delete_attempts_outside")
+_DELETE_ALL_ATTEMPTS = statements.load("delete_all_attempts")
+_CUT_ORDERED_RUNS = statements.load("cut_ordered_runs")
 _RENEW_ATTEMPTS = statements.load("renew_attempts")
 _RESTORE_ATTEMPTS = statements.load("restore_attempts")
+_RESTORE_ORDERED_ATTEMPTS = statements.load("restore_ordered_attempts")
 _MOVE_CURSOR = statements.load("move_cursor")
 _READ_POSITIONS = statements.load("read_positions")
 
@@ -34,6 +37,7 @@ class SeekPlace:
 
     shard_id: int
     subscription_id: int
+    ordered: bool
     now: datetime
     first_attempt_id: int
 
@@ -54,7 +58,7 @@ async def seek_to_time(
     if cursor is None:
         return False
     next_publish_time, next_seq = cursor
-    until = _END_OF_TIME
+    until, until_seq = _END_OF_TIME, None
     await _cut(connection, place, time, keep_from=True)
     if replay_since is not None and max(time, replay_since) <= next_publish_time:
         until = max(time, replay_since)  # from here on the log itself is the backlog
@@ -63,6 +67,13 @@ async def seek_to_time(
     if until < _END_OF_TIME:
         await _cut(connection, place, until, keep_from=False)
         next_publish_time, next_seq = until, await _sequence_at(connection, place, until)
+        until_seq = next_seq
+    cut = {
+        "first_seq": await _sequence_at(connection, place, time),
+        "until_seq": until_seq,
+        "ordered": place.ordered,
+    }
+    await connection.execute(_CUT_ORDERED_RUNS, {**place.where, **cut})
     outside = {"since": time, "until": until}
     await connection.execute(_DELETE_ATTEMPTS_OUTSIDE, {**place.where, **outside})
     await connection.execute(
@@ -86,10 +97,15 @@ async def seek_to_snapshot(connection: Connection, place: SeekPlace, *, snapshot
     row = await found.fetchone()
     if row is None:
         return False
-    everything = {"since": _END_OF_TIME, "until": _END_OF_TIME}
-    await connection.execute(_DELETE_ATTEMPTS_OUTSIDE, {**place.where, **everything})
-    restored = {"snapshot_id": snapshot_id, "first_attempt_id": place.first_attempt_id, "now": place.now}
-    await connection.execute(_RESTORE_ATTEMPTS, {**place.where, **restored})
+    await connection.execute(_DELETE_ALL_ATTEMPTS, place.where)
+    restored = {
+        "snapshot_id": snapshot_id,
+        "next_seq": row[1],
+        "first_attempt_id": place.first_attempt_id,
+        "now": place.now,
+    }
+    restore = _RESTORE_ORDERED_ATTEMPTS if place.ordered else _RESTORE_ATTEMPTS
+    await connection.execute(restore, {**place.where, **restored})
     await _move(connection, place, *row)
     return True
 

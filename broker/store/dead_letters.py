@@ -70,18 +70,23 @@ async def forward_dead_letters(
         messages = await _read(connection, shard_id, rows)
         letters: dict[int, list[NewMessage]] = {}
         for row in rows:
-            taken = [messages[seq] for seq in row.open if seq in messages and messages[seq].data is not None]
+            given_up = _given_up(row)
+            taken = [messages[seq] for seq in given_up if seq in messages and messages[seq].data is not None]
             for message in taken:
                 letter = _dead_letter(subscription, row.attempt_number, message)
                 letters.setdefault(_shard(topic, letter.ordering_key), []).append(letter)
             # What the log does not hold any more is given up as well; what the budget left out stays.
-            row.drop([seq for seq in list(row.open) if seq not in messages or messages[seq].data is not None])
+            row.drop([seq for seq in given_up if seq not in messages or messages[seq].data is not None])
             row.changed = True
+            if (
+                row.ordering_key is not None and row.status == "exhausted" and not {*given_up} & row.open.keys()
+            ):  # the next of the key may go out
+                row.status, row.next_delivery_at = "pending", now
         await _write(connection, subscription, shard_id, rows, letters, now)
     except BaseException:
         await connection.close()  # its transaction is open
         raise
-    left = any(row.open for row in rows) or len(rows) == _MAX_ROWS
+    left = any(row.open and row.status == "exhausted" for row in rows) or len(rows) == _MAX_ROWS
     return Forwarded(sum(map(len, letters.values())), sorted(letters), left)
 
 
@@ -99,12 +104,17 @@ async def _lock_exhausted(
     return [due_attempt(row) for row in locked]
 
 
+def _given_up(row: DueAttempt) -> list[int]:
+    """What is dead-lettered of a row: of one that holds a key, the first message only; the others wait for it."""
+    return list(row.open)[:1] if row.ordering_key is not None else list(row.open)
+
+
 async def _read(connection: HotConnection, shard_id: int, rows: Sequence[DueAttempt]) -> dict[int, StoredMessage]:
     wanted = {
         "shard_id": shard_id,
         "first_publish_times": [row.first_publish_time for row in rows],
         "last_publish_times": [row.last_publish_time for row in rows],
-        "seqs": [to_multirange(row.open) for row in rows],
+        "seqs": [to_multirange(_given_up(row)) for row in rows],
         "retained_since": _LONG_AGO,
         "filter_path": None,
         "max_bytes": _MAX_BYTES,

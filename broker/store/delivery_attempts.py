@@ -3,10 +3,10 @@
 With store/claims.py this is the only writer of `delivery_attempts`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from broker.domain.ack_id import AttemptName
 from broker.domain.retry_policy import RetryPolicy
@@ -16,18 +16,27 @@ from broker.store.hot_connection import HotConnection
 
 _ACKNOWLEDGE = statements.hot("acknowledge")
 _ACKNOWLEDGE_EXACTLY_ONCE = statements.hot("acknowledge_exactly_once")
+_ACKNOWLEDGE_IN_ORDER = statements.hot("acknowledge_in_order")
 _MODIFY_ACK_DEADLINE = statements.hot("modify_ack_deadline")
+_MODIFY_ORDERED_DEADLINE = statements.hot("modify_ordered_deadline")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
+
+
+AttemptStatus = Literal["delivering", "pending", "exhausted"]
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineChange:
-    """New `next_delivery_at` for some messages of an attempt; `nack` starts the retry delay from there."""
+    """New `next_delivery_at` for some messages of an attempt.
+
+    `status`: "delivering" moves the ack deadline, "pending" is a nack (a retry policy delays it from there on), and
+    "exhausted" gives the messages up to the dead-letter forwarder.
+    """
 
     attempt: AttemptName
     positions: frozenset[int]
     next_delivery_at: datetime
-    nack: bool = False
+    status: AttemptStatus = "delivering"
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
 
@@ -75,6 +84,79 @@ async def acknowledge_exactly_once(
     return _missing(acks, _found(rows, shard_id))
 
 
+@dataclass(frozen=True, slots=True)
+class AckedInOrder:
+    """What became of acks of ordered runs.
+
+    `stale`: not out under their attempt any more.  `out_of_order`: with exactly-once delivery, earlier messages of
+    the key are not acked yet.  `due`: subscriptions whose keys may go on.
+    """
+
+    stale: Positions
+    out_of_order: Positions
+    due: frozenset[int]
+
+
+async def acknowledge_in_order(
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    acks: Positions,
+    exactly_once: Container[int],
+    now: datetime,
+) -> AckedInOrder:
+    """As `acknowledge`, of attempts that hold an ordering key.  `exactly_once`: the subscriptions that are so."""
+    attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
+    strict = [attempt.subscription_id in exactly_once for attempt in attempts]
+    parameters = {**_masks(shard_id, attempts, acks), "exactly_once": strict, "now": now}
+    [rows] = await connection.run((_ACKNOWLEDGE_IN_ORDER, parameters))
+    early = _found([(*name, bits) for *name, _, bits, _ in rows], shard_id)
+    out_of_order = {
+        attempt: early[key]
+        for attempt in attempts
+        if early.get(key := (shard_id, attempt.subscription_id, attempt.attempt_id))
+    }
+    answered = _found([(*name, bits) for *name, bits, _, _ in rows], shard_id)
+    for key, positions in early.items():
+        answered.setdefault(key, set()).update(positions)
+    due = frozenset(subscription_id for subscription_id, *_, is_due in rows if is_due)
+    return AckedInOrder(_missing(acks, answered), out_of_order, due)
+
+
+async def modify_ordered_deadline(
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    changes: Sequence[DeadlineChange],
+    jitter: float,
+    now: datetime,
+) -> Positions:
+    """As `modify_ack_deadline`, of attempts that hold an ordering key: none is ever split."""
+    parameters = {
+        **_deadlines(shard_id, changes),
+        "jitter": jitter,
+        "now": now,
+    }
+    [rows] = await connection.run((_MODIFY_ORDERED_DEADLINE, parameters))
+    asked = {change.attempt: set(change.positions) for change in changes}
+    return _missing(asked, _found(rows, shard_id))
+
+
+def _deadlines(shard_id: int, changes: Sequence[DeadlineChange]) -> dict[str, Any]:
+    policies = [change.retry_policy if change.status == "pending" else None for change in changes]
+    return {
+        "shard_id": shard_id,
+        "subscription_ids": [change.attempt.subscription_id for change in changes],
+        "attempt_ids": [change.attempt.attempt_id for change in changes],
+        "masks": [to_bits(change.positions, change.attempt.count) for change in changes],
+        "statuses": [change.status for change in changes],
+        "next_delivery_ats": [change.next_delivery_at for change in changes],
+        "minimum_backoffs": [p and p.minimum_backoff.total_seconds() for p in policies],
+        "maximum_backoffs": [p and p.maximum_backoff.total_seconds() for p in policies],
+        "exactly_once": [change.exactly_once for change in changes],
+    }
+
+
 async def modify_ack_deadline(
     connection: HotConnection,
     *,
@@ -90,18 +172,9 @@ async def modify_ack_deadline(
     of nacks.  Returns the positions that were not out any more, as `acknowledge` does; with exactly-once delivery
     also those whose deadline had passed.
     """
-    policies = [change.retry_policy if change.nack else None for change in changes]
     parameters = {
-        "shard_id": shard_id,
-        "subscription_ids": [change.attempt.subscription_id for change in changes],
-        "attempt_ids": [change.attempt.attempt_id for change in changes],
-        "masks": [to_bits(change.positions, change.attempt.count) for change in changes],
-        "statuses": ["pending" if change.nack else "delivering" for change in changes],
-        "next_delivery_ats": [change.next_delivery_at for change in changes],
+        **_deadlines(shard_id, changes),
         "new_parts": new_parts,
-        "minimum_backoffs": [p and p.minimum_backoff.total_seconds() for p in policies],
-        "maximum_backoffs": [p and p.maximum_backoff.total_seconds() for p in policies],
-        "exactly_once": [change.exactly_once for change in changes],
         "jitter": jitter,
         "now": now,
     }

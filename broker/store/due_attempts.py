@@ -22,6 +22,7 @@ class DueAttempt:
     open: dict[int, int]  # sequence -> its bit's position
     first_publish_time: datetime
     last_publish_time: datetime
+    ordering_key: str | None
     changed: bool = False
     asked: list[int] = field(default_factory=list)
 
@@ -33,8 +34,11 @@ class DueAttempt:
 
 
 def due_attempt(row: Sequence[Any]) -> DueAttempt:
-    attempt_id, part, status, number, next_delivery_at, seqs, bits, first, last = row
+    """From a row of lock_due_attempts.sql.  One that holds a key counts the attempts of its first open message."""
+    attempt_id, part, status, number, next_delivery_at, seqs, bits, first, last, key, numbers, _ = row
     all_seqs = from_multirange(seqs)
+    if key is not None and "1" in bits:
+        number = attempt_numbers(numbers)[bits.index("1")]
     return DueAttempt(
         attempt_id=attempt_id,
         part=part,
@@ -45,7 +49,13 @@ def due_attempt(row: Sequence[Any]) -> DueAttempt:
         open={all_seqs[position]: position for position in from_bits(bits)},
         first_publish_time=first,
         last_publish_time=last,
+        ordering_key=key,
     )
+
+
+def attempt_numbers(text: str) -> list[int]:
+    """From the text of an integer array."""
+    return [int(number) for number in text.strip("{}").split(",") if number]
 
 
 def ready_attempts(

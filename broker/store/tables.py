@@ -8,6 +8,7 @@ locking and of distribution.
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     Column,
@@ -63,6 +64,7 @@ subscriptions = Table(
     Column("message_retention", Interval, nullable=False),
     Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("enable_message_ordering", Boolean, nullable=False),
+    Column("extensions", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("enable_exactly_once_delivery", Boolean, nullable=False),
     Column("expiration_ttl", Interval),
     Column("filter", Text, nullable=False, server_default=text("''")),
@@ -111,6 +113,8 @@ snapshot_outstanding = Table(
     Column("open", BIT(varying=True), nullable=False),
     Column("first_publish_time", DateTime(timezone=True), nullable=False),
     Column("last_publish_time", DateTime(timezone=True), nullable=False),
+    Column("ordering_key", Text),
+    Column("waiting", INT8MULTIRANGE),
     PrimaryKeyConstraint("snapshot_id", "shard_id", "attempt_id", "part"),
 )
 
@@ -150,6 +154,7 @@ messages = Table(
         "messages_ordering_key_idx",
         "shard_id",
         "ordering_key",
+        "publish_time",
         "seq",
         postgresql_where=text("ordering_key IS NOT NULL"),
     ),
@@ -177,6 +182,11 @@ cursors = Table(
 
 # Messages that are out: one row per response, a bit of `open` per sequence of `seqs`, in order.
 # `acked` is kept for exactly-once subscriptions only: a bit for each that was acked under this attempt.
+#
+# A row with an ordering key is that key's: as long as it is there, other messages of the key wait (A6).  Of its
+# sequences the first `out_count` are out under the attempt id, the others came back with them and wait, each with
+# its attempt number so far; `retry_at` is when the first of those may go out.  `waiting` are the sequences in which
+# further messages of the key wait, as far as the cursor has come.
 delivery_attempts = Table(
     "delivery_attempts",
     metadata,
@@ -193,12 +203,25 @@ delivery_attempts = Table(
     Column("acked", BIT(varying=True)),
     Column("first_publish_time", DateTime(timezone=True), nullable=False),
     Column("last_publish_time", DateTime(timezone=True), nullable=False),
+    Column("ordering_key", Text),
+    Column("out_count", Integer),
+    Column("attempt_numbers", ARRAY(Integer)),
+    Column("waiting", INT8MULTIRANGE),
+    Column("retry_at", DateTime(timezone=True)),
     Index("delivery_attempts_due_idx", "shard_id", "subscription_id", "next_delivery_at"),
     Index(
         "delivery_attempts_exhausted_idx",
         "shard_id",
         "subscription_id",
         postgresql_where=text("status = 'exhausted'"),
+    ),
+    Index(
+        "delivery_attempts_ordering_key_idx",
+        "shard_id",
+        "subscription_id",
+        "ordering_key",
+        unique=True,
+        postgresql_where=text("ordering_key IS NOT NULL"),
     ),
     postgresql_with={"fillfactor": "70"},
 )

@@ -58,6 +58,8 @@ class DeadLetterForwarder:
             return 0, False
         for dead_letter_shard in done.shard_ids:
             self._wake_ups.published(dead_letter_shard)
+        if done.count and subscription.enable_message_ordering:  # the next messages of the keys
+            self._wake_ups.redeliverable(subscription.subscription_id)
         return done.count, done.more
 
     async def _retry(self, subscription: Subscription, shard_id: int) -> None:

@@ -40,6 +40,7 @@ STATEMENTS = [
         message_retention interval NOT NULL,
         labels jsonb NOT NULL DEFAULT '{}',
         enable_message_ordering boolean NOT NULL,
+        extensions jsonb NOT NULL DEFAULT '{}',
         enable_exactly_once_delivery boolean NOT NULL,
         expiration_ttl interval,
         filter text NOT NULL DEFAULT '',
@@ -86,6 +87,8 @@ STATEMENTS = [
         open bit varying NOT NULL,
         first_publish_time timestamptz NOT NULL,
         last_publish_time timestamptz NOT NULL,
+        ordering_key text,
+        waiting int8multirange,
         PRIMARY KEY (snapshot_id, shard_id, attempt_id, part)
     )
     """,
@@ -112,7 +115,7 @@ STATEMENTS = [
     ) PARTITION BY RANGE (publish_time)
     """,
     """
-    CREATE INDEX messages_ordering_key_idx ON messages (shard_id, ordering_key, seq)
+    CREATE INDEX messages_ordering_key_idx ON messages (shard_id, ordering_key, publish_time, seq)
     WHERE ordering_key IS NOT NULL
     """,
     """
@@ -151,6 +154,11 @@ STATEMENTS = [
         acked bit varying,
         first_publish_time timestamptz NOT NULL,
         last_publish_time timestamptz NOT NULL,
+        ordering_key text,
+        out_count integer,
+        attempt_numbers integer[],
+        waiting int8multirange,
+        retry_at timestamptz,
         PRIMARY KEY (shard_id, subscription_id, attempt_id, part)
     ) WITH (fillfactor = 70, {AUTOVACUUM})
     """,
@@ -162,6 +170,25 @@ STATEMENTS = [
     CREATE INDEX delivery_attempts_exhausted_idx
     ON delivery_attempts (shard_id, subscription_id)
     WHERE status = 'exhausted'
+    """,
+    """
+    CREATE UNIQUE INDEX delivery_attempts_ordering_key_idx
+    ON delivery_attempts (shard_id, subscription_id, ordering_key)
+    WHERE ordering_key IS NOT NULL
+    """,
+    # The sequences of a key's row that are not settled: from the first open bit on, for an ack counts only once all
+    # earlier messages of the key are acked.
+    """
+    CREATE FUNCTION unsettled(seqs int8multirange, open bit varying) RETURNS int8multirange
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN
+        CASE WHEN position(B'1' IN open) = 0 THEN '{}'::int8multirange
+        ELSE seqs * int8multirange(int8range((
+            SELECT s
+            FROM unnest(seqs) AS r CROSS JOIN LATERAL generate_series(lower(r), upper(r) - 1) AS s
+            ORDER BY s
+            OFFSET position(B'1' IN open) - 1
+            LIMIT 1
+        ), NULL)) END
     """,
 ]
 

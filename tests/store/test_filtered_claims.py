@@ -3,7 +3,7 @@
 from broker.domain.message import NewMessage
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
-from broker.store import claims
+from broker.store import claims, fresh_messages
 from broker.store.messages import append_messages, encode_messages
 from tests.fixtures.log import ACK_DEADLINE, Log, texts
 
@@ -48,7 +48,7 @@ async def test_a_byte_budget_ends_a_filtered_read_too(log: Log) -> None:
 
 
 async def test_a_long_stretch_without_a_match_is_passed_in_bounded_steps(log: Log, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(claims, "MAX_SCANNED", 10)
+    monkeypatch.setattr(fresh_messages, "MAX_SCANNED", 10)
     monkeypatch.setattr(claims, "MAX_LOOKS", 3)
     await publish(log, *["test"] * 75, "prod")
     claimed = await log.claim(filter_path=PROD)

@@ -18,11 +18,14 @@ async def seek_to_time(
         assert await cursors.seek_to_time(connection, place(log, now), time=time, replay_since=replay_since)
 
 
-def place(log: Log, now: datetime | None = None, subscription_id: int | None = None) -> SeekPlace:
+def place(
+    log: Log, now: datetime | None = None, subscription_id: int | None = None, *, ordered: bool = False
+) -> SeekPlace:
     now = now or log.start
     return SeekPlace(
         shard_id=log.shard_id,
         subscription_id=subscription_id or log.subscription.subscription_id,
+        ordered=ordered,
         now=now,
         first_attempt_id=log.attempt_ids.take_parts(1, now_microseconds=int(now.timestamp() * 1e6))[0],
     )

@@ -13,7 +13,7 @@ locked AS (
            d.status = 'delivering' AND d.next_delivery_at > %(now)s AS live
     FROM delivery_attempts AS d
     JOIN asked USING (subscription_id, attempt_id)
-    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.mask)
+    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.mask) AND d.ordering_key IS NULL
     ORDER BY d.subscription_id, d.attempt_id, d.part
     FOR UPDATE OF d
 ),

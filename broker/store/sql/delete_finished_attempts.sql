@@ -1,5 +1,6 @@
 -- Attempts that can deliver nothing any more: their subscription is gone or detached, or all their messages are
 -- older than it, or its topic, retains; or they are acked and kept only to tell repeated acks (exactly-once).
+-- Of keys' rows only those without a subscription: what waits of a key is not in its row, and a claim sees to it.
 DELETE FROM delivery_attempts AS d
 WHERE (d.shard_id, d.subscription_id, d.attempt_id, d.part) IN (
     SELECT a.shard_id, a.subscription_id, a.attempt_id, a.part
@@ -8,7 +9,10 @@ WHERE (d.shard_id, d.subscription_id, d.attempt_id, d.part) IN (
     LEFT JOIN topics AS t USING (topic_id)
     WHERE s.subscription_id IS NULL
        OR s.detached
-       OR (bit_count(a.open) = 0 AND a.next_delivery_at < %(now)s)
-       OR a.last_publish_time < %(now)s::timestamptz - greatest(s.message_retention, t.message_retention)
+       OR (a.ordering_key IS NULL AND bit_count(a.open) = 0 AND a.next_delivery_at < %(now)s)
+       OR (
+           a.ordering_key IS NULL
+           AND a.last_publish_time < %(now)s::timestamptz - greatest(s.message_retention, t.message_retention)
+       )
     LIMIT %(limit)s
 )

@@ -15,7 +15,10 @@ WHERE s.dead_letter_topic IS NOT NULL
             AND d.subscription_id = c.subscription_id
             AND d.next_delivery_at >= c.due_floor
             AND d.next_delivery_at <= %(now)s
-            AND d.attempt_number >= s.max_delivery_attempts
+            AND CASE
+                WHEN d.ordering_key IS NULL THEN d.attempt_number
+                ELSE d.attempt_numbers[position(B'1' IN d.open)]
+            END >= s.max_delivery_attempts
             AND bit_count(d.open) > 0
       )
   )

@@ -3,7 +3,8 @@
 -- deadline may have changed while this statement waited for it [T].
 -- parameters: shard_id int8, subscription_id int8, now timestamptz, max_rows int8
 SELECT attempt_id, part, status, attempt_number, next_delivery_at,
-       seqs::text AS seqs, open::text AS open, first_publish_time, last_publish_time
+       seqs::text AS seqs, open::text AS open, first_publish_time, last_publish_time,
+       ordering_key, attempt_numbers::text AS attempt_numbers, waiting::text AS waiting
 FROM delivery_attempts
 WHERE shard_id = %(shard_id)s
   AND subscription_id = %(subscription_id)s

@@ -9,7 +9,10 @@ WHERE (shard_id, subscription_id, attempt_id, part) IN (
     WHERE shard_id = %(shard_id)s
       AND subscription_id = %(subscription_id)s
       AND next_delivery_at <= %(now)s
-      AND attempt_number >= %(max_attempts)s
+      AND CASE
+          WHEN ordering_key IS NULL THEN attempt_number
+          ELSE attempt_numbers[position(B'1' IN open)]
+      END >= %(max_attempts)s
     ORDER BY attempt_id, part
     FOR UPDATE SKIP LOCKED  -- a claim or another forwarder is at it
 )

@@ -1,4 +1,5 @@
--- The oldest publish times that anything may still want: of everything but delivery attempts, and of those.
+-- The oldest publish times that anything may still want: of everything but delivery attempts, and of those.  A key's
+-- row counts with everything else: what waits of the key is in the log only.
 -- One statement, one snapshot: a claim moves a message from a cursor's future into an attempt in one commit.
 -- A cursor that has passed its shard's head wants nothing, however old its time; none wants what its
 -- subscription does not retain.
@@ -28,11 +29,17 @@ SELECT
             FROM snapshot_outstanding AS o
             JOIN snapshots AS n USING (snapshot_id)
             WHERE n.expire_time > %(now)s
+        ),
+        (
+            SELECT min(greatest(d.first_publish_time, %(now)s::timestamptz - s.message_retention))
+            FROM delivery_attempts AS d
+            JOIN subscriptions AS s USING (subscription_id)
+            WHERE d.ordering_key IS NOT NULL AND NOT s.detached
         )
     ) AS oldest,
     (
         SELECT min(greatest(d.first_publish_time, %(now)s::timestamptz - s.message_retention))
         FROM delivery_attempts AS d
         JOIN subscriptions AS s USING (subscription_id)
-        WHERE NOT s.detached
+        WHERE d.ordering_key IS NULL AND NOT s.detached
     ) AS oldest_attempt

@@ -6,7 +6,19 @@ SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
            ELSE greatest(h.head - c.next_seq + 1, 0)
        END AS unclaimed,
        (
-           SELECT coalesce(sum(bit_count(d.open)), 0)::int8
+           SELECT coalesce(sum(CASE
+               WHEN d.ordering_key IS NULL THEN bit_count(d.open)
+               ELSE (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unsettled(d.seqs, d.open)) AS r) + (
+                   SELECT count(*)
+                   FROM messages AS m
+                   WHERE m.shard_id = d.shard_id
+                     AND m.ordering_key = d.ordering_key
+                     AND m.publish_time >= d.first_publish_time
+                     AND m.publish_time <= c.next_publish_time
+                     AND (m.publish_time, m.seq) < (c.next_publish_time, c.next_seq)
+                     AND m.seq <@ d.waiting
+               )
+           END), 0)::int8
            FROM delivery_attempts AS d
            WHERE d.shard_id = c.shard_id AND d.subscription_id = c.subscription_id
        ) AS outstanding

@@ -1,5 +1,6 @@
 -- What is left of attempts after a claim or a seek, which hold their locks, so this is no race.
--- A row without bits goes; one of which a part was not taken, or that waits out its retry delay, stays.
+-- A row without bits goes, unless it holds a key; one of which a part was not taken, or that waits out its retry
+-- delay, stays.
 -- parameters: shard_id int8, subscription_id int8, attempt_ids int8[], parts int8[], open text[], statuses
 --     text[], next_delivery_ats timestamptz[]
 WITH rest AS (
@@ -17,6 +18,7 @@ finished AS (
       AND d.attempt_id = r.attempt_id
       AND d.part = r.part
       AND bit_count(r.open) = 0
+      AND d.ordering_key IS NULL
 )
 UPDATE delivery_attempts AS d
 SET open = r.open, status = r.status,
@@ -26,4 +28,4 @@ WHERE d.shard_id = %(shard_id)s
   AND d.subscription_id = %(subscription_id)s
   AND d.attempt_id = r.attempt_id
   AND d.part = r.part
-  AND bit_count(r.open) > 0
+  AND (bit_count(r.open) > 0 OR d.ordering_key IS NOT NULL)

@@ -11,7 +11,7 @@ import pytest
 
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.retry_policy import RetryPolicy
-from broker.store import claims
+from broker.store import claims, fresh_messages
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 
@@ -20,7 +20,8 @@ Rule = Callable[[Log], Awaitable[None]]
 
 def replaced(monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
     """Take a rule out of one of the statements of a claim."""
-    monkeypatch.setattr(claims, name, changed(getattr(claims, name), old, new))
+    module = claims if hasattr(claims, name) else fresh_messages
+    monkeypatch.setattr(module, name, changed(getattr(module, name), old, new))
 
 
 async def two_claims_never_hand_out_one_message(log: Log) -> None:

@@ -7,14 +7,16 @@ explained with the very parameters it was sent with, once by a custom plan and o
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from psycopg import sql
 
-from broker.store import claims, delivery_attempts, messages, shards
-from broker.store.delivery_attempts import acknowledge_exactly_once, release_attempts
+from broker.domain.log_page import LogPage
+from broker.domain.retry_policy import RetryPolicy
+from broker.store import claims, delivery_attempts, filters, fresh_messages, messages, ordered_runs, shards
+from broker.store.delivery_attempts import acknowledge_exactly_once, acknowledge_in_order, release_attempts
 from broker.store.hot_connection import Bound, HotConnection
 from broker.store.partitions import make_partitions_ahead
 from broker.store.statements import Statement
@@ -29,9 +31,16 @@ HOT_TABLES = re.compile(r"messages|delivery_attempts|cursors|shards|straggler_me
 EXPECTED = {
     "claims._LOCK_CURSOR": {"cursors_pkey"},
     "claims._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey", "cursors_pkey"},
-    "claims._READ_FRESH_MESSAGES": {"cursors_pkey", "_pkey"},
-    "claims._READ_LARGE_MESSAGES": {"cursors_pkey", "_pkey"},
-    "claims._READ_MATCHING_MESSAGES": {"cursors_pkey", "_pkey"},
+    "fresh_messages._READ_FRESH_MESSAGES": {"cursors_pkey", "_pkey"},
+    "fresh_messages._READ_LARGE_MESSAGES": {"cursors_pkey", "_pkey"},
+    "fresh_messages._READ_MATCHING_MESSAGES": {"cursors_pkey", "_pkey"},
+    "fresh_messages._READ_UNBLOCKED_MESSAGES": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
+    "ordered_runs._READ_MESSAGES_OF_KEYS": {"cursors_pkey", "_ordering_key_publish_time_idx"},
+    "ordered_runs._INSERT_ORDERED_RUNS": set(),
+    "ordered_runs._REPLACE_ORDERED_RUNS": {"delivery_attempts_pkey"},
+    "ordered_runs._DELETE_ORDERED_RUNS": {"delivery_attempts_pkey"},
+    "ordered_runs._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
+    "ordered_runs._KEEP_ACKS": {"delivery_attempts_pkey"},
     "claims._READ_DUE_MESSAGES": {"_pkey", "straggler_messages_pkey"},
     "claims._READ_NEXT_DELIVERY_AT": {"delivery_attempts_due_idx", "cursors_pkey"},
     "claims._INSERT_DELIVERY_ATTEMPTS": set(),
@@ -39,13 +48,24 @@ EXPECTED = {
     "claims._MOVE_CURSOR": {"cursors_pkey"},
     "delivery_attempts._ACKNOWLEDGE": {"delivery_attempts_pkey"},
     "delivery_attempts._ACKNOWLEDGE_EXACTLY_ONCE": {"delivery_attempts_pkey"},
+    "delivery_attempts._ACKNOWLEDGE_IN_ORDER": {"delivery_attempts_pkey"},
     "delivery_attempts._MODIFY_ACK_DEADLINE": {"delivery_attempts_pkey"},
+    "delivery_attempts._MODIFY_ORDERED_DEADLINE": {"delivery_attempts_pkey"},
     "delivery_attempts._RELEASE_ATTEMPTS": {"delivery_attempts_pkey"},
+    "filters._TEST_FILTER": {"_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
     "shards._READ_HEADS": {"shards_pkey"},
 }
-_MODULES = {"claims": claims, "delivery_attempts": delivery_attempts, "messages": messages, "shards": shards}
+_MODULES = {
+    "claims": claims,
+    "fresh_messages": fresh_messages,
+    "ordered_runs": ordered_runs,
+    "delivery_attempts": delivery_attempts,
+    "filters": filters,
+    "messages": messages,
+    "shards": shards,
+}
 
 
 def statement_of(name: str) -> Statement:
@@ -130,7 +150,31 @@ async def _run_every_statement(log: Log, session: Any) -> None:
         attempt_ids=[delivery.attempt_id],
         now=later,
     )
+    await _run_ordered_statements(log, session, later)
+    await filters.test_filter(
+        session,
+        shard_ids=[log.shard_id],
+        filter_path='$.a == "b"',
+        retained_since=log.start - timedelta(hours=1),
+        page=LogPage(100),
+    )
     await shards.read_heads(session, shard_ids=[log.shard_id])
+
+
+async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> None:
+    for text in ("k1", "k2", "k3"):
+        await log.publish(text, now=later, connection=session, key="k")
+    first, *_ = await log.pull(1, now=later, connection=session, ordered=True, exactly_once=True)
+    await log.nack(first, now=later, connection=session)
+    retry_policy = RetryPolicy(minimum_backoff=SECOND, maximum_backoff=SECOND)
+    options: dict[str, Any] = {"connection": session, "ordered": True, "exactly_once": True}
+    [first] = await log.pull(1, now=later, **options)
+    await log.pull(1, now=later + ACK_DEADLINE, retry_policy=retry_policy, **options)  # its retry delay begins
+    now = later + ACK_DEADLINE + 2 * SECOND
+    while runs := await log.pull(1, now=now, **options):
+        acks = {log.name(run): {0} for run in runs}
+        exactly_once = {log.subscription.subscription_id}
+        await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=exactly_once, now=now)
 
 
 @pytest.fixture
@@ -197,10 +241,11 @@ def _fault(node: dict[str, Any], indexes: set[str]) -> str | None:
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-async def test_the_fresh_read_stops_early(recorder: Recorder, mode: str) -> None:
+@pytest.mark.parametrize("statement", ["fresh_messages._READ_FRESH_MESSAGES", "filters._TEST_FILTER"])
+async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str, mode: str) -> None:
     """An ordered Append below the limit: no sort, so it reads as many messages as it returns."""
-    plan = await _explain(recorder, "claims._READ_FRESH_MESSAGES", mode)
-    limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
+    plan = await _explain(recorder, statement, mode)
+    limit = [node for node in _nodes(plan) if node["Node Type"] == "Limit"][-1]
     below = {node["Node Type"] for node in _nodes(limit)}
     assert below <= {"Limit", "Append", "Index Scan"}, below
     for node in _nodes(limit):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from broker.domain.ack_id import AttemptName, make_ack_ids
+from broker.domain.ack_id import attempt_name, make_ack_ids
 from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import PubsubMessage, ReceivedMessage
@@ -56,12 +56,11 @@ def encode_pull_response(
 
 
 def _received(subscription_id: int, delivery: Delivery, show_delivery_attempt: bool) -> Iterator[ReceivedMessage]:
-    count = len(delivery.messages)
-    name = AttemptName(subscription_id, delivery.shard_id, delivery.attempt_id, count)
+    ack_ids = make_ack_ids(attempt_name(subscription_id, delivery), range(len(delivery.messages)))
     first_id = delivery.shard_id * SEQUENCES_PER_SHARD
     attempt_number = delivery.attempt_number if show_delivery_attempt else 0
     last_time, printed_time = None, ""
-    for ack_id, message in zip(make_ack_ids(name, range(count)), delivery.messages, strict=True):
+    for ack_id, message in zip(ack_ids, delivery.messages, strict=True):
         if message.publish_time != last_time:  # a batch has one publish time
             last_time, printed_time = message.publish_time, format_timestamp(message.publish_time)
         yield ReceivedMessage(ack_id, _pubsub_message(first_id, message, printed_time), attempt_number)

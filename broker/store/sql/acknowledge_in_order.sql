@@ -1,0 +1,61 @@
+-- As acknowledge, for attempts that hold a key.  Bits are cleared as acks come; a claim that brings messages back goes
+-- from the first open bit on, so an ack counts only once all earlier messages of its key are acked.  A row of which
+-- nothing is out any more is due at once, for a claim to see what else waits of the key [T].
+-- With exactly-once delivery an ack before its turn is refused, as is one after the deadline.
+-- Returns the bits that are acked, those refused because earlier messages are not acked, and whether the row is due.
+-- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
+--     exactly_once bool[]
+WITH asked AS (
+    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask, a.exactly_once
+    FROM unnest(
+        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[], %(exactly_once)s::bool[]
+    ) AS a (subscription_id, attempt_id, mask, exactly_once)
+),
+locked AS (
+    SELECT d.subscription_id, d.attempt_id, d.part, d.ordering_key, d.open, d.acked, d.out_count,
+           asked.mask, asked.exactly_once, d.open & ~d.open AS none,
+           NOT asked.exactly_once OR (d.status = 'delivering' AND d.next_delivery_at > %(now)s) AS live
+    FROM delivery_attempts AS d
+    JOIN asked USING (subscription_id, attempt_id)
+    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.mask)
+    ORDER BY d.subscription_id, d.attempt_id, d.part
+    FOR UPDATE OF d
+),
+named AS (
+    SELECT *, CASE WHEN live THEN open & mask & ~(~none >> out_count) ELSE none END AS hit
+    FROM locked
+    WHERE ordering_key IS NOT NULL
+),
+turned AS (
+    SELECT *, CASE
+        WHEN exactly_once AND position(B'1' IN open & ~hit) > 0
+            THEN hit & ~(~none >> (position(B'1' IN open & ~hit) - 1))
+        ELSE hit
+    END AS cleared
+    FROM named
+),
+written AS (
+    UPDATE delivery_attempts AS d
+    SET open = t.open & ~t.cleared,
+        acked = d.acked | t.cleared,
+        status = CASE WHEN rest.is_out THEN d.status ELSE 'pending' END,
+        next_delivery_at = CASE WHEN rest.is_out THEN d.next_delivery_at ELSE greatest(%(now)s, d.retry_at) END
+    FROM turned AS t
+    CROSS JOIN LATERAL (SELECT position(B'1' IN t.open & ~t.cleared) BETWEEN 1 AND t.out_count AS is_out) AS rest
+    WHERE d.shard_id = %(shard_id)s
+      AND d.subscription_id = t.subscription_id
+      AND d.attempt_id = t.attempt_id
+      AND d.part = t.part
+      AND bit_count(t.cleared) > 0
+    RETURNING d.subscription_id, d.attempt_id, NOT rest.is_out AS is_due
+)
+SELECT t.subscription_id, t.attempt_id,
+       (t.cleared | coalesce(t.acked & t.mask, t.cleared))::text AS acked,
+       (t.hit & ~t.cleared)::text AS out_of_order,
+       coalesce(w.is_due, false) AS is_due
+FROM turned AS t
+LEFT JOIN written AS w USING (subscription_id, attempt_id)
+UNION ALL
+SELECT subscription_id, attempt_id, (acked & mask)::text, none::text, false
+FROM locked
+WHERE ordering_key IS NULL AND exactly_once

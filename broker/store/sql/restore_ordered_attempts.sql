@@ -1,0 +1,50 @@
+-- As restore_attempts, for an ordered subscription: one row a key, whatever rows its messages were in.
+INSERT INTO delivery_attempts (
+    shard_id, subscription_id, attempt_id, part, status, attempt_number, next_delivery_at, delivered_at,
+    seqs, open, first_publish_time, last_publish_time, ordering_key, out_count, attempt_numbers, waiting
+)
+WITH held AS (
+    SELECT * FROM snapshot_outstanding WHERE snapshot_id = %(snapshot_id)s AND shard_id = %(shard_id)s
+),
+outstanding AS (
+    SELECT h.attempt_id, h.part, m.seq, m.publish_time, m.ordering_key
+    FROM held AS h
+    CROSS JOIN LATERAL (
+        SELECT seq, row_number() OVER (ORDER BY seq) AS position
+        FROM unnest(h.seqs) AS r CROSS JOIN LATERAL generate_series(lower(r), upper(r) - 1) AS seq
+    ) AS s
+    JOIN (
+        SELECT shard_id, publish_time, seq, ordering_key FROM messages
+        UNION
+        SELECT shard_id, publish_time, seq, ordering_key FROM straggler_messages
+    ) AS m ON m.shard_id = %(shard_id)s
+          AND m.publish_time >= h.first_publish_time
+          AND m.publish_time <= h.last_publish_time
+          AND m.seq = s.seq
+    WHERE h.ordering_key IS NULL AND get_bit(h.open, s.position::int4 - 1) = 1
+),
+rows AS (
+    SELECT NULL AS ordering_key, range_agg(int8range(seq, seq + 1)) AS seqs, repeat('1', count(*)::int4)::varbit AS open,
+           min(publish_time) AS first_publish_time, max(publish_time) AS last_publish_time, NULL::int8multirange AS waiting
+    FROM outstanding
+    WHERE ordering_key IS NULL
+    GROUP BY attempt_id, part
+    UNION ALL
+    SELECT ordering_key, '{}', '', min(first_publish_time), max(last_publish_time),
+           range_agg(waiting) + int8multirange(int8range(%(next_seq)s, NULL))
+    FROM (
+        SELECT ordering_key, first_publish_time, last_publish_time, waiting FROM held WHERE ordering_key IS NOT NULL
+        UNION ALL
+        SELECT ordering_key, min(publish_time), max(publish_time), range_agg(int8range(seq, seq + 1))
+        FROM outstanding
+        WHERE ordering_key IS NOT NULL
+        GROUP BY ordering_key
+    ) AS by_key
+    GROUP BY ordering_key
+)
+SELECT %(shard_id)s, %(subscription_id)s, %(first_attempt_id)s + row_number() OVER (), 0,
+       'pending', 0, %(now)s, %(now)s, seqs, open, first_publish_time, last_publish_time, ordering_key,
+       CASE WHEN ordering_key IS NOT NULL THEN 0 END,
+       CASE WHEN ordering_key IS NOT NULL THEN '{}'::int4[] END,
+       waiting
+FROM rows
