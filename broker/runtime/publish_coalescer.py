@@ -29,7 +29,7 @@ from broker.store.partitions import make_partitions_ahead
 
 MAX_FLUSH_MESSAGES = 4_000  # past some thousand rows a larger commit gains nothing
 MAX_FLUSH_BYTES = 16_000_000
-MIN_FOLLOWING_MESSAGES = 50  # fewer are not worth a commit of their own (docs/decisions/0008)
+MIN_FOLLOWING_MESSAGES = 100  # fewer are not worth a commit of their own (docs/decisions/0008)
 MAX_QUEUED_BYTES = 256_000_000  # in all shards; past it publishes are refused rather than memory used up
 
 
