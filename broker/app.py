@@ -1,6 +1,7 @@
 """The composition root: the one place that builds the parts and connects them."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.errors import FailedPrecondition, Unavailable
+from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
+from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
@@ -21,6 +23,7 @@ from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.services.acknowledge import AcknowledgeService
@@ -37,6 +40,7 @@ from broker.store.partitions import make_partitions_ahead
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.retention_janitor import RetentionJanitor
+from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Supervisor
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
@@ -81,7 +85,11 @@ class Broker:
         self.long_poll = LongPoll(self._database, self._clock, attempt_ids, self._tasks, jitter=jitter)
         self._wake_ups = WakeUps(self._database, wake=self.long_poll.wake, drop=self._drop)
         publishes = PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks)
-        acks = AckCoalescer(self._database, self._clock, attempt_ids, self._wake_ups, self._tasks, jitter=jitter)
+        activity = SubscriptionActivity(self._database, self._clock, in_use=self.long_poll.waited_for)
+        acks = AckCoalescer(
+            self._database, self._clock, attempt_ids, self._wake_ups, self._tasks, activity, jitter=jitter
+        )
+        self._activity = activity
         self.dead_letter_forwarder = DeadLetterForwarder(
             self._database, self._clock, self._resources, self._wake_ups
         )
@@ -96,10 +104,10 @@ class Broker:
                 self._wake_ups,
                 min_delivery_attempts=config.min_delivery_attempts,
             ),
-            snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups),
+            snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups, activity),
             publish=PublishService(self._resources, publishes),
-            pull=PullService(self._resources, self.long_poll, wait_seconds=config.pull_wait_seconds),
-            acknowledge=AcknowledgeService(self._resources, acks),
+            pull=PullService(self._resources, self.long_poll, activity, wait_seconds=config.pull_wait_seconds),
+            acknowledge=AcknowledgeService(self._resources, acks, activity),
             filters=FilterService(self._database, self._clock),
         )
 
@@ -137,10 +145,17 @@ class Broker:
             self.long_poll.stop_waiting()
             await supervisor.stop()
             await self._tasks.close()
+            await self._record_last_activity()
             await self._database.close()
+
+    async def _record_last_activity(self) -> None:
+        with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
+            async with asyncio.timeout(READY_SECONDS):
+                await self._activity.record()
 
     def _workers(self) -> dict[str, Callable[[], Awaitable[None]]]:
         config = self._config
+        expirer = SubscriptionExpirer(self._database, self._clock, self._activity, self._wake_ups)
         return {
             "notification listener": self._wake_ups.run_listener,
             "notification sender": self._wake_ups.run_sender,
@@ -149,6 +164,8 @@ class Broker:
             "dead-letter forwarder": PeriodicWorker(
                 self.dead_letter_forwarder.run_once, config.dead_letter_interval_seconds
             ).run,
+            "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()).run,
+            "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()).run,
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds).run,
         }
 

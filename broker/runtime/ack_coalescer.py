@@ -18,6 +18,7 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.retrying import retrying
+from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
@@ -93,6 +94,7 @@ class AckCoalescer:
         attempt_ids: AttemptIds,
         wake_ups: WakeUps,
         tasks: Tasks,
+        activity: SubscriptionActivity,
         *,
         jitter: Jitter = retry_jitter,
     ) -> None:
@@ -102,6 +104,7 @@ class AckCoalescer:
         self._wake_ups = wake_ups
         self._tasks = tasks
         self._jitter = jitter
+        self._activity = activity
         self._open: _Batch | None = None
         self._flushing = False  # owned by _run
 
@@ -113,6 +116,8 @@ class AckCoalescer:
         batch = self._batch()
         for attempt, positions in acks.items():
             batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(positions)
+            # Here rather than in the service: a push that succeeded is an ack as well.
+            self._activity.used(attempt.subscription_id)
             if exactly_once:
                 batch.exactly_once.add(attempt.subscription_id)
         refused, _ = await asyncio.shield(batch.done)

@@ -9,7 +9,7 @@ claim, so a wake-up between a claim and the wait for the next is never lost: it 
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -147,6 +147,10 @@ class LongPoll:
                     pull.answer.set_result([])
             queue.pulls.clear()
             self._forget_if_idle(queue)
+
+    def waited_for(self) -> Collection[int]:
+        """The subscriptions that a pull of this process waits for."""
+        return self._queues.keys()
 
     async def poll_heads(self) -> int:
         """The safety net under the notifications: look whether a watched shard has moved on."""

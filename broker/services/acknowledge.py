@@ -10,6 +10,7 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import Subscription
 from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline, RefusedAcks
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.store.delivery_attempts import AttemptStatus
 
 MAX_ACK_DEADLINE_SECONDS = 600  # Google's limit
@@ -19,9 +20,10 @@ MAX_NACK_DELAY = timedelta(hours=24)
 class AcknowledgeService:
     """Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
 
-    def __init__(self, resources: ResourceCache, coalescer: AckCoalescer) -> None:
+    def __init__(self, resources: ResourceCache, coalescer: AckCoalescer, activity: SubscriptionActivity) -> None:
         self._resources = resources
         self._coalescer = coalescer
+        self._activity = activity
 
     async def acknowledge(self, subscription_name: str, ack_ids: Sequence[str]) -> None:
         """Acknowledge messages, durably.  Ids that are stale are ignored, or refused with exactly-once delivery.
@@ -106,6 +108,7 @@ class AcknowledgeService:
         retry_policy: RetryPolicy | None,
     ) -> Mapping[AttemptName, set[int]]:
         messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
+        self._activity.used(subscription.subscription_id)
         deadline = NewDeadline(seconds, status, retry_policy, subscription.enable_exactly_once_delivery)
         return await self._coalescer.modify_ack_deadline(messages, deadline)
 

@@ -82,7 +82,7 @@ class SubscriptionService:
             check_subscription(subscription, min_delivery_attempts=floor)
             if "dead_letter_policy" in paths:
                 await _require_dead_letter_topic(connection, subscription)
-            await subscriptions.update_subscription(connection, subscription=subscription)
+            await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
         await self._wake_ups.announce(subscription.name)
         return subscription
 
@@ -90,7 +90,7 @@ class SubscriptionService:
         """Switch between pull ({}) and push at once; the backlog stays.  Raises NotFound."""
         async with self._database.transaction() as connection:
             subscription = replace(await self._lock(connection, name), push_config=push_config)
-            await subscriptions.update_subscription(connection, subscription=subscription)
+            await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
         await self._wake_ups.announce(name)
 
     async def delete_subscription(self, name: str) -> None:
@@ -104,7 +104,9 @@ class SubscriptionService:
         """Detach a subscription from its topic: its backlog is dropped, pulls are refused.  Raises NotFound."""
         async with self._database.transaction() as connection:
             subscription = await self._lock(connection, name)
-            await subscriptions.detach_subscription(connection, subscription_id=subscription.subscription_id)
+            await subscriptions.detach_subscription(
+                connection, subscription_id=subscription.subscription_id, now=self._clock.now()
+            )
         await self._wake_ups.announce(name)
 
     async def list_subscriptions(self, project: str, page: Page) -> tuple[Sequence[Subscription], str]:

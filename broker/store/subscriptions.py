@@ -102,6 +102,7 @@ async def insert_subscription(
             filter_path=subscription.filter_path,
             detached=False,
             created_at=now,
+            last_active_at=now,
             **_mutable(subscription),
         )
         .on_conflict_do_nothing()
@@ -148,12 +149,12 @@ async def lock_subscription(connection: AsyncConnection, *, name: str) -> Subscr
     return await find_subscription(connection, name=name)
 
 
-async def update_subscription(connection: AsyncConnection, *, subscription: Subscription) -> None:
-    """Write a subscription's mutable fields."""
+async def update_subscription(connection: AsyncConnection, *, subscription: Subscription, now: datetime) -> None:
+    """Write a subscription's mutable fields; being changed is being used."""
     await connection.execute(
         update(subscriptions)
         .where(subscriptions.c.subscription_id == subscription.subscription_id)
-        .values(**_mutable(subscription))
+        .values(last_active_at=now, **_mutable(subscription))
     )
 
 
@@ -166,10 +167,12 @@ async def delete_subscription(connection: AsyncConnection, *, subscription_id: i
     await connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription_id))
 
 
-async def detach_subscription(connection: AsyncConnection, *, subscription_id: int) -> None:
+async def detach_subscription(connection: AsyncConnection, *, subscription_id: int, now: datetime) -> None:
     """Mark a subscription detached and drop its backlog: the cursors go, the janitor clears the attempts."""
     await connection.execute(
-        update(subscriptions).where(subscriptions.c.subscription_id == subscription_id).values(detached=True)
+        update(subscriptions)
+        .where(subscriptions.c.subscription_id == subscription_id)
+        .values(detached=True, last_active_at=now)
     )
     await connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription_id))
 

@@ -52,7 +52,10 @@ STATEMENTS = [
         detached boolean NOT NULL,
         push_config jsonb NOT NULL DEFAULT '{}',
         kept jsonb NOT NULL DEFAULT '{}',
-        created_at timestamptz NOT NULL
+        created_at timestamptz NOT NULL,
+        last_active_at timestamptz NOT NULL,
+        idle_watched interval NOT NULL DEFAULT '00:00:00',
+        idle_watched_at timestamptz
     )
     """,
     "CREATE INDEX ix_subscriptions_topic_id ON subscriptions (topic_id)",

@@ -438,6 +438,7 @@ def _options_json(options: Options, dead_letter_topic: str | None) -> Json:
         "retainAckedMessages": options.retain_acked,
         "enableExactlyOnceDelivery": options.exactly_once,
         "enableMessageOrdering": options.ordered,
+        "expirationPolicy": {},  # never: a run lasts for months
     }
     if options.filter:
         body["filter"] = options.filter.text

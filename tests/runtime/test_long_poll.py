@@ -57,6 +57,16 @@ async def test_an_unforeseen_fault_is_told_to_every_pull_and_the_next_one_is_ser
     assert [message.data for message in delivery.messages] == [b"a"]
 
 
+async def test_a_pull_that_waits_is_known_to_wait_for_its_subscription(log: Log, long_poll: LongPoll) -> None:
+    waiting = asyncio.create_task(_pull(long_poll, log.subscription))
+    await asyncio.sleep(0)
+    assert list(long_poll.waited_for()) == [log.subscription.subscription_id]
+    await log.publish("a")
+    long_poll.wake(log.shard_id, None)
+    await waiting
+    await eventually(lambda: not long_poll.waited_for())
+
+
 async def test_only_the_end_of_the_broker_is_called_so(log: Log, long_poll: LongPoll, tasks: Tasks) -> None:
     async with open_transaction(log.database) as holding:
         await execute(holding, "SELECT 1 FROM cursors FOR UPDATE")
