@@ -162,7 +162,7 @@ class PubSub(RuleBasedStateMachine):
         return list(subscription.ack_ids) if subscription else []
 
     def _chosen(self, name: str, choices: list[int]) -> list[str]:
-        """Some of its ack ids, counted from the latest: what is drawn may not depend on what the broker answered."""
+        """Some of its ack ids, from the latest on: what is drawn may not depend on what the broker answered."""
         ack_ids = self._ack_ids(name)[::-1]
         return [ack_ids[choice % len(ack_ids)] for choice in choices] if ack_ids else []
 
