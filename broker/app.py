@@ -84,7 +84,6 @@ class Broker:
         self._resources = ResourceCache(self._database)
         self.long_poll = LongPoll(self._database, self._clock, attempt_ids, self._tasks, jitter=jitter)
         self._wake_ups = WakeUps(self._database, wake=self.long_poll.wake, drop=self._drop)
-        publishes = PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks)
         activity = SubscriptionActivity(self._database, self._clock, in_use=self.long_poll.waited_for)
         acks = AckCoalescer(
             self._database, self._clock, attempt_ids, self._wake_ups, self._tasks, activity, jitter=jitter
@@ -94,20 +93,27 @@ class Broker:
             self._database, self._clock, self._resources, self._wake_ups
         )
         self.janitor = RetentionJanitor(self._database, self._clock)
-        self.services = Services(
+        self.services = self._services(
+            PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks), acks, attempt_ids
+        )
+
+    def _services(self, publishes: PublishCoalescer, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
+        return Services(
             topics=TopicService(
-                self._database, self._clock, self._wake_ups, shards_per_topic=config.shards_per_topic
+                self._database, self._clock, self._wake_ups, shards_per_topic=self._config.shards_per_topic
             ),
             subscriptions=SubscriptionService(
                 self._database,
                 self._clock,
                 self._wake_ups,
-                min_delivery_attempts=config.min_delivery_attempts,
+                min_delivery_attempts=self._config.min_delivery_attempts,
             ),
-            snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups, activity),
+            snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups, self._activity),
             publish=PublishService(self._resources, publishes),
-            pull=PullService(self._resources, self.long_poll, activity, wait_seconds=config.pull_wait_seconds),
-            acknowledge=AcknowledgeService(self._resources, acks, activity),
+            pull=PullService(
+                self._resources, self.long_poll, self._activity, wait_seconds=self._config.pull_wait_seconds
+            ),
+            acknowledge=AcknowledgeService(self._resources, acks, self._activity),
             filters=FilterService(self._database, self._clock),
         )
 
