@@ -348,14 +348,18 @@ class Model:
         times = [
             subscription.ready_at(standing, self.jitter)
             for standing in self._firsts(subscription)
-            if standing.sure and not subscription.used_up(standing)
+            if standing.sure and subscription.retained(standing.message, self.now)
+            if not subscription.used_up(standing)
         ]
         return min((time for time in times if time > self.now), default=None)
 
     def _firsts(self, subscription: Subscription) -> list[Standing]:
-        """Unacked messages that wait for no other one."""
-        plain = [s for s in subscription.unacked() if not ordering.keyed(subscription, s.message)]
-        return plain + [queue[0] for queue in ordering.queues(subscription).values()]
+        """Unacked messages that wait for no other one, unless that is past its retention."""
+        firsts = [s for s in subscription.unacked() if not ordering.keyed(subscription, s.message)]
+        for queue in ordering.queues(subscription).values():
+            too_old = [s for s in queue if not subscription.retained(s.message, self.now)]
+            firsts += queue[: len(too_old) + 1]
+        return firsts
 
     def dead_letters(self, subscription: Subscription) -> list[Standing]:
         """What a run of the forwarder moves to the dead-letter topic."""
