@@ -204,7 +204,8 @@ class Both:
         assert set(messages) <= sure | perhaps, (
             f"{subscription.name}: {set(messages) - sure - perhaps} should not be delivered now"
         )
-        if self.broker.single_shard and not perhaps and _takes_all(subscription.options):
+        too_old = any(not subscription.retained(s.message, self.model.now) for s in subscription.unacked())
+        if self.broker.single_shard and not perhaps and not too_old and _takes_all(subscription.options):
             assert len(messages) == min(max_messages, len(sure)), f"{messages} of {sure}"
         for key in dict.fromkeys(m.key for m in messages if keyed(subscription, m)):
             run = [m for m in messages if m.key == key]
@@ -407,7 +408,7 @@ class Both:
 
 
 def _takes_all(options: Options) -> bool:
-    """Whether a pull takes all that it may: rows that have nothing to deliver take up no room in the claim."""
+    """Whether a pull takes all that it may: nothing that it cannot deliver takes up room in the claim."""
     return not (options.retry or options.exactly_once or options.dead_letter_topic or options.ordered)
 
 
