@@ -29,6 +29,7 @@ _ATTRIBUTES = {
     "dead_letter_policy": "dead_letter_policy",
     "push_config": "push_config",
     "enable_exactly_once_delivery": "enable_exactly_once_delivery",
+    "extensions": "extensions",
 }
 MUTABLE_FIELDS = {
     *_ATTRIBUTES,
@@ -59,6 +60,16 @@ class DeadLetterPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Extensions:
+    """Options that Google's subscriptions do not have.
+
+    `one_per_ordering_key`: one message of a key is out at a time, also within a response (A6).
+    """
+
+    one_per_ordering_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """A subscription as stored.
 
@@ -81,6 +92,7 @@ class Subscription:
     topic_message_retention: timedelta | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     enable_message_ordering: bool = False
+    extensions: Extensions = Extensions()
     enable_exactly_once_delivery: bool = False
     expiration_ttl: timedelta | None = DEFAULT_EXPIRATION_TTL
     filter: str = ""

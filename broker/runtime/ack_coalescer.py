@@ -23,6 +23,7 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
 from broker.store.delivery_attempts import (
+    AttemptStatus,
     DeadlineChange,
     Positions,
     acknowledge,
@@ -38,9 +39,10 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class NewDeadline:
-    """Seconds from now (0 = nack); `retry_policy` delays a nack."""
+    """Seconds from now, and what becomes of the messages till then (see DeadlineChange.status)."""
 
-    seconds: int
+    seconds: float
+    status: AttemptStatus = "delivering"
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
 
@@ -226,7 +228,7 @@ class AckCoalescer:
                 attempt,
                 frozenset(positions),
                 now + timedelta(seconds=deadline.seconds),
-                nack=deadline.seconds == 0,
+                status=deadline.status,
                 retry_policy=deadline.retry_policy,
                 exactly_once=deadline.exactly_once,
             )

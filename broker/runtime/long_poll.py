@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.delivery import Delivery, Demand
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
@@ -292,6 +292,7 @@ class LongPoll:
             max_attempts=subscription.max_delivery_attempts,
             exactly_once=subscription.enable_exactly_once_delivery,
             ordered=subscription.enable_message_ordering,
+            max_run=1 if subscription.extensions.one_per_ordering_key else MAX_MESSAGES_PER_ATTEMPT,
             jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
         )
 

@@ -1,5 +1,6 @@
 """Rows of `subscriptions`, and the cursors that come and go with them."""
 
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.page import Page
 from broker.domain.retry_policy import RetryPolicy
-from broker.domain.subscription import DeadLetterPolicy, Subscription
+from broker.domain.subscription import DeadLetterPolicy, Extensions, Subscription
 from broker.store.tables import cursors, shards, subscriptions, topics
 
 _SHARD_IDS = (
@@ -43,6 +44,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         topic_message_retention=row.topic_message_retention,
         labels=row.labels,
         enable_message_ordering=row.enable_message_ordering,
+        extensions=Extensions(**row.extensions),
         enable_exactly_once_delivery=row.enable_exactly_once_delivery,
         expiration_ttl=row.expiration_ttl,
         filter=row.filter,
@@ -70,6 +72,7 @@ def _mutable(subscription: Subscription) -> dict[str, Any]:
         "message_retention": s.message_retention,
         "labels": s.labels,
         "enable_exactly_once_delivery": s.enable_exactly_once_delivery,
+        "extensions": asdict(s.extensions),
         "expiration_ttl": s.expiration_ttl,
         "dead_letter_topic": s.dead_letter_policy and s.dead_letter_policy.dead_letter_topic,
         "max_delivery_attempts": s.dead_letter_policy and s.dead_letter_policy.max_delivery_attempts,

@@ -66,6 +66,7 @@ subscriptions = Table(
     Column("message_retention", Interval, nullable=False),
     Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("enable_message_ordering", Boolean, nullable=False),
+    Column("extensions", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("enable_exactly_once_delivery", Boolean, nullable=False),
     Column("expiration_ttl", Interval),
     Column("filter", Text, nullable=False, server_default=text("''")),

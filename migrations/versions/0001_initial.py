@@ -40,6 +40,7 @@ STATEMENTS = [
         message_retention interval NOT NULL,
         labels jsonb NOT NULL DEFAULT '{}',
         enable_message_ordering boolean NOT NULL,
+        extensions jsonb NOT NULL DEFAULT '{}',
         enable_exactly_once_delivery boolean NOT NULL,
         expiration_ttl interval,
         filter text NOT NULL DEFAULT '',

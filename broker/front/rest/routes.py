@@ -61,6 +61,8 @@ ROUTES = [
         "Subscriber.ModifyAckDeadline",
         acknowledge.modify_ack_deadline,
     ),
+    Route("POST", f"{SUBSCRIPTION}:nack", "Nack", acknowledge.nack),  # extensions (A4, A5)
+    Route("POST", f"{SUBSCRIPTION}:reject", "Reject", acknowledge.reject),
     Route("POST", f"{SUBSCRIPTION}:acknowledge", "Subscriber.Acknowledge", acknowledge.acknowledge),
     Route("POST", f"{SUBSCRIPTION}/acknowledge", "Subscriber.Acknowledge", acknowledge.acknowledge),
     Route("POST", f"{SUBSCRIPTION}:pull", "Subscriber.Pull", pull.pull),
