@@ -24,6 +24,7 @@ SMALL = 10_000
 _MARK = 2.0  # the large backlog : the small
 _PLACES = 12  # that a case pulls at
 _LOOKED_AT = 10_000  # messages that one step of a claim looks at (store/fresh_messages.py)
+_KEPT_ALIVE_SECONDS = 1.0  # the broker closes a connection that is idle for longer than some seconds
 _PROJECT = "projects/flat"
 _HUNDREDTH, _RARE = {"filter": "attributes:hundredth"}, {"filter": "attributes:rare"}
 _ORDERED = {"enableMessageOrdering": True}
@@ -34,8 +35,10 @@ class Ground:
     """A topic with its backlog, its subscriptions, and a connection to the broker."""
 
     backlog: Backlog
-    connection: Connection
+    broker: Broker
     dice: random.Random = field(default_factory=lambda: random.Random(1))
+    _connection: Connection | None = None
+    _used_at: float = 0.0
 
     def subscription(self, name: str) -> str:
         return f"{_PROJECT}/subscriptions/{name}-{self.backlog.size}"
@@ -43,9 +46,22 @@ class Ground:
     def call(self, method: str, path: str, body: object = None) -> tuple[float, bytes]:
         """Seconds that a call took, and its answer.  Raises LoadFailed."""
         request = build_request(method, f"/v1/{path}", json.dumps(body or {}).encode())
+        connection = self._connect()
         began = time.perf_counter()
-        answer = self.connection.call(request)
+        answer = connection.call(request)
+        self._used_at = time.monotonic()
         return time.perf_counter() - began, answer
+
+    def _connect(self) -> Connection:
+        """The connection; another one if the broker may have closed it, as nothing was sent for a while."""
+        if self._connection is None or time.monotonic() - self._used_at > _KEPT_ALIVE_SECONDS:
+            self.close()
+            self._connection = Connection(self.broker.host, self.broker.port)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
     def pull(self, name: str, max_messages: int) -> tuple[float, int]:
         """Seconds that a pull took, and how many messages it brought."""
@@ -161,11 +177,12 @@ def flat_claims(bench: Bench) -> list[Row]:
 @contextmanager
 def _ground(broker: Broker, size: int) -> Iterator[Ground]:
     topic = f"{_PROJECT}/topics/backlog-{size}"
+    connection = Connection(broker.host, broker.port)
+    connection.call(build_request("PUT", f"/v1/{topic}"))
+    connection.close()
     with database_connection(broker.database_url) as database:
-        connection = Connection(broker.host, broker.port)
+        ground = Ground(Backlog(database, topic, size), broker)
         try:
-            connection.call(build_request("PUT", f"/v1/{topic}"))
-            ground = Ground(Backlog(database, topic, size), connection)
             for name, options in _SUBSCRIPTIONS.items():
                 body = {"topic": topic, "ackDeadlineSeconds": 600, **options}
                 ground.call("PUT", ground.subscription(name), body)
@@ -174,7 +191,7 @@ def _ground(broker: Broker, size: int) -> Iterator[Ground]:
             say(f"backlog of {size:,}: filled in {time.monotonic() - began:.0f} s")
             yield ground
         finally:
-            connection.close()
+            ground.close()
 
 
 def _measure_all(

@@ -69,6 +69,12 @@ def _keys_held(ground: Ground) -> str:
     return name
 
 
+def _keys_due(ground: Ground) -> str:
+    name = ground.subscription("sought-ordered")
+    ground.backlog.settle_keys(name)
+    return name
+
+
 def _another(ground: Ground) -> str:
     """A subscription of its own, with what `_some_out` has out."""
     name = ground.subscription(f"another-{uuid.uuid4().hex[:8]}")
@@ -128,6 +134,10 @@ def _restore_in_order(ground: Ground, name: str) -> float:
     return _restore(ground, name, ground.subscription("sought-ordered"))
 
 
+def _read_position(ground: Ground, name: str) -> float:
+    return ground.call("GET", f"{name}/snapshot")[0]
+
+
 def _many_out(ground: Ground) -> str:
     name = ground.subscription("sought")
     ground.backlog.put_out(name, min(_RESTORED, ground.backlog.size), size=1_000, due_in=_NOW_AND_THEN)
@@ -142,11 +152,13 @@ SEEKS: Sequence[Seek] = (
     Seek("seek to a snapshot", _some_out, _seek_to_snapshot),
     Seek("delete a snapshot", _some_out, _delete_snapshot),
     Seek("delete the subscription", _another, _delete),
+    Seek("read its position", _some_out, _read_position),
     Seek("seek, a quarter out", _quarter_out, _seek_to_the_start, _RARELY, flat=False),
     Seek("create a snapshot, a quarter out", _quarter_out, _create_snapshot, _RARELY, flat=False),
     Seek("seek to a snapshot, a quarter out", _quarter_out, _seek_to_snapshot, _RARELY, flat=False),
     Seek("seek, all keys held", _keys_held, _seek_to_the_start, _RARELY, flat=False),
     Seek("create a snapshot, all keys held", _keys_held, _create_snapshot, _RARELY, flat=False),
     Seek("seek to a snapshot, all keys held", _keys_held, _seek_to_snapshot, _RARELY, flat=False),
+    Seek("read the position, everything waits behind its key", _keys_due, _read_position, 1, flat=False),
     Seek(f"restore {_RESTORED:,} messages in order", _many_out, _restore_in_order, _RARELY, flat=False),
 )
