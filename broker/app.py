@@ -1,6 +1,7 @@
 """The composition root: the one place that builds the parts and connects them."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.errors import FailedPrecondition, Unavailable
+from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
+from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
+from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
 from broker.front.rest.app import PREFIX, RestDoor
@@ -19,9 +22,11 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.services.acknowledge import AcknowledgeService
+from broker.services.filters import FilterService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.services import Services
@@ -34,6 +39,7 @@ from broker.store.partitions import make_partitions_ahead
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.retention_janitor import RetentionJanitor
+from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Supervisor
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
@@ -52,6 +58,7 @@ class AppConfig:
     pool_size: int = 8
     janitor_interval_seconds: float = 30.0
     shards_per_topic: int = 1
+    min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS
 
 
 class _Broker:
@@ -67,16 +74,24 @@ class _Broker:
         self._long_poll = LongPoll(self._database, self._clock, attempt_ids, self._tasks)
         self._wake_ups = WakeUps(self._database, wake=self._long_poll.wake, drop=self._drop)
         publishes = PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks)
-        acks = AckCoalescer(self._database, self._clock, attempt_ids, self._wake_ups, self._tasks)
+        activity = SubscriptionActivity(self._database, self._clock, in_use=self._long_poll.waited_for)
+        acks = AckCoalescer(self._database, self._clock, attempt_ids, self._wake_ups, self._tasks, activity)
+        self._activity = activity
         self.services = Services(
             topics=TopicService(
                 self._database, self._clock, self._wake_ups, shards_per_topic=config.shards_per_topic
             ),
-            subscriptions=SubscriptionService(self._database, self._clock, self._wake_ups),
-            snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups),
+            subscriptions=SubscriptionService(
+                self._database,
+                self._clock,
+                self._wake_ups,
+                min_delivery_attempts=config.min_delivery_attempts,
+            ),
+            snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups, activity),
             publish=PublishService(self._resources, publishes),
-            pull=PullService(self._resources, self._long_poll, wait_seconds=config.pull_wait_seconds),
-            acknowledge=AcknowledgeService(self._resources, acks),
+            pull=PullService(self._resources, self._long_poll, activity, wait_seconds=config.pull_wait_seconds),
+            acknowledge=AcknowledgeService(self._resources, acks, activity),
+            filters=FilterService(self._database, self._clock),
         )
 
     def _drop(self, name: str | None) -> None:
@@ -113,17 +128,26 @@ class _Broker:
             self._long_poll.stop_waiting()
             await supervisor.stop()
             await self._tasks.close()
+            await self._record_last_activity()
             await self._database.close()
+
+    async def _record_last_activity(self) -> None:
+        with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
+            async with asyncio.timeout(READY_SECONDS):
+                await self._activity.record()
 
     def _workers(self) -> dict[str, Callable[[], Awaitable[None]]]:
         forwarder = DeadLetterForwarder(self._database, self._clock, self._resources, self._wake_ups)
         janitor = RetentionJanitor(self._database, self._clock)
+        expirer = SubscriptionExpirer(self._database, self._clock, self._activity, self._wake_ups)
         return {
             "notification listener": self._wake_ups.run_listener,
             "notification sender": self._wake_ups.run_sender,
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS).run,
             "heads": PeriodicWorker(self._long_poll.poll_heads, HEADS_INTERVAL_SECONDS).run,
             "dead-letter forwarder": PeriodicWorker(forwarder.run_once, DEAD_LETTER_INTERVAL_SECONDS).run,
+            "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()).run,
+            "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()).run,
             "janitor": PeriodicWorker(janitor.run_once, self._config.janitor_interval_seconds).run,
         }
 

@@ -35,6 +35,9 @@ class Settings:
     pool_size: int = _knob(8, "Database connections of each process for hot statements.")
     janitor_interval_seconds: float = _knob(30.0, "How often partitions are made ahead and space is given back.")
     shards_per_topic: int = _knob(1, "Shards of a new topic; more spread one hot topic over more writers.")
+    min_delivery_attempts: int = _knob(
+        5, "Smallest maxDeliveryAttempts of a dead-letter policy: 1 to 5; Google's service has 5."
+    )
     log_level: str = _knob("info", "debug, info, warning or error.")
 
 

@@ -20,6 +20,12 @@ def _parser() -> argparse.ArgumentParser:
     serving.add_argument("--port", type=int, help="port to listen on (8085)")
     serving.add_argument("--data-dir", dest="data_dir", help="directory of the embedded PostgreSQL")
     serving.add_argument("--workers", type=int, help="number of broker processes (1)")
+    serving.add_argument(
+        "--min-delivery-attempts",
+        dest="min_delivery_attempts",
+        type=int,
+        help="smallest maxDeliveryAttempts of a dead-letter policy, 1 to 5 (5, as Google's)",
+    )
     migrating = commands.add_parser("migrate", help="bring the schema of a PostgreSQL of your own up to date")
     for command in (serving, migrating):
         command.add_argument("--database-url", dest="database_url", help="postgresql://… (also DATABASE_URL)")

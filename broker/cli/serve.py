@@ -17,6 +17,7 @@ from typing import Any
 from broker.app import AppConfig
 from broker.cli.children import Children
 from broker.cli.stop import Stop
+from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.settings import Settings
 from broker.store import migrations
@@ -32,6 +33,10 @@ def serve(settings: Settings) -> int:
     )
     if settings.workers < 1:
         raise Stop(f"--workers must be at least 1, not {settings.workers}")
+    if not 1 <= settings.min_delivery_attempts <= MIN_DELIVERY_ATTEMPTS:
+        raise Stop(
+            f"--min-delivery-attempts must be 1 to {MIN_DELIVERY_ATTEMPTS}, not {settings.min_delivery_attempts}"
+        )
     for number in _stop_signals():
         signal.signal(number, signal.default_int_handler)  # until the loop runs, each unwinds what was started
     try:
@@ -129,6 +134,7 @@ async def _serve(settings: Settings, listener: socket.socket, cluster: Cluster |
         pool_size=settings.pool_size,
         janitor_interval_seconds=settings.janitor_interval_seconds,
         shards_per_topic=settings.shards_per_topic,
+        min_delivery_attempts=settings.min_delivery_attempts,
     )
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

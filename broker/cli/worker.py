@@ -15,6 +15,7 @@ import uvicorn
 import uvloop
 
 from broker.app import STOP_WAITING, AppConfig, create_app
+from broker.cli.one_write import OneWriteProtocol
 
 KEEP_ALIVE_SECONDS = 75
 GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
@@ -55,7 +56,8 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
         uvicorn.Config(
             create_app(config),
             loop="uvloop",
-            http="httptools",
+            http=OneWriteProtocol,
+            proxy_headers=False,
             lifespan="on",
             access_log=False,
             log_config=None,

@@ -22,17 +22,27 @@ class Page:
     after: str
 
 
-def parse_page(size: int, token: str) -> Page:
-    """Raises InvalidArgument for a negative size or a token that no list gave."""
+def check_page_size(size: int) -> int:
+    """The size of a page for which `size` was asked.  Raises InvalidArgument."""
     if size < 0:
         raise InvalidArgument(f"page_size must not be negative (page_size={size}).")
+    return min(size or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
+
+
+def invalid_page_token(token: str) -> InvalidArgument:
+    return InvalidArgument(f"Invalid page token given (page_token={token}).")
+
+
+def parse_page(size: int, token: str) -> Page:
+    """Raises InvalidArgument for a negative size or a token that no list gave."""
+    size = check_page_size(size)
     try:
         after = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     except (Base64Error, UnicodeError, ValueError):
-        raise InvalidArgument(f"Invalid page token given (page_token={token}).") from None
+        raise invalid_page_token(token) from None
     if "\0" in after or (token and not after.startswith("projects/")):
-        raise InvalidArgument(f"Invalid page token given (page_token={token}).")
-    return Page(min(size or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE), after)
+        raise invalid_page_token(token)
+    return Page(size, after)
 
 
 def cut_page(items: Sequence[Item], page: Page, name: Callable[[Item], str]) -> tuple[Sequence[Item], str]:

@@ -34,7 +34,7 @@ def check_messages(messages: Sequence[NewMessage]) -> None:
         if message.ordering_key != first_key:
             raise FailedPrecondition(
                 "In a single publish request, all messages must have no ordering key or they must all have the "
-                "same ordering key."
+                "same ordering key. [code=539b]"
             )
     if len(first_key.encode()) > MAX_ORDERING_KEY_BYTES:
         raise InvalidArgument(

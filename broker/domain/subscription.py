@@ -29,6 +29,7 @@ _ATTRIBUTES = {
     "dead_letter_policy": "dead_letter_policy",
     "push_config": "push_config",
     "enable_exactly_once_delivery": "enable_exactly_once_delivery",
+    "extensions": "extensions",
 }
 MUTABLE_FIELDS = {
     *_ATTRIBUTES,
@@ -52,10 +53,20 @@ IMMUTABLE_FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterPolicy:
-    """Where a message goes that failed `max_delivery_attempts` times (5 to 100)."""
+    """Where a message goes that failed `max_delivery_attempts` times (5 to 100, or from 1 on where allowed)."""
 
     dead_letter_topic: str
     max_delivery_attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extensions:
+    """Options that Google's subscriptions do not have.
+
+    `one_per_ordering_key`: one message of a key is out at a time, also within a response (A6).
+    """
+
+    one_per_ordering_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +92,7 @@ class Subscription:
     topic_message_retention: timedelta | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     enable_message_ordering: bool = False
+    extensions: Extensions = Extensions()
     enable_exactly_once_delivery: bool = False
     expiration_ttl: timedelta | None = DEFAULT_EXPIRATION_TTL
     filter: str = ""
@@ -117,8 +129,11 @@ class Subscription:
         return replace(self, **{attribute: getattr(wanted, attribute) for attribute in attributes})
 
 
-def check_subscription(subscription: Subscription) -> None:
-    """Raises InvalidArgument for values out of Google's limits."""
+def check_subscription(subscription: Subscription, *, min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS) -> None:
+    """Raises InvalidArgument for values out of Google's limits.
+
+    `min_delivery_attempts` below Google's 5 is an extension that the operator allows (A5).
+    """
     check_labels(subscription.labels)
     check_retention(subscription.message_retention)
     if not 10 <= subscription.ack_deadline_seconds <= 600:
@@ -131,7 +146,7 @@ def check_subscription(subscription: Subscription) -> None:
     if subscription.retry_policy is not None:
         _check_retry_policy(subscription.retry_policy)
     if subscription.dead_letter_policy is not None:
-        _check_dead_letter_policy(subscription.dead_letter_policy)
+        _check_dead_letter_policy(subscription.dead_letter_policy, min_delivery_attempts)
 
 
 def _check_expiration(ttl: timedelta, retention: timedelta) -> None:
@@ -148,13 +163,13 @@ def _check_expiration(ttl: timedelta, retention: timedelta) -> None:
         )
 
 
-def _check_dead_letter_policy(policy: DeadLetterPolicy) -> None:
+def _check_dead_letter_policy(policy: DeadLetterPolicy, min_delivery_attempts: int) -> None:
     check_name(policy.dead_letter_topic, "topics")
     attempts = policy.max_delivery_attempts
-    if attempts < MIN_DELIVERY_ATTEMPTS:
+    if attempts < min_delivery_attempts:
         raise InvalidArgument(
             f"The value for max_delivery_attempts is too small. You passed {attempts} in the request, but the "
-            f"minimum value is {MIN_DELIVERY_ATTEMPTS}."
+            f"minimum value is {min_delivery_attempts}."
         )
     if attempts > MAX_DELIVERY_ATTEMPTS:
         raise InvalidArgument(

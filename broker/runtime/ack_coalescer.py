@@ -18,10 +18,12 @@ from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.retry_policy import RetryPolicy
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.retrying import retrying
+from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
 from broker.store.delivery_attempts import (
+    AttemptStatus,
     DeadlineChange,
     Positions,
     acknowledge,
@@ -37,9 +39,10 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class NewDeadline:
-    """Seconds from now (0 = nack); `retry_policy` delays a nack."""
+    """Seconds from now, and what becomes of the messages till then (see DeadlineChange.status)."""
 
-    seconds: int
+    seconds: float
+    status: AttemptStatus = "delivering"
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
 
@@ -91,12 +94,14 @@ class AckCoalescer:
         attempt_ids: AttemptIds,
         wake_ups: WakeUps,
         tasks: Tasks,
+        activity: SubscriptionActivity,
     ) -> None:
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
         self._wake_ups = wake_ups
         self._tasks = tasks
+        self._activity = activity
         self._open: _Batch | None = None
         self._flushing = False  # owned by _run
 
@@ -108,6 +113,8 @@ class AckCoalescer:
         batch = self._batch()
         for attempt, positions in acks.items():
             batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(positions)
+            # Here rather than in the service: a push that succeeded is an ack as well.
+            self._activity.used(attempt.subscription_id)
             if exactly_once:
                 batch.exactly_once.add(attempt.subscription_id)
         refused, _ = await asyncio.shield(batch.done)
@@ -221,7 +228,7 @@ class AckCoalescer:
                 attempt,
                 frozenset(positions),
                 now + timedelta(seconds=deadline.seconds),
-                nack=deadline.seconds == 0,
+                status=deadline.status,
                 retry_policy=deadline.retry_policy,
                 exactly_once=deadline.exactly_once,
             )

@@ -9,12 +9,12 @@ claim, so a wake-up between a claim and the wait for the next is never lost: it 
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.delivery import Delivery, Demand
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
@@ -138,6 +138,10 @@ class LongPoll:
             queue.pulls.clear()
             self._forget_if_idle(queue)
 
+    def waited_for(self) -> Collection[int]:
+        """The subscriptions that a pull of this process waits for."""
+        return self._queues.keys()
+
     async def poll_heads(self) -> int:
         """The safety net under the notifications: look whether a watched shard has moved on."""
         if not self._watchers:
@@ -200,7 +204,14 @@ class LongPoll:
         pull.wait = False
         return await pull.answer
 
-    def _send_away(self, queue: _Queue, reason: Exception) -> None:
+    def _fail(self, queue: _Queue, claimed_for: list[_Pull], error: BaseException) -> None:
+        """End the pulls that a claim failed for, and those that stand behind them."""
+        for pull in claimed_for:
+            if not pull.answer.done():
+                pull.answer.set_exception(error)
+        self._send_away(queue, error)
+
+    def _send_away(self, queue: _Queue, reason: BaseException) -> None:
         while queue.pulls:
             pull = queue.pulls.popleft()
             if not pull.answer.done():
@@ -217,10 +228,12 @@ class LongPoll:
                 pulls = _take(queue.pulls)
                 await self._claim(queue, pulls)
         except (BrokerError, SubscriptionChanged) as error:
-            _fail(pulls, error)
-            self._send_away(queue, error)
-        except BaseException:
-            _fail(pulls, Unavailable("The broker stops."))
+            self._fail(queue, pulls, error)
+        except asyncio.CancelledError:
+            self._fail(queue, pulls, Unavailable("The broker stops."))
+            raise
+        except BaseException as fault:  # nobody foresaw it: the callers' door logs it and answers INTERNAL
+            self._fail(queue, pulls, fault)
             raise
         finally:
             queue.claiming = False
@@ -279,6 +292,7 @@ class LongPoll:
             max_attempts=subscription.max_delivery_attempts,
             exactly_once=subscription.enable_exactly_once_delivery,
             ordered=subscription.enable_message_ordering,
+            max_run=1 if subscription.extensions.one_per_ordering_key else MAX_MESSAGES_PER_ATTEMPT,
             jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
         )
 
@@ -300,9 +314,3 @@ def _take(waiting: deque[_Pull]) -> list[_Pull]:
             break
         taken.append(waiting.popleft())
     return taken
-
-
-def _fail(pulls: list[_Pull], error: Exception) -> None:
-    for pull in pulls:
-        if not pull.answer.done():
-            pull.answer.set_exception(error)

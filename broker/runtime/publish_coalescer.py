@@ -1,8 +1,15 @@
 """Concurrent publishes to a shard become one commit (C7).
 
 Natural batching, no timer: a flush takes everything that queued up while the last one was in flight, so a lone
-publish waits for nothing.  One flush is in flight per shard and process: the shard's row is locked until commit,
-a second would only wait for it, and could overtake.
+publish waits for nothing.  A second flush follows the first on the same connection, without waiting for its answer,
+once as many messages wait as are in flight: then PostgreSQL need not stand still while the broker answers and reads
+on, and commits become no smaller than half of what they were.  It costs nothing when it comes second: PostgreSQL
+runs one after the other, so that it never waits for the shard's row, which is locked until commit.  There are never
+more than two.
+
+Messages of one request stand together, in their order.  Requests of a client that waits for each answer stand in
+the order of its calls, because two flushes in flight never hold two of its requests.  Others may stand in any
+order: a flush that PostgreSQL undid (Aborted) is sent again, perhaps behind the one that followed it.
 """
 
 import asyncio
@@ -16,11 +23,13 @@ from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
+from broker.store.hot_connection import HotConnection
 from broker.store.messages import Appended, EncodedMessages, PartitionMissing, append_messages
 from broker.store.partitions import make_partitions_ahead
 
 MAX_FLUSH_MESSAGES = 4_000  # past some thousand rows a larger commit gains nothing
 MAX_FLUSH_BYTES = 16_000_000
+MIN_FOLLOWING_MESSAGES = 100  # fewer are not worth a commit of their own (docs/decisions/0008)
 MAX_QUEUED_BYTES = 256_000_000  # in all shards; past it publishes are refused rather than memory used up
 
 
@@ -33,11 +42,14 @@ class _Publish:
 @dataclass(slots=True)
 class _ShardQueue:
     waiting: deque[_Publish] = field(default_factory=deque)
-    flushing: bool = False  # owned by _run
+    waiting_messages: int = 0
+    flushing: int = 0  # tasks in _run, at most two
+    flushing_messages: int = 0  # in their flushes
+    connection: HotConnection | None = None  # of the last flush, while any flush holds it
 
 
 class PublishCoalescer:
-    """Appends messages to shards.  Each shard's queue is flushed by at most one task."""
+    """Appends messages to shards.  Each shard's queue is flushed by at most two tasks."""
 
     def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, tasks: Tasks) -> None:
         self._database = database
@@ -61,26 +73,32 @@ class PublishCoalescer:
             queue = self._queues[shard_id] = _ShardQueue()
         publish = _Publish(batch, asyncio.get_running_loop().create_future())
         queue.waiting.append(publish)
+        queue.waiting_messages += batch.count
         self._queued_bytes += batch.size
-        if not queue.flushing:
-            queue.flushing = True
+        if _may_flush(queue, others=queue.flushing):
+            queue.flushing += 1
             self._tasks.start(self._run(shard_id, queue), name=f"flush shard {shard_id}")
         return await publish.appended
 
     async def _run(self, shard_id: int, queue: _ShardQueue) -> None:
         try:
-            while queue.waiting:
-                publishes = _take(queue.waiting)
-                await self._flush(shard_id, publishes)
-                self._queued_bytes -= sum(publish.batch.size for publish in publishes)
+            while queue.waiting and _may_flush(queue, others=queue.flushing - 1):
+                publishes = _take(queue)
+                messages = sum(publish.batch.count for publish in publishes)
+                queue.flushing_messages += messages
+                try:
+                    await self._flush(shard_id, queue, publishes)
+                finally:
+                    queue.flushing_messages -= messages
+                    self._queued_bytes -= sum(publish.batch.size for publish in publishes)
         finally:
-            queue.flushing = False
-            if not queue.waiting:
+            queue.flushing -= 1
+            if not queue.flushing and not queue.waiting:
                 self._queues.pop(shard_id, None)
 
-    async def _flush(self, shard_id: int, publishes: list[_Publish]) -> None:
+    async def _flush(self, shard_id: int, queue: _ShardQueue, publishes: list[_Publish]) -> None:
         try:
-            await self._append(shard_id, publishes)
+            await self._append(shard_id, queue, publishes)
             self._wake_ups.published(shard_id)
         except Unavailable as error:
             _fail(publishes, error)
@@ -89,15 +107,15 @@ class PublishCoalescer:
                 _fail(publishes, error)
             else:  # one bad message must fail its own request only
                 for publish in publishes:
-                    await self._flush(shard_id, [publish])
+                    await self._flush(shard_id, queue, [publish])
         except BaseException:
             _fail(publishes, Unavailable("The broker stopped while it stored the messages."))
             raise
 
-    async def _append(self, shard_id: int, publishes: list[_Publish]) -> None:
+    async def _append(self, shard_id: int, queue: _ShardQueue, publishes: list[_Publish]) -> None:
         batches = [publish.batch for publish in publishes]
         # Aborted: PostgreSQL undid it, nothing was stored.
-        appended = await retrying(lambda: self._append_or_make_partition(shard_id, batches), Aborted)
+        appended = await retrying(lambda: self._append_or_make_partition(shard_id, queue, batches), Aborted)
         if appended is None:
             raise NotFound("Topic not found: it was deleted.")
         first_seq, publish_time = appended
@@ -106,17 +124,31 @@ class PublishCoalescer:
                 publish.appended.set_result(Appended(first_seq, publish_time))
             first_seq += publish.batch.count
 
-    async def _append_or_make_partition(self, shard_id: int, batches: list[EncodedMessages]) -> Appended | None:
+    async def _append_or_make_partition(
+        self, shard_id: int, queue: _ShardQueue, batches: list[EncodedMessages]
+    ) -> Appended | None:
         try:
-            return await self._append_once(shard_id, batches)
+            return await self._append_once(shard_id, queue, batches)
         except PartitionMissing:
             async with self._database.connection() as connection:
                 await make_partitions_ahead(connection, now=self._clock.now())
-            return await self._append_once(shard_id, batches)
+            return await self._append_once(shard_id, queue, batches)
 
-    async def _append_once(self, shard_id: int, batches: list[EncodedMessages]) -> Appended | None:
-        async with self._database.hot() as connection:
-            return await append_messages(connection, shard_id=shard_id, batches=batches, now=self._publish_time())
+    async def _append_once(
+        self, shard_id: int, queue: _ShardQueue, batches: list[EncodedMessages]
+    ) -> Appended | None:
+        followed = queue.connection
+        if followed is not None and not followed.can_be_followed:
+            followed = None
+        async with self._database.hot(followed) as connection:
+            queue.connection = connection
+            try:
+                return await append_messages(
+                    connection, shard_id=shard_id, batches=batches, now=self._publish_time()
+                )
+            finally:
+                if connection.users == 1 and queue.connection is connection:
+                    queue.connection = None  # it goes back to the pool
 
     def _publish_time(self) -> datetime:
         # Milliseconds, as on the wire: seeking to a time that a client was shown must mean that very message.
@@ -124,15 +156,25 @@ class PublishCoalescer:
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
-def _take(waiting: deque[_Publish]) -> list[_Publish]:
+def _may_flush(queue: _ShardQueue, *, others: int) -> bool:
+    """Whether a flush of what waits may be sent now, beside so many others in flight."""
+    if not others:
+        return True
+    if others > 1 or queue.connection is None or not queue.connection.can_be_followed:
+        return False
+    return queue.waiting_messages >= max(MIN_FOLLOWING_MESSAGES, queue.flushing_messages)
+
+
+def _take(queue: _ShardQueue) -> list[_Publish]:
     taken: list[_Publish] = []
     messages = size = 0
-    while waiting:
-        batch = waiting[0].batch
+    while queue.waiting:
+        batch = queue.waiting[0].batch
         messages, size = messages + batch.count, size + batch.size
         if taken and (messages > MAX_FLUSH_MESSAGES or size > MAX_FLUSH_BYTES):
             break
-        taken.append(waiting.popleft())
+        taken.append(queue.waiting.popleft())
+        queue.waiting_messages -= batch.count
     return taken
 
 

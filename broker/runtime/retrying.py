@@ -27,4 +27,8 @@ async def retrying(work: Callable[[], Awaitable[T]], *errors: type[BrokerError])
         wait=wait_random_exponential(multiplier=0.02, max=0.5),
         reraise=True,
     )
-    return await again(work)
+
+    async def attempt() -> T:
+        return await work()  # `work` itself may be a lambda, whose coroutine tenacity would return unawaited
+
+    return await again(attempt)

@@ -1,21 +1,29 @@
-"""Acknowledge and ModifyAckDeadline (A7)."""
+"""Acknowledge and ModifyAckDeadline (A7), and two ways to say more with a nack."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
-from broker.domain.errors import InvalidArgument
+from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.names import leaf
+from broker.domain.retry_policy import RetryPolicy
+from broker.domain.subscription import Subscription
 from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline, RefusedAcks
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.store.delivery_attempts import AttemptStatus
 
 MAX_ACK_DEADLINE_SECONDS = 600  # Google's limit
+MAX_NACK_DELAY = timedelta(hours=24)
 
 
 class AcknowledgeService:
     """Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
 
-    def __init__(self, resources: ResourceCache, coalescer: AckCoalescer) -> None:
+    def __init__(self, resources: ResourceCache, coalescer: AckCoalescer, activity: SubscriptionActivity) -> None:
         self._resources = resources
         self._coalescer = coalescer
+        self._activity = activity
 
     async def acknowledge(self, subscription_name: str, ack_ids: Sequence[str]) -> None:
         """Acknowledge messages, durably.  Ids that are stale are ignored, or refused with exactly-once delivery.
@@ -46,13 +54,63 @@ class AcknowledgeService:
                 f"Invalid ack deadline given (ack_deadline={ack_deadline_seconds}). "
                 f"The ack deadline must be between 0 and {MAX_ACK_DEADLINE_SECONDS} seconds."
             )
-        messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
-        exactly_once = subscription.enable_exactly_once_delivery
-        stale = await self._coalescer.modify_ack_deadline(
-            messages, NewDeadline(ack_deadline_seconds, subscription.retry_policy, exactly_once)
-        )
-        if stale and exactly_once:
+        status: AttemptStatus = "delivering" if ack_deadline_seconds else "pending"
+        stale = await self._change(subscription, ack_ids, ack_deadline_seconds, status, subscription.retry_policy)
+        if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
+
+    async def nack(self, subscription_name: str, ack_ids: Sequence[str], delay: timedelta | None) -> None:
+        """A nack with a delay of its own (0 to 24 h; None: as the retry policy says).  An extension (A4).
+
+        Raises NotFound, InvalidArgument.
+        """
+        subscription = await self._resources.subscription(subscription_name)
+        _require(ack_ids)
+        if delay is not None and not timedelta(0) <= delay <= MAX_NACK_DELAY:
+            raise InvalidArgument(
+                f"Invalid delay given (delay={delay.total_seconds():g}s). "
+                f"The delay must be between 0 and {MAX_NACK_DELAY.total_seconds():.0f} seconds."
+            )
+        seconds = 0 if delay is None else delay.total_seconds()
+        retry_policy = subscription.retry_policy if delay is None else None
+        stale = await self._change(subscription, ack_ids, seconds, "pending", retry_policy)
+        if stale and subscription.enable_exactly_once_delivery:
+            raise _refused(RefusedAcks(stale=stale))
+
+    async def reject(self, subscription_name: str, ack_ids: Sequence[str]) -> None:
+        """Give messages up: they go to the dead-letter topic however often they were tried.  An extension (A5).
+
+        Raises NotFound, InvalidArgument, and FailedPrecondition: there is no dead-letter topic; or some messages
+        are not out under these ack ids any more, or wait for earlier ones of their ordering key (the others are
+        given up).
+        """
+        subscription = await self._resources.subscription(subscription_name)
+        _require(ack_ids)
+        if subscription.max_delivery_attempts is None:
+            raise FailedPrecondition(
+                "Messages can be rejected only by a subscription with a dead-letter topic that exists "
+                f"(resource={leaf(subscription_name)})."
+            )
+        failed = await self._change(subscription, ack_ids, 0, "exhausted", None)
+        if failed:
+            count = sum(map(len, failed.values()))
+            raise FailedPrecondition(
+                f"{count} of {len(ack_ids)} messages were not rejected: they are not out under these ack ids "
+                f"any more, or earlier messages of their ordering key are (ack_id={next(_ack_ids(failed))})."
+            )
+
+    async def _change(
+        self,
+        subscription: Subscription,
+        ack_ids: Sequence[str],
+        seconds: float,
+        status: AttemptStatus,
+        retry_policy: RetryPolicy | None,
+    ) -> Mapping[AttemptName, set[int]]:
+        messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
+        self._activity.used(subscription.subscription_id)
+        deadline = NewDeadline(seconds, status, retry_policy, subscription.enable_exactly_once_delivery)
+        return await self._coalescer.modify_ack_deadline(messages, deadline)
 
 
 def _refused(refused: RefusedAcks) -> InvalidArgument:

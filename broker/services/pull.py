@@ -9,6 +9,7 @@ from broker.domain.errors import FailedPrecondition, InvalidArgument
 from broker.domain.subscription import Subscription
 from broker.runtime.long_poll import LongPoll, SubscriptionChanged
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.subscription_activity import SubscriptionActivity
 
 MAX_RESPONSE_BYTES = 10_000_000  # of message data and attributes; one larger message still comes alone
 
@@ -16,10 +17,18 @@ MAX_RESPONSE_BYTES = 10_000_000  # of message data and attributes; one larger me
 class PullService:
     """Subscriber.Pull."""
 
-    def __init__(self, resources: ResourceCache, long_poll: LongPoll, *, wait_seconds: float) -> None:
+    def __init__(
+        self,
+        resources: ResourceCache,
+        long_poll: LongPoll,
+        activity: SubscriptionActivity,
+        *,
+        wait_seconds: float,
+    ) -> None:
         """`wait_seconds`: how long a pull waits for its first message before it answers with none."""
         self._resources = resources
         self._long_poll = long_poll
+        self._activity = activity
         self._wait_seconds = wait_seconds
 
     async def pull(
@@ -44,6 +53,7 @@ class PullService:
         deadline = time.monotonic() + (0 if return_immediately else self._wait_seconds)
         while True:
             try:
+                self._activity.used(subscription.subscription_id)
                 wait = max(deadline - time.monotonic(), 0)
                 return subscription, await self._long_poll.pull(
                     subscription, demand, wait_seconds=wait, hung_up=hung_up

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from broker.services.acknowledge import AcknowledgeService
+from broker.services.filters import FilterService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.snapshots import SnapshotService
@@ -18,3 +19,4 @@ class Services:
     publish: PublishService
     pull: PullService
     acknowledge: AcknowledgeService
+    filters: FilterService

@@ -15,6 +15,7 @@ from broker.domain.snapshot import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Snapshot, c
 from broker.domain.subscription import Subscription
 from broker.domain.topic import DELETED_TOPIC
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import subscription_not_found
 from broker.store import cursors, snapshots, subscriptions
@@ -26,12 +27,18 @@ class SnapshotService:
     """The snapshots of Google's Subscriber service, and Seek."""
 
     def __init__(
-        self, database: Database, clock: DatabaseClock, attempt_ids: AttemptIds, wake_ups: WakeUps
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        attempt_ids: AttemptIds,
+        wake_ups: WakeUps,
+        activity: SubscriptionActivity,
     ) -> None:
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
         self._wake_ups = wake_ups
+        self._activity = activity
 
     async def create_snapshot(self, name: str, subscription_name: str, labels: Mapping[str, str]) -> Snapshot:
         """Hold what is unacked now and all that comes later.
@@ -58,6 +65,7 @@ class SnapshotService:
             snapshot, oldest = created
             snapshot = replace(snapshot, expire_time=first_expire_time(now, oldest))
             await snapshots.update_snapshot(connection, snapshot=snapshot)
+        self._activity.used(subscription.subscription_id)
         return snapshot
 
     async def get_snapshot(self, name: str) -> Snapshot:
@@ -105,6 +113,7 @@ class SnapshotService:
                 found = await cursors.seek_to_time(hot, place, time=time, replay_since=replay_since)
                 if not found:
                     raise subscription_not_found(subscription_name)
+        self._activity.used(subscription.subscription_id)
         self._wake_ups.redeliverable(subscription.subscription_id)
 
     async def seek_to_snapshot(self, subscription_name: str, snapshot_name: str) -> None:
@@ -127,6 +136,7 @@ class SnapshotService:
                 found = await cursors.seek_to_snapshot(hot, place, snapshot_id=snapshot.snapshot_id)
                 if not found:
                     raise subscription_not_found(subscription_name)
+        self._activity.used(subscription.subscription_id)
         self._wake_ups.redeliverable(subscription.subscription_id)
 
     async def positions(self, subscription_name: str) -> tuple[Subscription, Sequence[Position]]:

@@ -10,6 +10,7 @@ from broker.domain.names import check_name, leaf
 from broker.domain.page import Page, cut_page
 from broker.domain.subscription import (
     IMMUTABLE_FIELDS,
+    MIN_DELIVERY_ATTEMPTS,
     MUTABLE_FIELDS,
     Subscription,
     check_subscription,
@@ -29,16 +30,24 @@ def subscription_not_found(name: str) -> NotFound:
 class SubscriptionService:
     """The subscriptions of Google's Subscriber service.  Every change is announced to all processes."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        wake_ups: WakeUps,
+        *,
+        min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
+        self._min_delivery_attempts = min_delivery_attempts
 
     async def create_subscription(self, wanted: Subscription) -> Subscription:
         """Raises InvalidArgument, NotFound (no such topic), AlreadyExists."""
         check_name(wanted.name, "subscriptions")
         check_name(wanted.topic, "topics")
-        check_subscription(wanted)
+        check_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)
         if wanted.filter:
             wanted = replace(wanted, filter_path=to_jsonpath(parse_filter(wanted.filter)))
         async with self._database.transaction() as connection:
@@ -68,10 +77,12 @@ class SubscriptionService:
         check_field_mask(paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         async with self._database.transaction() as connection:
             subscription = (await self._lock(connection, wanted.name)).updated(wanted, paths)
-            check_subscription(subscription)
+            # A policy that was allowed once does not stand in the way of other changes.
+            floor = self._min_delivery_attempts if "dead_letter_policy" in paths else 1
+            check_subscription(subscription, min_delivery_attempts=floor)
             if "dead_letter_policy" in paths:
                 await _require_dead_letter_topic(connection, subscription)
-            await subscriptions.update_subscription(connection, subscription=subscription)
+            await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
         await self._wake_ups.announce(subscription.name)
         return subscription
 
@@ -79,7 +90,7 @@ class SubscriptionService:
         """Switch between pull ({}) and push at once; the backlog stays.  Raises NotFound."""
         async with self._database.transaction() as connection:
             subscription = replace(await self._lock(connection, name), push_config=push_config)
-            await subscriptions.update_subscription(connection, subscription=subscription)
+            await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
         await self._wake_ups.announce(name)
 
     async def delete_subscription(self, name: str) -> None:
@@ -93,7 +104,9 @@ class SubscriptionService:
         """Detach a subscription from its topic: its backlog is dropped, pulls are refused.  Raises NotFound."""
         async with self._database.transaction() as connection:
             subscription = await self._lock(connection, name)
-            await subscriptions.detach_subscription(connection, subscription_id=subscription.subscription_id)
+            await subscriptions.detach_subscription(
+                connection, subscription_id=subscription.subscription_id, now=self._clock.now()
+            )
         await self._wake_ups.announce(name)
 
     async def list_subscriptions(self, project: str, page: Page) -> tuple[Sequence[Subscription], str]:

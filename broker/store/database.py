@@ -116,13 +116,13 @@ class Database:
         await self._engine.dispose()
 
     @asynccontextmanager
-    async def hot(self) -> AsyncIterator[HotConnection]:
-        """A connection for hot statements.
+    async def hot(self, following: HotConnection | None = None) -> AsyncIterator[HotConnection]:
+        """A connection for hot statements; `following`: that one, beside the tasks that hold it (HotPool).
 
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
         with translate_errors():
-            async with self._hot_pool.connection() as connection:
+            async with self._hot_pool.connection(following) as connection:
                 yield connection
 
     async def _hot_connection(self) -> HotConnection:

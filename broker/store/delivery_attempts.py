@@ -6,7 +6,7 @@ With store/claims.py this is the only writer of `delivery_attempts`.
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from broker.domain.ack_id import AttemptName
 from broker.domain.retry_policy import RetryPolicy
@@ -22,14 +22,21 @@ _MODIFY_ORDERED_DEADLINE = statements.hot("modify_ordered_deadline")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 
 
+AttemptStatus = Literal["delivering", "pending", "exhausted"]
+
+
 @dataclass(frozen=True, slots=True)
 class DeadlineChange:
-    """New `next_delivery_at` for some messages of an attempt; `nack` starts the retry delay from there."""
+    """New `next_delivery_at` for some messages of an attempt.
+
+    `status`: "delivering" moves the ack deadline, "pending" is a nack (a retry policy delays it from there on), and
+    "exhausted" gives the messages up to the dead-letter forwarder.
+    """
 
     attempt: AttemptName
     positions: frozenset[int]
     next_delivery_at: datetime
-    nack: bool = False
+    status: AttemptStatus = "delivering"
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
 
@@ -127,7 +134,6 @@ async def modify_ordered_deadline(
     """As `modify_ack_deadline`, of attempts that hold an ordering key: none is ever split."""
     parameters = {
         **_deadlines(shard_id, changes),
-        "nacks": [change.nack for change in changes],
         "jitter": jitter,
         "now": now,
     }
@@ -137,12 +143,13 @@ async def modify_ordered_deadline(
 
 
 def _deadlines(shard_id: int, changes: Sequence[DeadlineChange]) -> dict[str, Any]:
-    policies = [change.retry_policy if change.nack else None for change in changes]
+    policies = [change.retry_policy if change.status == "pending" else None for change in changes]
     return {
         "shard_id": shard_id,
         "subscription_ids": [change.attempt.subscription_id for change in changes],
         "attempt_ids": [change.attempt.attempt_id for change in changes],
         "masks": [to_bits(change.positions, change.attempt.count) for change in changes],
+        "statuses": [change.status for change in changes],
         "next_delivery_ats": [change.next_delivery_at for change in changes],
         "minimum_backoffs": [p and p.minimum_backoff.total_seconds() for p in policies],
         "maximum_backoffs": [p and p.maximum_backoff.total_seconds() for p in policies],
@@ -167,7 +174,6 @@ async def modify_ack_deadline(
     """
     parameters = {
         **_deadlines(shard_id, changes),
-        "statuses": ["pending" if change.nack else "delivering" for change in changes],
         "new_parts": new_parts,
         "jitter": jitter,
         "now": now,

@@ -4,12 +4,16 @@ psycopg's own async cursors cost 50 to 100 µs of Python a statement (cursor, ad
 loop for every wait); here a statement is a prepared name and ready-made binary parameters, the socket stays
 registered, and a round trip of two statements costs 30 µs (docs/decisions/0006).
 
-A HotConnection belongs to one task at a time.  Whatever goes wrong on the way closes it: that alone is certain to
-commit nothing of what was queued.
+A HotConnection belongs to one task at a time, or to several that each send batches which are whole transactions:
+PostgreSQL runs batches strictly in the order in which they were sent, each up to its own Sync, so an error in one
+ends with it and the next one runs.  Whatever goes wrong closes the connection: that alone is certain to commit
+nothing of what was queued.  After an error of PostgreSQL's own the batches behind it are answered first.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -25,95 +29,142 @@ _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 Bound = tuple[Statement, dict[str, Any]]
 
 
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """What was sent up to a Sync.
+
+    `answered` is set when its Sync is answered, to PostgreSQL's error if there was one; it fails if the connection
+    is lost before.
+    """
+
+    answered: asyncio.Future[psycopg.Error | None]
+    skipped: list[bool] = field(default_factory=list)  # by result: whether it is that of a PREPARE
+    prepares: list[Statement] = field(default_factory=list)
+    results: list[pq.abc.PGresult] = field(default_factory=list)
+
+
 class HotConnection:
-    """Runs batches of statements, each batch in one round trip."""
+    """Runs batches of statements, each batch in one round trip.
+
+    open ──PostgreSQL answers an error──► failed ──what is in flight is answered──► closed
+      └──the connection is lost, or a task that waits for an answer is cancelled───▲
+    """
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._owner = connection  # closes the socket when it goes
         self._pgconn = connection.pgconn
         self._loop = asyncio.get_running_loop()
         self._prepared: set[Statement] = set()
-        self._results: list[pq.abc.PGresult] = []
-        self._answered: asyncio.Future[None] | None = None
-        self._writable: asyncio.Event | None = None
+        self._in_flight: deque[_Batch] = deque()  # in the order of their answers
+        self._failed = False
+        self.users = 0  # tasks that hold it; owned by HotPool
         self._transformer = Transformer()
         self._pgconn.nonblocking = 1
         self._pgconn.enter_pipeline_mode()
         self._socket = self._pgconn.socket
         self._loop.add_reader(self._socket, self._read)
+        self._registered = True
 
     @property
     def closed(self) -> bool:
         return self._owner.closed
 
+    @property
+    def failed(self) -> bool:
+        """No more batches may be sent."""
+        return self._failed or self.closed
+
+    @property
+    def can_be_followed(self) -> bool:
+        """Whether a batch that is sent now does not depend on those in flight.
+
+        It would if one of them prepares a statement, since that fails when the batch does.
+        """
+        return not self.failed and not any(batch.prepares for batch in self._in_flight)
+
     async def close(self) -> None:
-        """Close; a transaction that is open is rolled back."""
+        """Close; a transaction that is open is rolled back, the outcome of batches in flight is unknown."""
+        self._lose(psycopg.OperationalError("the connection was closed before its answer"))
         if not self.closed:
-            self._loop.remove_reader(self._socket)
-            self._loop.remove_writer(self._socket)
             await self._owner.close()
 
     async def run(self, *bound: Bound) -> list[list[tuple[Any, ...]]]:
         """Send statements in one round trip; the rows of each.
 
         Outside BEGIN … COMMIT the batch is one transaction that has committed when this returns.
-        Raises psycopg.Error; the connection is closed then.
+        Raises psycopg.Error; the connection is failed then.  An OperationalError means that the outcome is unknown.
         """
+        batch = _Batch(self._loop.create_future())
         try:
-            return [self._rows(result) for result in await self._round_trip(bound)]
+            self._send(batch, bound)
+            error = await batch.answered
         except BaseException:
+            batch.answered.cancel()
             await self.close()
             raise
+        if self._failed and not self._in_flight:
+            await self.close()
+        if error is not None:
+            raise error
+        results = zip(batch.results, batch.skipped, strict=True)
+        return [self._rows(result) for result, skip in results if not skip]
 
-    async def _round_trip(self, bound: Sequence[Bound]) -> Sequence[pq.abc.PGresult]:
-        self._results = []
-        self._answered = self._loop.create_future()
-        skipped = []  # results of PREPARE, which come before that of their statement
-        for statement, parameters in bound:
-            if statement not in self._prepared:
+    def _send(self, batch: _Batch, bound: Sequence[Bound]) -> None:
+        values = [[ENCODERS[type_](parameters[name]) for name, type_ in s.parameters] for s, parameters in bound]
+        self._in_flight.append(batch)
+        for (statement, _), parameters in zip(bound, values, strict=True):
+            if statement not in self._prepared and statement not in batch.prepares:
                 self._pgconn.send_prepare(statement.name, statement.text, statement.type_oids)
-                self._prepared.add(statement)
-                skipped.append(True)
-            values = [ENCODERS[type_name](parameters[name]) for name, type_name in statement.parameters]
-            self._pgconn.send_query_prepared(statement.name, values, [_BINARY] * len(values), _BINARY)
-            skipped.append(False)
+                batch.prepares.append(statement)
+                batch.skipped.append(True)
+            self._pgconn.send_query_prepared(statement.name, parameters, [_BINARY] * len(parameters), _BINARY)
+            batch.skipped.append(False)
         self._pgconn.pipeline_sync()
-        await self._flush()
-        await self._answered
-        for result in self._results:
-            if result.status not in _OK:
-                raise errors.error_from_result(result)
-        return [result for result, skip in zip(self._results, skipped, strict=True) if not skip]
+        if self._pgconn.flush():  # the rest when the socket takes it; answers are read meanwhile
+            self._loop.add_writer(self._socket, self._write)
 
-    async def _flush(self) -> None:
-        """Hand everything to the socket; answers are read meanwhile, or both sides could wait for each other."""
-        if not self._pgconn.flush():
-            return
-        self._writable = asyncio.Event()
-        self._loop.add_writer(self._socket, self._writable.set)
+    def _write(self) -> None:
+        """The socket takes more."""
         try:
-            while self._pgconn.flush():
-                self._writable.clear()
-                await self._writable.wait()
-        finally:
-            self._loop.remove_writer(self._socket)
+            if not self._pgconn.flush():
+                self._loop.remove_writer(self._socket)
+        except psycopg.Error as error:
+            self._lose(error)
 
     def _read(self) -> None:
-        """The socket is readable: take the results that are complete, up to the batch's sync."""
-        answered = self._answered
+        """The socket is readable: take the results that are complete, each batch's up to its Sync."""
         try:
             self._pgconn.consume_input()
-            while answered is not None and not answered.done() and not self._pgconn.is_busy():
+            while self._in_flight and not self._pgconn.is_busy():
                 result = self._pgconn.get_result()
                 if result is None:
                     continue  # the end of one statement's results
-                if result.status == pq.ExecStatus.PIPELINE_SYNC:
-                    answered.set_result(None)
-                else:
-                    self._results.append(result)
+                if result.status != pq.ExecStatus.PIPELINE_SYNC:
+                    self._in_flight[0].results.append(result)
+                    continue
+                self._finish(self._in_flight.popleft())
         except psycopg.Error as error:
+            self._lose(error)
+
+    def _finish(self, batch: _Batch) -> None:
+        error = next((errors.error_from_result(r) for r in batch.results if r.status not in _OK), None)
+        if error is None:
+            self._prepared.update(batch.prepares)
+        else:
+            self._failed = True
+        if not batch.answered.done():
+            batch.answered.set_result(error)
+
+    def _lose(self, error: psycopg.Error) -> None:
+        """No answer comes any more."""
+        self._failed = True
+        if self._registered:
+            self._registered = False
             self._loop.remove_reader(self._socket)
-            if answered is not None and not answered.done():
+            self._loop.remove_writer(self._socket)
+        while self._in_flight:
+            answered = self._in_flight.popleft().answered
+            if not answered.done():
                 answered.set_exception(error)
 
     def _rows(self, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:

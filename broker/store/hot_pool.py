@@ -17,22 +17,37 @@ class HotPool:
         self._closed = False
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[HotConnection]:
-        """A connection for the block; one that broke is not used again."""
-        async with self._room:
-            connection = self._take() or await self._connect()
-            try:
-                yield connection
-            finally:
-                if self._closed:
-                    await connection.close()
-                elif not connection.closed:
-                    self._idle.append(connection)
+    async def connection(self, following: HotConnection | None = None) -> AsyncIterator[HotConnection]:
+        """A connection for the block; one that broke is not used again.
+
+        `following` is one that other tasks hold, to be used beside them: the last that leaves it gives it back.
+        """
+        if following is None:
+            await self._room.acquire()
+        try:
+            connection = following or self._take() or await self._connect()
+        except BaseException:
+            self._room.release()
+            raise
+        connection.users += 1
+        try:
+            yield connection
+        finally:
+            connection.users -= 1
+            if not connection.users:
+                self._room.release()
+                await self._give_back(connection)
+
+    async def _give_back(self, connection: HotConnection) -> None:
+        if self._closed or connection.failed:
+            await connection.close()
+        else:
+            self._idle.append(connection)
 
     def _take(self) -> HotConnection | None:
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed:
+            if not connection.failed:
                 return connection
         return None
 

@@ -22,14 +22,17 @@ _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
 _JSONB, _BYTEA = 3802, 17
 _JSONB_VERSION = b"\x01"
-_NO_ATTRIBUTES = _LENGTH(3) + _JSONB_VERSION + b"{}"
 
 _encode_json = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedMessages:
-    """Messages of one publish request, as elements of PostgreSQL's binary arrays, ready to be joined."""
+    """Messages of one publish request, as elements of PostgreSQL's binary arrays, ready to be joined.
+
+    `ordering_keys` and `attributes` are empty if no message has any: most have none, and PostgreSQL need not read
+    what is not there.
+    """
 
     count: int
     ordering_keys: bytes
@@ -65,17 +68,17 @@ def encode_messages(messages: Sequence[NewMessage]) -> EncodedMessages:
 
     Raises InvalidArgument for U+0000 in an attribute or ordering key, which PostgreSQL's text cannot hold.
     """
-    attributes = b"".join([_attributes_element(m.attributes) if m.attributes else _NO_ATTRIBUTES for m in messages])
-    if b"\\u0000" in attributes:
-        _refuse_nul(messages)
+    attributes = ordering_keys = b""
+    if any(m.attributes for m in messages):
+        attributes = b"".join([_attributes_element(m.attributes) if m.attributes else _NULL for m in messages])
+        if b"\\u0000" in attributes:
+            _refuse_nul(messages)
     data = b"".join([part for m in messages for part in (_LENGTH(len(m.data)), m.data)])
     if any(m.ordering_key for m in messages):
         keys = [m.ordering_key.encode() for m in messages]
         if any(b"\0" in key for key in keys):
             raise InvalidArgument("ordering_key has the character U+0000, which cannot be stored.")
         ordering_keys = b"".join([_element(key) if key else _NULL for key in keys])
-    else:
-        ordering_keys = _NULL * len(messages)
     return EncodedMessages(len(messages), ordering_keys, attributes, data)
 
 
@@ -91,14 +94,23 @@ def _refuse_nul(messages: Sequence[NewMessage]) -> None:
 
 def append_statements(shard_id: int, batches: Sequence[EncodedMessages], now: datetime) -> tuple[Bound, Bound]:
     """The two statements that append all batches, in order; the first has no row if the shard is closed."""
-    count = sum(batch.count for batch in batches)
+    counts = [batch.count for batch in batches]
+    count = sum(counts)
     where = {"shard_id": shard_id, "count": count}
     rows = {
-        "ordering_keys": array(OIDS["text"], [batch.ordering_keys for batch in batches], count),
-        "attributes": array(_JSONB, [batch.attributes for batch in batches], count),
+        "ordering_keys": _sparse(OIDS["text"], [batch.ordering_keys for batch in batches], counts),
+        "attributes": _sparse(_JSONB, [batch.attributes for batch in batches], counts),
         "data": array(_BYTEA, [batch.data for batch in batches], count),
     }
     return (_TAKE_SEQUENCES, {**where, "now": now}), (_APPEND_MESSAGES, {**where, **rows})
+
+
+def _sparse(element_oid: int, batches: Sequence[bytes], counts: Sequence[int]) -> bytes:
+    """An array with NULLs for batches that are empty; if all are, an empty one, which unnest fills with NULLs."""
+    if not any(batches):
+        return array(element_oid, (), 0)
+    filled = (batch or _NULL * count for batch, count in zip(batches, counts, strict=True))
+    return array(element_oid, filled, sum(counts))
 
 
 async def append_messages(

@@ -13,6 +13,10 @@ from broker.store.database import Connection, Database, translate_errors
 _WAKE, _RESOURCES = "broker_wake", "broker_resources"
 _MAX_PAYLOAD = 7900  # bytes; PostgreSQL refuses 8,000
 
+# A transaction that notifies has an id, so its commit waits for the disk, and the publishes behind it wait too; but
+# nothing of a wake-up must outlive a crash.
+_NOTIFY_WAKE = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
+
 
 @dataclass(frozen=True, slots=True)
 class Wake:
@@ -42,7 +46,7 @@ async def notify_wake(connection: Connection, *, shard_ids: Iterable[int], subsc
     """Tell all processes what can be claimed; never part of another transaction (NOTIFY serialises commits)."""
     words = [f"s{shard_id}" for shard_id in shard_ids] + [f"r{id_}" for id_ in subscription_ids]
     for payload in _payloads(words):
-        await connection.execute("SELECT pg_notify(%s, %s)", [_WAKE, payload])
+        await connection.execute(_NOTIFY_WAKE, [_WAKE, payload])
 
 
 async def notify_resource_changed(connection: Connection, *, name: str) -> None:

@@ -1,6 +1,7 @@
 """Rows of `subscriptions`, and the cursors that come and go with them."""
 
-from datetime import datetime
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row, Select, delete, func, literal, select, update
@@ -9,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.page import Page
 from broker.domain.retry_policy import RetryPolicy
-from broker.domain.subscription import DeadLetterPolicy, Subscription
+from broker.domain.subscription import DeadLetterPolicy, Extensions, Subscription
 from broker.store.tables import cursors, shards, subscriptions, topics
 
 _SHARD_IDS = (
@@ -43,6 +44,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         topic_message_retention=row.topic_message_retention,
         labels=row.labels,
         enable_message_ordering=row.enable_message_ordering,
+        extensions=Extensions(**row.extensions),
         enable_exactly_once_delivery=row.enable_exactly_once_delivery,
         expiration_ttl=row.expiration_ttl,
         filter=row.filter,
@@ -70,6 +72,7 @@ def _mutable(subscription: Subscription) -> dict[str, Any]:
         "message_retention": s.message_retention,
         "labels": s.labels,
         "enable_exactly_once_delivery": s.enable_exactly_once_delivery,
+        "extensions": asdict(s.extensions),
         "expiration_ttl": s.expiration_ttl,
         "dead_letter_topic": s.dead_letter_policy and s.dead_letter_policy.dead_letter_topic,
         "max_delivery_attempts": s.dead_letter_policy and s.dead_letter_policy.max_delivery_attempts,
@@ -98,6 +101,7 @@ async def insert_subscription(
             filter_path=subscription.filter_path,
             detached=False,
             created_at=now,
+            last_active_at=now,
             **_mutable(subscription),
         )
         .on_conflict_do_nothing()
@@ -126,6 +130,16 @@ async def find_subscription(connection: AsyncConnection, *, name: str) -> Subscr
     return None if row is None else _subscription(row)
 
 
+async def longest_retention(connection: AsyncConnection, *, topic_id: int) -> timedelta | None:
+    """How long any subscription attached to a topic wants its messages kept; None without a subscription."""
+    longest: timedelta | None = await connection.scalar(
+        select(func.max(subscriptions.c.message_retention)).where(
+            subscriptions.c.topic_id == topic_id, subscriptions.c.detached.is_(False)
+        )
+    )
+    return longest
+
+
 async def lock_subscription(connection: AsyncConnection, *, name: str) -> Subscription | None:
     """The subscription of this name, kept from changing until the transaction ends."""
     locked = select(subscriptions.c.subscription_id).where(subscriptions.c.name == name).with_for_update()
@@ -134,12 +148,12 @@ async def lock_subscription(connection: AsyncConnection, *, name: str) -> Subscr
     return await find_subscription(connection, name=name)
 
 
-async def update_subscription(connection: AsyncConnection, *, subscription: Subscription) -> None:
-    """Write a subscription's mutable fields."""
+async def update_subscription(connection: AsyncConnection, *, subscription: Subscription, now: datetime) -> None:
+    """Write a subscription's mutable fields; being changed is being used."""
     await connection.execute(
         update(subscriptions)
         .where(subscriptions.c.subscription_id == subscription.subscription_id)
-        .values(**_mutable(subscription))
+        .values(last_active_at=now, **_mutable(subscription))
     )
 
 
@@ -152,10 +166,12 @@ async def delete_subscription(connection: AsyncConnection, *, subscription_id: i
     await connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription_id))
 
 
-async def detach_subscription(connection: AsyncConnection, *, subscription_id: int) -> None:
+async def detach_subscription(connection: AsyncConnection, *, subscription_id: int, now: datetime) -> None:
     """Mark a subscription detached and drop its backlog: the cursors go, the janitor clears the attempts."""
     await connection.execute(
-        update(subscriptions).where(subscriptions.c.subscription_id == subscription_id).values(detached=True)
+        update(subscriptions)
+        .where(subscriptions.c.subscription_id == subscription_id)
+        .values(detached=True, last_active_at=now)
     )
     await connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription_id))
 

@@ -52,6 +52,8 @@ topics = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
 )
 
+# A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at
+# `idle_watched_at`, for `idle_watched` in all (domain/expiration.py).
 subscriptions = Table(
     "subscriptions",
     metadata,
@@ -64,6 +66,7 @@ subscriptions = Table(
     Column("message_retention", Interval, nullable=False),
     Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("enable_message_ordering", Boolean, nullable=False),
+    Column("extensions", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("enable_exactly_once_delivery", Boolean, nullable=False),
     Column("expiration_ttl", Interval),
     Column("filter", Text, nullable=False, server_default=text("''")),
@@ -76,6 +79,9 @@ subscriptions = Table(
     Column("push_config", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("kept", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("last_active_at", DateTime(timezone=True), nullable=False),
+    Column("idle_watched", Interval, nullable=False, server_default=text("'00:00:00'::interval")),
+    Column("idle_watched_at", DateTime(timezone=True)),
 )
 
 snapshots = Table(

@@ -40,6 +40,7 @@ STATEMENTS = [
         message_retention interval NOT NULL,
         labels jsonb NOT NULL DEFAULT '{}',
         enable_message_ordering boolean NOT NULL,
+        extensions jsonb NOT NULL DEFAULT '{}',
         enable_exactly_once_delivery boolean NOT NULL,
         expiration_ttl interval,
         filter text NOT NULL DEFAULT '',
@@ -51,7 +52,10 @@ STATEMENTS = [
         detached boolean NOT NULL,
         push_config jsonb NOT NULL DEFAULT '{}',
         kept jsonb NOT NULL DEFAULT '{}',
-        created_at timestamptz NOT NULL
+        created_at timestamptz NOT NULL,
+        last_active_at timestamptz NOT NULL,
+        idle_watched interval NOT NULL DEFAULT '00:00:00',
+        idle_watched_at timestamptz
     )
     """,
     "CREATE INDEX ix_subscriptions_topic_id ON subscriptions (topic_id)",

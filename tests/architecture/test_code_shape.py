@@ -44,3 +44,10 @@ def test_the_import_contracts_hold() -> None:
         [lint_imports, "--no-cache"], cwd=repository(), capture_output=True, text=True, check=False, timeout=100
     )
     assert linted.returncode == 0, linted.stdout
+
+
+def test_no_file_has_the_marks_of_a_merge() -> None:
+    listed = subprocess.run(
+        ["git", "grep", "-lE", "^(<{7}|>{7}) "], cwd=repository(), capture_output=True, text=True
+    )
+    assert listed.stdout == ""

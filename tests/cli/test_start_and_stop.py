@@ -170,3 +170,9 @@ def test_workers_share_the_port(start_broker: StartBroker, database_url: str) ->
 def test_at_least_one_worker_is_needed(tmp_path: Path) -> None:
     said = complaint("serve", "--data-dir", str(tmp_path), "--workers", "0")
     assert said == "--workers must be at least 1, not 0"
+
+
+@pytest.mark.parametrize("attempts", ["0", "6"])
+def test_a_floor_of_delivery_attempts_that_makes_no_sense_is_refused(tmp_path: Path, attempts: str) -> None:
+    said = complaint("serve", "--data-dir", str(tmp_path), "--min-delivery-attempts", attempts)
+    assert said == f"--min-delivery-attempts must be 1 to 5, not {attempts}"

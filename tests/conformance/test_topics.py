@@ -158,7 +158,18 @@ async def test_a_page_has_a_hundred_topics_unless_asked(rest: Rest) -> None:
     assert len((await rest.ok("GET", f"{rest.project}/topics?pageSize=5000"))["topics"]) == 101
 
 
-@pytest.mark.parametrize("query", ["pageSize=abc", "pageSize=1.5", "pageSize=99999999999", "pageToken=%21%21"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "pageSize=abc",
+        "pageSize=1.5",
+        "pageSize=1_000",
+        "pageSize=%D9%A1",  # an Arabic digit
+        "pageSize=99999999999",
+        f"pageSize={'9' * 5000}",
+        "pageToken=%21%21",
+    ],
+)
 async def test_a_bad_page_parameter_is_refused_and_does_not_hang(rest: Rest, query: str) -> None:
     """A12: Google's emulator never answers pageSize=abc."""
     status, _ = await rest.error("GET", f"{rest.project}/topics?{query}")

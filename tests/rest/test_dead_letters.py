@@ -1,6 +1,11 @@
 """Dead-letter policies over REST (A5)."""
 
-from tests.fixtures.broker import Rest, text
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from tests.fixtures.broker import BrokerProcess, Rest, text
 
 
 async def _subscription(rest: Rest, **policy: object) -> None:
@@ -55,3 +60,39 @@ async def test_messages_are_retried_while_the_dead_letter_topic_is_gone(rest: Re
     await _fail_five_times(rest)
     [again] = await rest.pull(wait=True)
     assert again["deliveryAttempt"] == 6
+
+
+@pytest.mark.parametrize("attempts", [1, 4])
+async def test_fewer_than_five_attempts_are_refused_in_the_service_s_words(rest: Rest, attempts: int) -> None:
+    await rest.create_topic()
+    policy = {"deadLetterTopic": rest.topic(), "maxDeliveryAttempts": attempts}
+    body = {"topic": rest.topic(), "deadLetterPolicy": policy}
+    assert await rest.error("PUT", rest.subscription(), body) == (
+        "INVALID_ARGUMENT",
+        f"The value for max_delivery_attempts is too small. You passed {attempts} in the request, but the minimum "
+        "value is 5.",
+    )
+
+
+async def test_fewer_attempts_can_be_allowed_and_one_failure_is_then_enough(
+    start_broker: Callable[..., BrokerProcess], database_url: str, project: str
+) -> None:
+    allowing = start_broker("--database-url", database_url, "--port", "0", "--min-delivery-attempts", "1")
+    async with httpx.AsyncClient(base_url=allowing.url, timeout=60) as client:
+        rest = Rest(client, project)
+        await _subscription(rest, maxDeliveryAttempts=1)
+        await rest.publish("poison")
+        received = await rest.pull(wait=True)
+        assert [m["deliveryAttempt"] for m in received] == [1]
+        await rest.modify_ack_deadline(received, 0)
+        assert [text(m) for m in await rest.pull("dead-sub", wait=True)] == ["poison"]
+        assert await rest.pull() == []
+    allowing.stop()
+    strict = start_broker("--database-url", database_url, "--port", "0")
+    async with httpx.AsyncClient(base_url=strict.url, timeout=60) as client:
+        rest = Rest(client, project)
+        labelled = {"subscription": {"labels": {"a": "b"}}, "updateMask": "labels"}
+        policy = (await rest.ok("PATCH", rest.subscription(), labelled))["deadLetterPolicy"]
+        assert policy["maxDeliveryAttempts"] == 1, "what was allowed once stays"
+        again = {"subscription": {"deadLetterPolicy": policy}, "updateMask": "deadLetterPolicy"}
+        assert (await rest.error("PATCH", rest.subscription(), again))[0] == "INVALID_ARGUMENT"

@@ -172,7 +172,7 @@ def _value(struct: Struct, field: str) -> Any:
 
 KEPT: dict[str, Json] = {
     "Topic": {"messageStoragePolicy": {"allowedPersistenceRegions": ["europe-west1"]}, "kmsKeyName": "key"},
-    "Subscription": {"expirationPolicy": {"ttl": "864000s"}},
+    "Subscription": {},
 }
 
 

@@ -27,7 +27,9 @@ async def acknowledge(log: Log, delivery: Delivery, *positions: int, now: dateti
 async def modify(log: Log, delivery: Delivery, position: int, *, now: datetime, seconds: int) -> set[int]:
     name = log.name(delivery)
     due = now + seconds * SECOND
-    change = DeadlineChange(name, frozenset([position]), due, nack=seconds == 0, exactly_once=True)
+    change = DeadlineChange(
+        name, frozenset([position]), due, "delivering" if seconds else "pending", exactly_once=True
+    )
     parts = list(log.attempt_ids.take_parts(1, now_microseconds=int(now.timestamp() * 1e6)))
     async with log.session() as session:
         refused = await modify_ack_deadline(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from broker.domain.errors import Unimplemented
 from broker.front.rest.call import Call
-from broker.front.rest.handlers import acknowledge, publish, pull, snapshots, subscriptions, topics
+from broker.front.rest.handlers import acknowledge, filters, publish, pull, snapshots, subscriptions, topics
 
 Handler = Callable[[Call], Awaitable[bytes]]
 
@@ -61,6 +61,8 @@ ROUTES = [
         "Subscriber.ModifyAckDeadline",
         acknowledge.modify_ack_deadline,
     ),
+    Route("POST", f"{SUBSCRIPTION}:nack", "Nack", acknowledge.nack),  # extensions (A4, A5)
+    Route("POST", f"{SUBSCRIPTION}:reject", "Reject", acknowledge.reject),
     Route("POST", f"{SUBSCRIPTION}:acknowledge", "Subscriber.Acknowledge", acknowledge.acknowledge),
     Route("POST", f"{SUBSCRIPTION}/acknowledge", "Subscriber.Acknowledge", acknowledge.acknowledge),
     Route("POST", f"{SUBSCRIPTION}:pull", "Subscriber.Pull", pull.pull),
@@ -79,6 +81,8 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}:seek", "Subscriber.Seek", snapshots.seek),
     Route("POST", f"{SUBSCRIPTION}/seek", "Subscriber.Seek", snapshots.seek),
     Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", snapshots.get_position),  # an extension (A12)
+    Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
+    Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
     # Not served yet.
     Route("POST", "projects/*/schemas", "SchemaService.CreateSchema", refused),
     Route("GET", SCHEMA, "SchemaService.GetSchema", refused),

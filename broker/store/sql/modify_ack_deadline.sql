@@ -1,4 +1,4 @@
--- New deadlines (a nack is one that is due).  A row that changes whole is changed in place; one that changes in
+-- New deadlines (a nack is one that is due; what is rejected, `exhausted`, waits for the dead-letter forwarder).  A row that changes whole is changed in place; one that changes in
 -- part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
 -- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
 -- failures so far; `jitter` (0 to 0.1) comes on top.  With exactly-once delivery a deadline that has passed is final.
@@ -18,9 +18,11 @@ WITH asked AS (
 locked AS (
     SELECT d.*, asked.mask, asked.status AS new_status, asked.new_part,
            asked.exactly_once AND (d.status <> 'delivering' OR d.next_delivery_at <= %(now)s) AS expired,
-           asked.next_delivery_at + CASE
-               WHEN asked.minimum_backoff IS NULL THEN interval '0'
-               ELSE least(asked.maximum_backoff, asked.minimum_backoff * 2.0 ^ least(d.attempt_number - 1, 32))
+           CASE
+               WHEN asked.status = 'exhausted' THEN 'infinity'
+               WHEN asked.minimum_backoff IS NULL THEN asked.next_delivery_at
+               ELSE asked.next_delivery_at
+                    + least(asked.maximum_backoff, asked.minimum_backoff * 2.0 ^ least(d.attempt_number - 1, 32))
                     * (1 + %(jitter)s::float8) * interval '1 second'
            END AS new_delivery_at
     FROM delivery_attempts AS d

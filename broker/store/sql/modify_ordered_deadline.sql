@@ -1,22 +1,22 @@
 -- As modify_ack_deadline, for attempts that hold a key.  The messages of a key in one response share the deadline of
 -- the first of them that is not acked: none of the others could go out before it anyway, so a new deadline that does
 -- not name it changes nothing.  A nack takes the message and all later ones of the key back, acked or not; what comes
--- before it stays out.
+-- before it stays out.  Only the first can be rejected (`exhausted`: it waits for the dead-letter forwarder).
 -- Returns the bits that were still out.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
---     nacks bool[], next_delivery_ats timestamptz[], minimum_backoffs float8[], maximum_backoffs float8[],
+--     statuses text[], next_delivery_ats timestamptz[], minimum_backoffs float8[], maximum_backoffs float8[],
 --     exactly_once bool[], jitter float8
 WITH asked AS (
     SELECT a.*, a.mask::varbit AS bits
     FROM unnest(
-        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[], %(nacks)s::bool[],
+        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[], %(statuses)s::text[],
         %(next_delivery_ats)s::timestamptz[], %(minimum_backoffs)s::float8[], %(maximum_backoffs)s::float8[],
         %(exactly_once)s::bool[]
-    ) AS a (subscription_id, attempt_id, mask, nack, next_delivery_at, minimum_backoff, maximum_backoff, exactly_once)
+    ) AS a (subscription_id, attempt_id, mask, status, next_delivery_at, minimum_backoff, maximum_backoff, exactly_once)
 ),
 locked AS (
     SELECT d.subscription_id, d.attempt_id, d.part, d.open, d.attempt_numbers, d.status, d.next_delivery_at AS due,
-           asked.nack, asked.next_delivery_at, asked.minimum_backoff, asked.maximum_backoff, asked.exactly_once,
+           asked.status AS new_status, asked.next_delivery_at, asked.minimum_backoff, asked.maximum_backoff, asked.exactly_once,
            d.open & asked.bits & ~((d.open | ~d.open) >> d.out_count) AS hit
     FROM delivery_attempts AS d
     JOIN asked USING (subscription_id, attempt_id)
@@ -26,9 +26,10 @@ locked AS (
 ),
 named AS (
     SELECT *, position(B'1' IN hit) AS first, position(B'1' IN open) AS head,
-           next_delivery_at + CASE
-               WHEN minimum_backoff IS NULL THEN interval '0'
-               ELSE least(
+           CASE
+               WHEN new_status = 'exhausted' THEN 'infinity'
+               WHEN minimum_backoff IS NULL THEN next_delivery_at
+               ELSE next_delivery_at + least(
                    maximum_backoff,
                    minimum_backoff * 2.0 ^ least(attempt_numbers[position(B'1' IN hit)] - 1, 32)
                ) * (1 + %(jitter)s::float8) * interval '1 second'
@@ -36,6 +37,7 @@ named AS (
     FROM locked
     WHERE bit_count(hit) > 0
       AND NOT (exactly_once AND (status <> 'delivering' OR due <= %(now)s))
+      AND NOT (new_status = 'exhausted' AND position(B'1' IN hit) > position(B'1' IN open))
 ),
 extended AS (
     UPDATE delivery_attempts AS d
@@ -45,7 +47,7 @@ extended AS (
       AND d.subscription_id = n.subscription_id
       AND d.attempt_id = n.attempt_id
       AND d.part = n.part
-      AND NOT n.nack
+      AND n.new_status = 'delivering'
       AND n.first = n.head
 ),
 returned AS (
@@ -53,13 +55,13 @@ returned AS (
     SET open = n.open | ((n.open | ~n.open) >> (n.first - 1)),
         out_count = n.first - 1,
         retry_at = n.new_delivery_at,
-        status = CASE WHEN n.first = n.head THEN 'pending' ELSE d.status END,
+        status = CASE WHEN n.first = n.head THEN n.new_status ELSE d.status END,
         next_delivery_at = CASE WHEN n.first = n.head THEN n.new_delivery_at ELSE d.next_delivery_at END
     FROM named AS n
     WHERE d.shard_id = %(shard_id)s
       AND d.subscription_id = n.subscription_id
       AND d.attempt_id = n.attempt_id
       AND d.part = n.part
-      AND n.nack
+      AND n.new_status <> 'delivering'
 )
 SELECT subscription_id, attempt_id, hit::text FROM named

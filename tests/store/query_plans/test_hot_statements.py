@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from psycopg import sql
 
+from broker.domain.log_page import LogPage
 from broker.domain.retry_policy import RetryPolicy
-from broker.store import claims, delivery_attempts, fresh_messages, messages, ordered_runs, shards
+from broker.store import claims, delivery_attempts, filters, fresh_messages, messages, ordered_runs, shards
 from broker.store.delivery_attempts import acknowledge_exactly_once, acknowledge_in_order, release_attempts
 from broker.store.hot_connection import Bound, HotConnection
 from broker.store.partitions import make_partitions_ahead
@@ -52,6 +53,7 @@ EXPECTED = {
     "delivery_attempts._MODIFY_ACK_DEADLINE": {"delivery_attempts_pkey"},
     "delivery_attempts._MODIFY_ORDERED_DEADLINE": {"delivery_attempts_pkey"},
     "delivery_attempts._RELEASE_ATTEMPTS": {"delivery_attempts_pkey"},
+    "filters._TEST_FILTER": {"_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
     "shards._READ_HEADS": {"shards_pkey"},
@@ -61,6 +63,7 @@ _MODULES = {
     "fresh_messages": fresh_messages,
     "ordered_runs": ordered_runs,
     "delivery_attempts": delivery_attempts,
+    "filters": filters,
     "messages": messages,
     "shards": shards,
 }
@@ -149,6 +152,13 @@ async def _run_every_statement(log: Log, session: Any) -> None:
         now=later,
     )
     await _run_ordered_statements(log, session, later)
+    await filters.test_filter(
+        session,
+        shard_ids=[log.shard_id],
+        filter_path='$.a == "b"',
+        retained_since=log.start - timedelta(hours=1),
+        page=LogPage(100),
+    )
     await shards.read_heads(session, shard_ids=[log.shard_id])
 
 
@@ -232,10 +242,11 @@ def _fault(node: dict[str, Any], indexes: set[str]) -> str | None:
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-async def test_the_fresh_read_stops_early(recorder: Recorder, mode: str) -> None:
+@pytest.mark.parametrize("statement", ["fresh_messages._READ_FRESH_MESSAGES", "filters._TEST_FILTER"])
+async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str, mode: str) -> None:
     """An ordered Append below the limit: no sort, so it reads as many messages as it returns."""
-    plan = await _explain(recorder, "fresh_messages._READ_FRESH_MESSAGES", mode)
-    limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
+    plan = await _explain(recorder, statement, mode)
+    limit = [node for node in _nodes(plan) if node["Node Type"] == "Limit"][-1]
     below = {node["Node Type"] for node in _nodes(limit)}
     assert below <= {"Limit", "Append", "Index Scan"}, below
     for node in _nodes(limit):

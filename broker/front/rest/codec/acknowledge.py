@@ -1,8 +1,11 @@
-"""Acknowledge and ModifyAckDeadline requests."""
+"""Acknowledge and ModifyAckDeadline requests, and those of the extensions Nack and Reject."""
+
+from datetime import timedelta
 
 import msgspec
 
 from broker.front.rest.codec.requests import Int32, decode_request
+from broker.front.rest.codec.scalars import parse_duration
 
 
 class AcknowledgeRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -16,8 +19,19 @@ class ModifyAckDeadlineRequest(msgspec.Struct, rename="camel", forbid_unknown_fi
     subscription: object = None  # in the path
 
 
+class NackRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    ack_ids: list[str] = []
+    delay: str | None = None
+
+
+class RejectRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    ack_ids: list[str] = []
+
+
 _acknowledge = msgspec.json.Decoder(AcknowledgeRequest)
 _modify_ack_deadline = msgspec.json.Decoder(ModifyAckDeadlineRequest)
+_nack = msgspec.json.Decoder(NackRequest)
+_reject = msgspec.json.Decoder(RejectRequest)
 
 
 def decode_acknowledge(body: bytes) -> list[str]:
@@ -28,3 +42,14 @@ def decode_acknowledge(body: bytes) -> list[str]:
 def decode_modify_ack_deadline(body: bytes) -> ModifyAckDeadlineRequest:
     """Raises InvalidArgument."""
     return decode_request(_modify_ack_deadline, body)
+
+
+def decode_nack(body: bytes) -> tuple[list[str], timedelta | None]:
+    """The ack ids and the delay, if there is one.  Raises InvalidArgument."""
+    request = decode_request(_nack, body)
+    return request.ack_ids, None if request.delay is None else parse_duration(request.delay, "delay")
+
+
+def decode_reject(body: bytes) -> list[str]:
+    """The ack ids of a reject request.  Raises InvalidArgument."""
+    return decode_request(_reject, body).ack_ids

@@ -15,6 +15,7 @@ from broker.domain.subscription import (
     DEFAULT_RETENTION,
     EXACTLY_ONCE_ACK_DEADLINE_SECONDS,
     DeadLetterPolicy,
+    Extensions,
     Subscription,
 )
 from broker.front.rest.codec.requests import Int32, decode_request
@@ -52,6 +53,12 @@ class PushConfigBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
     no_wrapper: dict[str, Any] | None = None
 
 
+class ExtensionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """What Google's subscriptions do not have."""
+
+    one_per_ordering_key: bool = False
+
+
 class SubscriptionBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """google.pubsub.v1.Subscription; the untyped fields at the end are output only and ignored."""
 
@@ -66,6 +73,7 @@ class SubscriptionBody(msgspec.Struct, rename="camel", forbid_unknown_fields=Tru
     message_retention_duration: str = ""
     labels: dict[str, str] = {}
     enable_message_ordering: bool = False
+    extensions: ExtensionsBody = msgspec.field(default_factory=ExtensionsBody)
     expiration_policy: ExpirationPolicyBody | None = None
     filter: str = ""
     dead_letter_policy: DeadLetterPolicyBody | None = None
@@ -126,6 +134,7 @@ def _from_body(body: SubscriptionBody, name: str) -> Subscription:
         expiration_ttl=ttl,
         filter=body.filter,
         enable_message_ordering=body.enable_message_ordering,
+        extensions=Extensions(**msgspec.structs.asdict(body.extensions)),
         enable_exactly_once_delivery=body.enable_exactly_once_delivery,
         dead_letter_policy=_dead_letter_policy(body.dead_letter_policy),
         retry_policy=_retry_policy(body.retry_policy),
@@ -196,15 +205,23 @@ def subscription_json(subscription: Subscription) -> dict[str, Any]:
         }
     if s.retry_policy is not None:
         body["retryPolicy"] = _retry_policy_json(s.retry_policy)
-    if s.enable_message_ordering:
-        body["enableMessageOrdering"] = True
-    if s.enable_exactly_once_delivery:
-        body["enableExactlyOnceDelivery"] = True
+    body |= _options_json(s)
     if s.detached:
         body["detached"] = True
     if s.topic_message_retention is not None:
         body["topicMessageRetentionDuration"] = format_duration(s.topic_message_retention)
     return body | {"state": "ACTIVE"} | dict(s.kept)
+
+
+def _options_json(subscription: Subscription) -> Mapping[str, Any]:
+    """What is printed only if it is not the default."""
+    one_per_key = subscription.extensions.one_per_ordering_key
+    options: dict[str, tuple[bool, Any]] = {
+        "enableMessageOrdering": (subscription.enable_message_ordering, True),
+        "enableExactlyOnceDelivery": (subscription.enable_exactly_once_delivery, True),
+        "extensions": (one_per_key, {"onePerOrderingKey": one_per_key}),
+    }
+    return {name: value for name, (is_set, value) in options.items() if is_set}
 
 
 def _retry_policy_json(policy: RetryPolicy) -> Mapping[str, str]:

@@ -1,7 +1,12 @@
-"""Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
+"""Subscriber.Acknowledge and Subscriber.ModifyAckDeadline; Nack and Reject, extensions."""
 
 from broker.front.rest.call import Call
-from broker.front.rest.codec.acknowledge import decode_acknowledge, decode_modify_ack_deadline
+from broker.front.rest.codec.acknowledge import (
+    decode_acknowledge,
+    decode_modify_ack_deadline,
+    decode_nack,
+    decode_reject,
+)
 
 EMPTY = b"{}\n"
 
@@ -14,4 +19,14 @@ async def acknowledge(call: Call) -> bytes:
 async def modify_ack_deadline(call: Call) -> bytes:
     request = decode_modify_ack_deadline(call.body)
     await call.services.acknowledge.modify_ack_deadline(call.name, request.ack_ids, request.ack_deadline_seconds)
+    return EMPTY
+
+
+async def nack(call: Call) -> bytes:
+    await call.services.acknowledge.nack(call.name, *decode_nack(call.body))
+    return EMPTY
+
+
+async def reject(call: Call) -> bytes:
+    await call.services.acknowledge.reject(call.name, decode_reject(call.body))
     return EMPTY

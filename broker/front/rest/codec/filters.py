@@ -1,0 +1,44 @@
+"""TestFilter requests and responses; an extension."""
+
+from typing import Any
+
+import msgspec
+
+from broker.domain.log_page import FilterTest, FoundMessage, LogPage, log_page_token, parse_log_page
+from broker.domain.message import PubsubMessage
+from broker.domain.message_id import message_ids
+from broker.front.rest.codec.requests import Int32, decode_request
+from broker.front.rest.codec.scalars import format_timestamp
+
+
+class TestFilterRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    filter: str = ""
+    page_size: Int32 = 0
+    page_token: str = ""
+
+
+_test_filter = msgspec.json.Decoder(TestFilterRequest)
+
+
+def decode_test_filter(body: bytes) -> tuple[str, LogPage]:
+    """The filter and the page that is wanted.  Raises InvalidArgument."""
+    request = decode_request(_test_filter, body)
+    return request.filter, parse_log_page(request.page_size, request.page_token)
+
+
+def filter_test_json(test: FilterTest) -> dict[str, Any]:
+    """A page of matches; the counts are those of the page, so that those of all pages add up."""
+    body: dict[str, Any] = {"matchedMessages": [_matched(m) for m in test.matched]} if test.matched else {}
+    body |= {"matchedMessageCount": len(test.matched), "scannedMessageCount": test.scanned}
+    return body | ({} if test.rest is None else {"nextPageToken": log_page_token(test.rest)})
+
+
+def _matched(message: FoundMessage) -> PubsubMessage:
+    """google.pubsub.v1.PubsubMessage without its data, which no filter sees."""
+    [message_id] = message_ids(message.shard_id, message.seq, 1)
+    return PubsubMessage(
+        attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
+        message_id=message_id,
+        publish_time=format_timestamp(message.publish_time),
+        ordering_key=message.ordering_key or "",
+    )

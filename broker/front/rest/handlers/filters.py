@@ -1,0 +1,16 @@
+"""TestFilter, an extension: what a filter would match."""
+
+from broker.front.rest.call import Call
+from broker.front.rest.codec.filters import decode_test_filter, filter_test_json
+from broker.front.rest.codec.resources import encode_resource
+
+
+async def test_filter(call: Call) -> bytes:
+    text, page = decode_test_filter(call.body)
+    return encode_resource(filter_test_json(await call.services.filters.test_filter(call.name, text, page)))
+
+
+async def test_filter_of_subscription(call: Call) -> bytes:
+    text, page = decode_test_filter(call.body)
+    tested = await call.services.filters.test_filter_of_subscription(call.name, text, page)
+    return encode_resource(filter_test_json(tested))

@@ -1,0 +1,72 @@
+"""Trying a filter on the messages that are there, before any subscription has it (A3); an extension."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from broker.domain.errors import FailedPrecondition
+from broker.domain.log_page import FilterTest, LogPage, log_page_token
+from broker.domain.names import leaf
+from broker.domain.page import invalid_page_token
+from broker.filtering.jsonpath import to_jsonpath
+from broker.filtering.parser import parse_filter
+from broker.runtime.database_clock import DatabaseClock
+from broker.services.subscriptions import subscription_not_found
+from broker.services.topics import topic_not_found
+from broker.store import filters, subscriptions, topics
+from broker.store.database import Database
+
+
+class FilterService:
+    """TestFilter, of a topic and of a subscription.  Nothing is changed, locked or delivered."""
+
+    def __init__(self, database: Database, clock: DatabaseClock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def test_filter(self, topic_name: str, text: str, page: LogPage) -> FilterTest:
+        """Which of the messages that a topic retains, for itself or for any subscription, a filter matches.
+
+        An empty filter matches all.  Raises InvalidArgument (the filter, with the place; a page token of another
+        topic), NotFound.
+        """
+        filter_path = _compiled(text)
+        async with self._database.transaction() as connection:
+            topic = await topics.find_topic(connection, name=topic_name)
+            if topic is None:
+                raise topic_not_found(topic_name)
+            retention = await subscriptions.longest_retention(connection, topic_id=topic.topic_id)
+        retained = max(retention or timedelta(0), topic.message_retention or timedelta(0))
+        return await self._test(topic.shard_ids, filter_path, retained, page)
+
+    async def test_filter_of_subscription(self, subscription_name: str, text: str, page: LogPage) -> FilterTest:
+        """Which of the messages that a subscription's topic retains for it a filter matches.
+
+        An empty filter is the subscription's own.  Raises InvalidArgument, NotFound, FailedPrecondition (detached).
+        """
+        filter_path = _compiled(text)
+        async with self._database.transaction() as connection:
+            subscription = await subscriptions.find_subscription(connection, name=subscription_name)
+        if subscription is None:
+            raise subscription_not_found(subscription_name)
+        if subscription.detached:
+            raise FailedPrecondition(f"Subscription is detached (resource={leaf(subscription_name)}).")
+        filter_path = filter_path or subscription.filter_path
+        return await self._test(subscription.shard_ids, filter_path, subscription.retention, page)
+
+    async def _test(
+        self, shard_ids: Sequence[int], filter_path: str | None, retention: timedelta, page: LogPage
+    ) -> FilterTest:
+        if page.before is not None and page.before.shard_id not in shard_ids:
+            raise invalid_page_token(log_page_token(page.before))
+        async with self._database.hot() as connection:
+            return await filters.test_filter(
+                connection,
+                shard_ids=shard_ids,
+                filter_path=filter_path,
+                retained_since=self._clock.now() - retention,
+                page=page,
+            )
+
+
+def _compiled(text: str) -> str | None:
+    return to_jsonpath(parse_filter(text)) if text else None

@@ -1,0 +1,33 @@
+-- Looks at `max_scanned` messages of a shard from a place on backwards, newest first, as far as they are retained, and
+-- returns those that match, and the last one looked at even if it does not (`matches` false): the next page goes on from
+-- the last row.  `looked_at` counts the messages up to a row, `is_last` says that there is none after it.  No filter path:
+-- all match.  Both conditions on the place are needed: the row comparison gives the order and the early stop, the plain
+-- one lets PostgreSQL prune partitions while it runs.
+-- Messages that outlived their partition (straggler_messages) are out already and can reach no other subscription.
+-- parameters: shard_id int8, before_publish_time timestamptz, before_seq int8, retained_since timestamptz,
+--     filter_path jsonpath, max_scanned int8, max_matched int8, max_bytes int8
+SELECT seq, publish_time, ordering_key,
+       CASE WHEN matches THEN attributes::text END AS attributes,
+       matches, looked_at, is_last
+FROM (
+    SELECT m.*,
+           row_number() OVER (ORDER BY m.publish_time DESC, m.seq DESC) AS looked_at,
+           lead(m.seq) OVER (ORDER BY m.publish_time DESC, m.seq DESC) IS NULL AS is_last,
+           sum(CASE WHEN m.matches THEN octet_length(m.attributes::text) ELSE 0 END) OVER (
+               ORDER BY m.publish_time DESC, m.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+           ) AS preceding_bytes
+    FROM (
+        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes,
+               %(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath AS matches
+        FROM messages AS l
+        WHERE l.shard_id = %(shard_id)s
+          AND (l.publish_time, l.seq) < (%(before_publish_time)s, %(before_seq)s)
+          AND l.publish_time <= %(before_publish_time)s
+          AND l.publish_time >= %(retained_since)s
+        ORDER BY l.publish_time DESC, l.seq DESC
+        LIMIT %(max_scanned)s
+    ) AS m
+) AS counted
+WHERE (matches OR is_last) AND (preceding_bytes IS NULL OR preceding_bytes < %(max_bytes)s)
+ORDER BY publish_time DESC, seq DESC
+LIMIT %(max_matched)s

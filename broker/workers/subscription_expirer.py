@@ -1,0 +1,52 @@
+"""Deletes subscriptions that nobody uses, as their expiration policies say."""
+
+import logging
+
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.wake_ups import WakeUps
+from broker.store.database import Database
+from broker.store.expiration import (
+    delete_expired_subscription,
+    find_expired_subscriptions,
+    watch_idle_subscriptions,
+)
+
+_BATCH = 100
+
+logger = logging.getLogger(__name__)
+
+
+class SubscriptionExpirer:
+    """Every process has one; each deletion is decided on the locked row, so they need not know of each other."""
+
+    def __init__(
+        self, database: Database, clock: DatabaseClock, activity: SubscriptionActivity, wake_ups: WakeUps
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._activity = activity
+        self._wake_ups = wake_ups
+
+    async def run_once(self) -> int:
+        """Look at what is idle, and delete what has expired.  Returns the number of subscriptions deleted."""
+        await self._activity.record()
+        async with self._database.connection() as connection:
+            await watch_idle_subscriptions(connection, now=self._clock.now())
+        deleted = 0
+        more = True
+        while more:
+            async with self._database.connection() as connection:
+                names = await find_expired_subscriptions(connection, now=self._clock.now(), limit=_BATCH)
+            deleted += sum([await self._delete(name) for name in names])
+            more = len(names) == _BATCH
+        return deleted
+
+    async def _delete(self, name: str) -> bool:
+        async with self._database.transaction() as connection:
+            idle = await delete_expired_subscription(connection, name=name, now=self._clock.now())
+        if idle is None:
+            return False  # somebody used, changed or deleted it a moment ago
+        await self._wake_ups.announce(name)
+        logger.info("subscription %s was deleted by its expiration policy: nobody used it for %s", name, idle)
+        return True

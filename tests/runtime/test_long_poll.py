@@ -1,0 +1,93 @@
+"""How waiting pulls end when claiming for them fails."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from broker.domain.attempt_ids import AttemptIds
+from broker.domain.delivery import Delivery, Demand
+from broker.domain.errors import Unavailable
+from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.long_poll import LongPoll
+from broker.runtime.tasks import Tasks
+from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.log import Log
+from tests.store.interleavings.steps import execute, open_transaction, until_waiting
+
+# Before the beginning of time: the claim cannot compute from when on messages are retained.
+UNFORESEEN = timedelta(days=365 * 3000)
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[Tasks]:
+    tasks = Tasks()
+    yield tasks
+    await tasks.close()
+
+
+@pytest.fixture
+async def long_poll(log: Log, tasks: Tasks) -> LongPoll:
+    clock = DatabaseClock(log.database)
+    await clock.synchronise()
+    return LongPoll(log.database, clock, AttemptIds(), tasks)
+
+
+async def _pull(long_poll: LongPoll, subscription: Subscription) -> list[Delivery]:
+    demand = Demand(max_messages=10, max_bytes=1_000_000)
+    return await long_poll.pull(subscription, demand, wait_seconds=60, hung_up=_never)
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_an_unforeseen_fault_is_told_to_every_pull_and_the_next_one_is_served(
+    log: Log, long_poll: LongPoll
+) -> None:
+    broken = replace(log.subscription, message_retention=UNFORESEEN)
+    faults = await asyncio.gather(*[_pull(long_poll, broken) for _ in range(3)], return_exceptions=True)
+    assert [type(fault) for fault in faults] == [OverflowError] * 3
+    await log.publish("a")
+    [delivery] = await _pull(long_poll, log.subscription)
+    assert [message.data for message in delivery.messages] == [b"a"]
+
+
+async def test_a_pull_that_waits_is_known_to_wait_for_its_subscription(log: Log, long_poll: LongPoll) -> None:
+    waiting = asyncio.create_task(_pull(long_poll, log.subscription))
+    await asyncio.sleep(0)
+    assert list(long_poll.waited_for()) == [log.subscription.subscription_id]
+    await log.publish("a")
+    long_poll.wake(log.shard_id, None)
+    await waiting
+    await eventually(lambda: not long_poll.waited_for())
+
+
+async def test_only_the_end_of_the_broker_is_called_so(log: Log, long_poll: LongPoll, tasks: Tasks) -> None:
+    async with open_transaction(log.database) as holding:
+        await execute(holding, "SELECT 1 FROM cursors FOR UPDATE")
+        claiming = asyncio.create_task(_pull(long_poll, log.subscription))
+        await until_waiting(log.database)
+        behind = asyncio.create_task(_pull(long_poll, log.subscription))
+        await asyncio.sleep(0)
+        await tasks.close()
+        for pull in (claiming, behind):
+            with pytest.raises(Unavailable, match=r"The broker stops\."):
+                await pull
+
+
+async def test_waiting_callers_are_answered_with_500_and_the_log_has_the_fault(
+    start_broker: Callable[..., BrokerProcess], log: Log, database_url: str
+) -> None:
+    broker = start_broker("--database-url", database_url, "--port", "0")
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+        rest = Rest(client, "projects/p")
+        await log.execute("UPDATE subscriptions SET message_retention = '3000 years'")
+        pull = f"{log.subscription.name}:pull"
+        errors = await asyncio.gather(*[rest.error("POST", pull, {"maxMessages": 1}) for _ in range(2)])
+    assert {code for code, _ in errors} == {"INTERNAL"}
+    await eventually(lambda: any("unexpected fault" in line for line in broker.log))

@@ -1,0 +1,144 @@
+"""Trying a filter on the log: newest first, in bounded steps, over all shards of a topic (A3)."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from broker.domain.log_page import FilterTest, LogPage, LogPlace, log_page_token, parse_log_page
+from broker.domain.message import NewMessage
+from broker.domain.topic import Topic
+from broker.filtering.jsonpath import to_jsonpath
+from broker.filtering.parser import parse_filter
+from broker.store import filters, topics
+from broker.store.database import Database
+from broker.store.messages import append_messages, encode_messages
+from broker.store.partitions import make_partitions_ahead
+
+PROD = to_jsonpath(parse_filter('attributes.env = "prod"'))
+SECOND = timedelta(seconds=1)
+
+
+class Trial:
+    """A topic with some shards.  A message is told by its attribute `n`."""
+
+    def __init__(self, database: Database, topic: Topic, now: datetime) -> None:
+        self.database = database
+        self.topic = topic
+        self.start = now
+
+    async def publish(self, *envs: str, shard: int = 0, at: datetime | None = None, padding: str = "") -> None:
+        messages = [
+            NewMessage(attributes={"n": f"{n}{env}", "env": env, "x": padding}) for n, env in enumerate(envs)
+        ]
+        async with self.database.hot() as connection:
+            await append_messages(
+                connection,
+                shard_id=self.topic.shard_ids[shard],
+                batches=[encode_messages(messages)],
+                now=at or self.start,
+            )
+
+    async def page(
+        self,
+        size: int = 100,
+        before: LogPlace | None = None,
+        *,
+        filter_path: str | None = PROD,
+        since: datetime | None = None,
+    ) -> FilterTest:
+        async with self.database.hot() as connection:
+            return await filters.test_filter(
+                connection,
+                shard_ids=self.topic.shard_ids,
+                filter_path=filter_path,
+                retained_since=since or self.start - timedelta(days=7),
+                page=LogPage(size, before),
+            )
+
+    async def all_pages(self, size: int = 100) -> list[FilterTest]:
+        pages = [await self.page(size)]
+        while pages[-1].rest is not None:
+            again = parse_log_page(size, log_page_token(pages[-1].rest))
+            assert again.before == pages[-1].rest
+            pages.append(await self.page(size, again.before))
+        return pages
+
+
+def names(*pages: FilterTest) -> list[str]:
+    return [message.attributes.split('"n": "')[1].split('"')[0] for page in pages for message in page.matched]
+
+
+@pytest.fixture
+async def trial(database: Database, now: datetime) -> Trial:
+    async with database.transaction() as connection:
+        wanted = Topic(name="projects/p/topics/trial")
+        topic = await topics.insert_topic(connection, topic=wanted, shard_count=3, now=now)
+    assert topic is not None
+    return Trial(database, topic, now)
+
+
+async def test_an_empty_log_has_nothing(trial: Trial) -> None:
+    assert await trial.page() == FilterTest([], 0, None)
+
+
+async def test_matches_come_newest_first_and_all_that_was_looked_at_is_counted(trial: Trial) -> None:
+    await trial.publish("prod", "test", "prod")
+    await trial.publish("test", "prod", at=trial.start + SECOND)
+    page = await trial.page()
+    assert (names(page), page.scanned, page.rest) == (["1prod", "2prod", "0prod"], 5, None)
+
+
+async def test_without_a_filter_all_match(trial: Trial) -> None:
+    await trial.publish("prod", "test")
+    assert names(await trial.page(filter_path=None)) == ["1test", "0prod"]
+
+
+async def test_what_is_not_retained_is_not_looked_at(trial: Trial) -> None:
+    await trial.publish("prod")
+    await trial.publish("prod", "prod", at=trial.start + SECOND)
+    page = await trial.page(since=trial.start + SECOND)
+    assert (len(page.matched), page.scanned) == (2, 2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+async def test_pages_of_any_size_have_each_match_of_all_shards_and_partitions_once(trial: Trial, size: int) -> None:
+    async with trial.database.connection() as connection:
+        await make_partitions_ahead(connection, now=trial.start + timedelta(hours=1))
+    for shard in (0, 2):
+        await trial.publish(*["prod", "test"] * 3, shard=shard)
+        await trial.publish(*["test", "prod", "prod"], shard=shard, at=trial.start + timedelta(hours=1))
+    pages = await trial.all_pages(size)
+    assert names(*pages) == ["2prod", "1prod", "4prod", "2prod", "0prod"] * 2
+    assert sum(page.scanned for page in pages) == 18
+    assert all(len(page.matched) <= size for page in pages)
+    found = [(m.shard_id, m.seq) for page in pages for m in page.matched]
+    assert len(set(found)) == len(found) == 10
+
+
+async def test_a_call_looks_at_a_bounded_number_of_messages_in_all_shards(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "MAX_SCANNED", 10)
+    for shard in range(3):
+        await trial.publish("prod", *["test"] * 24, shard=shard)
+    pages = await trial.all_pages()
+    assert max(page.scanned for page in pages) == 10
+    assert sum(page.scanned for page in pages) == 75
+    assert names(*pages) == ["0prod"] * 3
+
+
+async def test_large_attributes_end_a_page(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, "MAX_BYTES", 2_500)
+    await trial.publish(*["prod", "test"] * 5, padding="x" * 1000)
+    await trial.publish(*["prod"] * 5, shard=1, padding="x" * 1000)
+    pages = await trial.all_pages()
+    assert sum(len(page.matched) for page in pages) == 10
+    assert max(len(page.matched) for page in pages) == 3
+
+
+async def test_messages_published_meanwhile_change_no_later_page(trial: Trial) -> None:
+    await trial.publish(*["prod"] * 4)
+    first = await trial.page(2)
+    await trial.publish(*["prod"] * 4, at=trial.start + SECOND)
+    rest = await trial.page(100, first.rest)
+    assert names(first, rest) == ["3prod", "2prod", "1prod", "0prod"]

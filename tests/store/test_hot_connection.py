@@ -1,0 +1,143 @@
+"""Several batches in flight on one connection."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from broker.store import messages
+from broker.store.hot_connection import HotConnection
+from broker.store.statements import Statement
+from tests.fixtures.log import Log
+from tests.store.interleavings.steps import execute, open_transaction, until_waiting
+
+_LOCK = Statement(b"lock", b"UPDATE shards SET head = head")
+_DIVIDE = Statement(b"divide", b"SELECT 1 / (random() * 0)::int")
+_PID = Statement(b"pid", b"SELECT pg_backend_pid()")
+
+
+@asynccontextmanager
+async def _warm(log: Log) -> AsyncIterator[HotConnection]:
+    """A connection that has prepared the statements of these tests."""
+    async with log.database.hot() as connection:
+        await log.publish("warm", connection=connection)
+        await connection.run((_LOCK, {}))
+        await connection.run((_PID, {}))
+        yield connection
+
+
+async def _sent_behind(log: Log, connection: HotConnection, *data: str) -> list[asyncio.Task[None]]:
+    """A publish per text, one behind the other, none waiting for the answer to the one before."""
+    tasks = [asyncio.create_task(log.publish(text, connection=connection)) for text in data]
+    await asyncio.sleep(0)  # each has run to its wait
+    return tasks
+
+
+async def _stored(log: Log) -> list[tuple[Any, ...]]:
+    return await log.rows("SELECT seq, data FROM messages ORDER BY seq")
+
+
+async def test_batches_are_run_and_answered_in_the_order_in_which_they_were_sent(log: Log) -> None:
+    async with _warm(log) as connection:
+        async with open_transaction(log.database) as other:
+            await execute(other, "UPDATE shards SET head = head")
+            tasks = await _sent_behind(log, connection, "a", "b", "c")
+            await until_waiting(log.database)
+        await asyncio.gather(*tasks)
+        assert not connection.failed
+    assert await _stored(log) == [(1, b"warm"), (2, b"a"), (3, b"b"), (4, b"c")]
+
+
+async def test_an_error_in_one_batch_leaves_the_next_one_alone(log: Log) -> None:
+    async with _warm(log) as connection:
+        failing = asyncio.create_task(connection.run((_LOCK, {}), (_DIVIDE, {})))
+        [publish] = await _sent_behind(log, connection, "b")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await failing
+        await publish
+        assert connection.failed
+        assert connection.closed
+    assert await _stored(log) == [(1, b"warm"), (2, b"b")]
+    async with log.database.hot() as another:
+        assert another is not connection
+
+
+async def test_a_connection_that_failed_is_closed_only_when_what_is_in_flight_is_answered(log: Log) -> None:
+    async with _warm(log) as connection:
+        async with open_transaction(log.database) as other:
+            await execute(other, "UPDATE shards SET head = head")
+            failing = asyncio.create_task(connection.run((_PID, {}), (_DIVIDE, {})))
+            [publish] = await _sent_behind(log, connection, "b")
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                await failing
+            await until_waiting(log.database)
+            assert connection.failed
+            assert not connection.closed
+        await publish
+        assert connection.closed
+    assert await _stored(log) == [(1, b"warm"), (2, b"b")]
+
+
+async def test_a_connection_that_is_lost_fails_every_batch_in_flight(log: Log) -> None:
+    async with _warm(log) as connection:
+        [[(pid,)]] = await connection.run((_PID, {}))
+        async with open_transaction(log.database) as other:
+            await execute(other, "UPDATE shards SET head = head")
+            tasks = await _sent_behind(log, connection, "a", "b")
+            await until_waiting(log.database)
+            await execute(other, f"SELECT pg_terminate_backend({pid}, 10000)")
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(outcome, psycopg.OperationalError) for outcome in outcomes] == [True, True]
+        assert connection.closed
+    assert await _stored(log) == [(1, b"warm")]
+
+
+async def test_a_task_that_is_cancelled_takes_the_batches_behind_it_along(log: Log) -> None:
+    """Its batch may still commit; only the end of the connection bounds that."""
+    async with _warm(log) as connection:
+        async with open_transaction(log.database) as other:
+            await execute(other, "UPDATE shards SET head = head")
+            first, second = await _sent_behind(log, connection, "a", "b")
+            await until_waiting(log.database)
+            first.cancel()
+            outcomes = await asyncio.gather(first, second, return_exceptions=True)
+        assert isinstance(outcomes[0], asyncio.CancelledError)
+        assert isinstance(outcomes[1], psycopg.OperationalError)
+        assert connection.closed
+
+
+async def test_batches_larger_than_the_socket_takes_are_sent_one_behind_the_other(log: Log) -> None:
+    size = 8_000_000
+    async with _warm(log) as connection:
+        await asyncio.gather(*await _sent_behind(log, connection, "a" * size, "b", "c" * size))
+    rows = await log.rows("SELECT seq, length(data), substr(data, 1, 1) FROM messages ORDER BY seq")
+    assert rows == [(1, 4, b"w"), (2, size, b"a"), (3, 1, b"b"), (4, size, b"c")]
+
+
+async def test_nothing_follows_a_batch_that_prepares_its_statements(log: Log) -> None:
+    async with log.database.hot() as connection:
+        assert connection.can_be_followed
+        [first] = await _sent_behind(log, connection, "a")
+        assert not connection.can_be_followed
+        await first
+        [second] = await _sent_behind(log, connection, "b")
+        assert connection.can_be_followed
+        await second
+        failing = asyncio.create_task(connection.run((_DIVIDE, {})))
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await failing
+        assert not connection.can_be_followed
+    assert messages._APPEND_MESSAGES in connection._prepared
+
+
+async def test_the_last_of_several_tasks_gives_a_connection_back(log: Log) -> None:
+    async with log.database.hot() as connection:
+        async with log.database.hot(connection) as followed:
+            assert followed is connection
+        async with log.database.hot() as another:  # it was not given back while it is still held
+            assert another is not connection
+    async with log.database.hot() as again:
+        assert again is connection
