@@ -19,6 +19,7 @@ from broker.front.rest.app import PREFIX, RestDoor
 from broker.front.rest.routes import ROUTES
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
@@ -43,7 +44,6 @@ from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Supervisor
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
-DEAD_LETTER_INTERVAL_SECONDS = 1.0
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull is if its notification was lost
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
 STOP_WAITING = "stop_waiting"  # the key, in the state of the ASGI lifespan, of what a server calls before it stops
@@ -51,56 +51,79 @@ STOP_WAITING = "stop_waiting"  # the key, in the state of the ASGI lifespan, of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppConfig:
-    """What a broker process is told; the settings of the same names explain each (broker/settings.py)."""
+    """What a broker process is told; the settings of the same names explain each (broker/settings.py).
+
+    `dead_letter_interval_seconds` is no setting: how late a message may be on its dead-letter topic.
+    """
 
     database_url: str
     pull_wait_seconds: float = 20.0
     pool_size: int = 8
     janitor_interval_seconds: float = 30.0
+    dead_letter_interval_seconds: float = 1.0
     shards_per_topic: int = 1
     min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS
 
 
-class _Broker:
-    """The parts of one process."""
+class Broker:
+    """The parts of one process.  The public ones can be driven from outside, as tests that set the time do."""
 
-    def __init__(self, config: AppConfig) -> None:
+    def __init__(
+        self,
+        config: AppConfig,
+        *,
+        make_clock: Callable[[Database], DatabaseClock] = DatabaseClock,
+        jitter: Jitter = retry_jitter,
+    ) -> None:
+        """Every part asks the clock of `make_clock` what time it is; `jitter` lengthens retry delays."""
         self._config = config
         self._database = Database(config.database_url, pool_size=config.pool_size)
-        self._clock = DatabaseClock(self._database)
+        self._clock = make_clock(self._database)
         self._tasks = Tasks()
         attempt_ids = AttemptIds()
         self._resources = ResourceCache(self._database)
-        self._long_poll = LongPoll(self._database, self._clock, attempt_ids, self._tasks)
-        self._wake_ups = WakeUps(self._database, wake=self._long_poll.wake, drop=self._drop)
-        publishes = PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks)
-        activity = SubscriptionActivity(self._database, self._clock, in_use=self._long_poll.waited_for)
-        acks = AckCoalescer(self._database, self._clock, attempt_ids, self._wake_ups, self._tasks, activity)
+        self.long_poll = LongPoll(self._database, self._clock, attempt_ids, self._tasks, jitter=jitter)
+        self._wake_ups = WakeUps(self._database, wake=self.long_poll.wake, drop=self._drop)
+        activity = SubscriptionActivity(self._database, self._clock, in_use=self.long_poll.waited_for)
+        acks = AckCoalescer(
+            self._database, self._clock, attempt_ids, self._wake_ups, self._tasks, activity, jitter=jitter
+        )
         self._activity = activity
-        self.services = Services(
+        self.dead_letter_forwarder = DeadLetterForwarder(
+            self._database, self._clock, self._resources, self._wake_ups
+        )
+        self.janitor = RetentionJanitor(self._database, self._clock)
+        self.services = self._services(
+            PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks), acks, attempt_ids
+        )
+
+    def _services(self, publishes: PublishCoalescer, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
+        return Services(
             topics=TopicService(
-                self._database, self._clock, self._wake_ups, shards_per_topic=config.shards_per_topic
+                self._database, self._clock, self._wake_ups, shards_per_topic=self._config.shards_per_topic
             ),
             subscriptions=SubscriptionService(
                 self._database,
                 self._clock,
                 self._wake_ups,
-                min_delivery_attempts=config.min_delivery_attempts,
+                min_delivery_attempts=self._config.min_delivery_attempts,
             ),
-            snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups, activity),
+            snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups, self._activity),
             publish=PublishService(self._resources, publishes),
-            pull=PullService(self._resources, self._long_poll, activity, wait_seconds=config.pull_wait_seconds),
-            acknowledge=AcknowledgeService(self._resources, acks, activity),
+            pull=PullService(
+                self._resources, self.long_poll, self._activity, wait_seconds=self._config.pull_wait_seconds
+            ),
+            acknowledge=AcknowledgeService(self._resources, acks, self._activity),
             filters=FilterService(self._database, self._clock),
         )
 
     def _drop(self, name: str | None) -> None:
         self._resources.drop(name)
-        self._long_poll.subscription_changed(name)
+        self.long_poll.subscription_changed(name)
 
     def stop_waiting(self) -> None:
         """Answer the pulls that wait, and let no other wait: the process is about to stop."""
-        self._long_poll.stop_waiting()
+        self.long_poll.stop_waiting()
 
     async def check_ready(self) -> None:
         """Raises a BrokerError unless the database answers and its schema is the one this broker knows."""
@@ -126,7 +149,7 @@ class _Broker:
             try:
                 yield
             finally:
-                self._long_poll.stop_waiting()
+                self.long_poll.stop_waiting()
                 await supervisor.stop()
                 await self._tasks.close()
                 await self._record_last_activity()
@@ -141,24 +164,29 @@ class _Broker:
                 await self._activity.record()
 
     def _workers(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        forwarder = DeadLetterForwarder(self._database, self._clock, self._resources, self._wake_ups)
-        janitor = RetentionJanitor(self._database, self._clock)
+        config = self._config
         expirer = SubscriptionExpirer(self._database, self._clock, self._activity, self._wake_ups)
         return {
             "notification listener": self._wake_ups.run_listener,
             "notification sender": self._wake_ups.run_sender,
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS).run,
-            "heads": PeriodicWorker(self._long_poll.poll_heads, HEADS_INTERVAL_SECONDS).run,
-            "dead-letter forwarder": PeriodicWorker(forwarder.run_once, DEAD_LETTER_INTERVAL_SECONDS).run,
+            "heads": PeriodicWorker(self.long_poll.poll_heads, HEADS_INTERVAL_SECONDS).run,
+            "dead-letter forwarder": PeriodicWorker(
+                self.dead_letter_forwarder.run_once, config.dead_letter_interval_seconds
+            ).run,
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()).run,
             "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()).run,
-            "janitor": PeriodicWorker(janitor.run_once, self._config.janitor_interval_seconds).run,
+            "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds).run,
         }
 
 
 def create_app(config: AppConfig) -> ASGIApp:
     """The broker as an ASGI application; its lifespan opens and closes everything (and see STOP_WAITING)."""
-    broker = _Broker(config)
+    return serve_broker(Broker(config))
+
+
+def serve_broker(broker: Broker) -> ASGIApp:
+    """As create_app, for a broker that the caller has built and keeps hold of."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Callable[[], None]]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from broker.domain.errors import InvalidArgument
@@ -103,6 +103,7 @@ class Subscription:
     detached: bool = False
     push_config: Mapping[str, Any] = field(default_factory=dict)
     kept: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime | None = None
 
     @property
     def max_delivery_attempts(self) -> int | None:
@@ -116,12 +117,18 @@ class Subscription:
         """Messages older than this are not delivered: the subscription's or the topic's, whichever is longer."""
         return max(self.message_retention, self.topic_message_retention or timedelta(0))
 
-    @property
-    def replay_retention(self) -> timedelta | None:
-        """How far back acked messages can be sought (A9); None if they are not retained."""
-        own = self.message_retention if self.retain_acked_messages else None
-        reaches = [reach for reach in (own, self.topic_message_retention) if reach is not None]
-        return max(reaches, default=None)
+    def replay_since(self, now: datetime) -> datetime | None:
+        """How far back acked messages can be sought (A9); None if they are not retained.
+
+        What the subscription itself retains begins with its creation (in milliseconds, as publish times are).
+        """
+        reaches = []
+        if self.retain_acked_messages and self.created_at is not None:
+            created = self.created_at.replace(microsecond=self.created_at.microsecond // 1000 * 1000)
+            reaches.append(max(now - self.message_retention, created))
+        if self.topic_message_retention is not None:
+            reaches.append(now - self.topic_message_retention)
+        return min(reaches, default=None)
 
     def updated(self, wanted: "Subscription", paths: Collection[str]) -> "Subscription":
         """This subscription with the masked fields of `wanted`, which holds the default where one is absent."""

@@ -6,7 +6,6 @@ before it.  One flush is in flight; what comes meanwhile goes with the next.
 """
 
 import asyncio
-import random
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -17,6 +16,7 @@ from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.retry_policy import RetryPolicy
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -95,12 +95,15 @@ class AckCoalescer:
         wake_ups: WakeUps,
         tasks: Tasks,
         activity: SubscriptionActivity,
+        *,
+        jitter: Jitter = retry_jitter,
     ) -> None:
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
         self._wake_ups = wake_ups
         self._tasks = tasks
+        self._jitter = jitter
         self._activity = activity
         self._open: _Batch | None = None
         self._flushing = False  # owned by _run
@@ -249,7 +252,7 @@ class AckCoalescer:
 
     async def _modify(self, connection: HotConnection, shard_id: int, changes: list[DeadlineChange]) -> Positions:
         now = self._clock.now()
-        jitter = random.uniform(0, 0.1)  # noqa: S311  (spreads retries, protects nothing)
+        jitter = self._jitter()
         plain = [change for change in changes if not change.attempt.ordered]
         in_order = [change for change in changes if change.attempt.ordered]
         missing: Positions = {}

@@ -18,6 +18,7 @@ from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.store.claim_request import ClaimRequest
@@ -57,11 +58,20 @@ class _Queue:
 class LongPoll:
     """The pulls of this process."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, attempt_ids: AttemptIds, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        attempt_ids: AttemptIds,
+        tasks: Tasks,
+        *,
+        jitter: Jitter = retry_jitter,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
         self._tasks = tasks
+        self._jitter = jitter
         self._queues: dict[int, _Queue] = {}  # by subscription
         self._watchers: dict[int, set[_Queue]] = {}  # by shard
         self._heads: dict[int, int] = {}  # of watched shards, as last polled
@@ -293,7 +303,7 @@ class LongPoll:
             exactly_once=subscription.enable_exactly_once_delivery,
             ordered=subscription.enable_message_ordering,
             max_run=1 if subscription.extensions.one_per_ordering_key else MAX_MESSAGES_PER_ATTEMPT,
-            jitter=random.uniform(0, 0.1),  # noqa: S311  (spreads retries, protects nothing)
+            jitter=self._jitter(),
         )
 
     def _set_alarm(self, queue: _Queue, due: datetime | None) -> None:

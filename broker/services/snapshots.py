@@ -43,15 +43,15 @@ class SnapshotService:
     async def create_snapshot(self, name: str, subscription_name: str, labels: Mapping[str, str]) -> Snapshot:
         """Hold what is unacked now and all that comes later.
 
-        Raises InvalidArgument, NotFound (no such subscription), AlreadyExists, FailedPrecondition (the oldest
-        unacked message is so old that the snapshot would expire within an hour).
+        Raises InvalidArgument, NotFound (no such subscription), AlreadyExists, FailedPrecondition (it is detached,
+        or its oldest unacked message is so old that the snapshot would expire within an hour).
         """
         check_name(name, "snapshots")
         check_name(subscription_name, "subscriptions")
         check_labels(labels)
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            subscription = await self._subscription(connection, subscription_name)
+            subscription = await self._attached(connection, subscription_name)
             created = await snapshots.insert_snapshot(
                 connection,
                 name=name,
@@ -105,11 +105,10 @@ class SnapshotService:
         the seek name nothing any more.  Raises NotFound, FailedPrecondition.
         """
         async with self._database.transaction() as connection:
-            subscription = await self._seekable(connection, subscription_name)
-            replay = subscription.replay_retention
+            subscription = await self._attached(connection, subscription_name)
             hot = await driver_connection(connection)
             for place in self._places(subscription):
-                replay_since = None if replay is None else place.now - replay
+                replay_since = subscription.replay_since(place.now)
                 found = await cursors.seek_to_time(hot, place, time=time, replay_since=replay_since)
                 if not found:
                     raise subscription_not_found(subscription_name)
@@ -123,7 +122,7 @@ class SnapshotService:
         """
         check_name(snapshot_name, "snapshots")
         async with self._database.transaction() as connection:
-            subscription = await self._seekable(connection, subscription_name)
+            subscription = await self._attached(connection, subscription_name)
             snapshot = await self._snapshot(connection, snapshot_name, lock=True)
             if snapshot.topic_id != subscription.topic_id or snapshot.topic == DELETED_TOPIC:
                 raise FailedPrecondition(
@@ -169,7 +168,7 @@ class SnapshotService:
             raise subscription_not_found(name)
         return subscription
 
-    async def _seekable(self, connection: ResourceConnection, name: str) -> Subscription:
+    async def _attached(self, connection: ResourceConnection, name: str) -> Subscription:
         subscription = await self._subscription(connection, name)
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")

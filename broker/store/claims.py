@@ -71,18 +71,23 @@ class Claimed:
 
 @dataclass(slots=True)
 class _Found:
-    """What a claim has locked and read so far.  `to_give`: the runs whose next messages may go out."""
+    """What a claim has locked and read so far.
+
+    `to_give`: the runs whose next messages may go out.  `due_beyond`: the time that due rows which were not read do
+    not come before (None: all were read).
+    """
 
     cursor: tuple[datetime, int, datetime] | None
     due: list[DueAttempt]
     runs: list[OrderedRun]
-    due_is_complete: bool
+    due_beyond: datetime | None
     fresh: Fresh = NOTHING_FRESH
     to_give: Sequence[OrderedRun] = ()
 
     @property
     def all_seen(self) -> bool:
-        return self.due_is_complete and self.fresh.all_seen and not any(run.lost for run in self.runs)
+        lost = any(run.lost for run in self.runs) or any(row.lost for row in self.due)
+        return self.due_beyond is None and self.fresh.all_seen and not lost
 
     @property
     def rows(self) -> Iterator[DueAttempt | OrderedRun]:
@@ -152,8 +157,11 @@ async def _lock_and_read(connection: HotConnection, request: ClaimRequest) -> _F
         cursor=(locked[0][0], locked[0][1], locked[0][2]) if locked else None,
         due=[due_attempt(row) for row in due if row[_ORDERING_KEY] is None],
         runs=[ordered_run(row) for row in due if row[_ORDERING_KEY] is not None],
-        due_is_complete=len(due) < max_rows,
+        due_beyond=None,
     )
+    if len(due) == max_rows:
+        # Noted now: a row whose retry delay begins gets a later time, and those beyond may be due before that.
+        found.due_beyond = max(row.next_delivery_at for row in found.rows)
     found.to_give = await look_for_messages(connection, request, found.runs)
     if request.ordered:
         *_, rows = await connection.run(*clear_away(request, found.runs), fresh_statement(request))
@@ -333,6 +341,4 @@ def _times_left(found: _Found) -> Iterator[datetime]:
 def _due_floor(now: datetime, found: _Found) -> datetime:
     """The time before which nothing is due any more once this claim has committed."""
     limits = [now - DUE_FLOOR_MARGIN, *_times_left(found)]
-    if not found.due_is_complete:  # rows beyond the limit are due later than each that was read
-        limits += [max(row.next_delivery_at for row in found.rows)]
-    return min(limits)
+    return min(limits if found.due_beyond is None else [*limits, found.due_beyond])

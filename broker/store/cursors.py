@@ -17,7 +17,7 @@ from broker.store.database import Connection
 _LOCK_CURSOR = statements.load("lock_cursor")
 _LOCK_ATTEMPTS = statements.load("lock_attempts")
 _READ_STRADDLING_ATTEMPTS = statements.load("read_straddling_attempts")
-_READ_FIRST_SEQUENCE = statements.load("read_first_sequence")
+_READ_FIRST_POSITION = statements.load("read_first_position")
 _REPLACE_ATTEMPTS = statements.load("replace_attempts")
 _DELETE_ATTEMPTS_OUTSIDE = statements.load("delete_attempts_outside")
 _DELETE_ALL_ATTEMPTS = statements.load("delete_all_attempts")
@@ -51,6 +51,8 @@ async def seek_to_time(
 ) -> bool:
     """Ack what was published before `time`, un-ack the rest as far back as acked messages are retained.
 
+    Only messages that exist are acked: what is published after the seek is delivered, though `time` be later still.
+
     `replay_since` is the oldest publish time whose acked messages come back (None: none do).  Runs within the
     caller's transaction.  False if there is no cursor: the subscription is gone or detached.
     """
@@ -66,13 +68,10 @@ async def seek_to_time(
         until = time
     if until < _END_OF_TIME:
         await _cut(connection, place, until, keep_from=False)
-        next_publish_time, next_seq = until, await _sequence_at(connection, place, until)
+        next_publish_time, next_seq = await _position_at(connection, place, until)
         until_seq = next_seq
-    cut = {
-        "first_seq": await _sequence_at(connection, place, time),
-        "until_seq": until_seq,
-        "ordered": place.ordered,
-    }
+    _, first_seq = await _position_at(connection, place, time)
+    cut = {"first_seq": first_seq, "until_seq": until_seq, "ordered": place.ordered}
     await connection.execute(_CUT_ORDERED_RUNS, {**place.where, **cut})
     outside = {"since": time, "until": until}
     await connection.execute(_DELETE_ATTEMPTS_OUTSIDE, {**place.where, **outside})
@@ -131,7 +130,7 @@ async def _cut(connection: Connection, place: SeekPlace, time: datetime, *, keep
     straddling = await found.fetchall()
     if not straddling:
         return
-    boundary = await _sequence_at(connection, place, time)
+    _, boundary = await _position_at(connection, place, time)
     kept: Callable[[int], bool] = boundary.__le__ if keep_from else boundary.__gt__
     await connection.execute(
         _REPLACE_ATTEMPTS,
@@ -146,13 +145,12 @@ async def _cut(connection: Connection, place: SeekPlace, time: datetime, *, keep
     )
 
 
-async def _sequence_at(connection: Connection, place: SeekPlace, time: datetime) -> int:
-    """The sequence of the first message published at or after `time`; the one that comes next if there is none."""
-    first = await connection.execute(_READ_FIRST_SEQUENCE, {"shard_id": place.shard_id, "time": time})
+async def _position_at(connection: Connection, place: SeekPlace, time: datetime) -> tuple[datetime, int]:
+    """Of the first message published at or after `time`; of the one that comes next if there is none."""
+    first = await connection.execute(_READ_FIRST_POSITION, {"shard_id": place.shard_id, "time": time})
     row = await first.fetchone()
     assert row is not None
-    sequence: int = row[0]
-    return sequence
+    return row[0], row[1]
 
 
 def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:

@@ -26,6 +26,11 @@ class DueAttempt:
     changed: bool = False
     asked: list[int] = field(default_factory=list)
 
+    @property
+    def lost(self) -> bool:
+        """All that was asked for is gone from the log."""
+        return bool(self.asked) and self.open.keys().isdisjoint(self.asked)
+
     def drop(self, seqs: Iterable[int]) -> None:
         """Take messages out of the row: delivered anew, or not in the log any more."""
         for seq in seqs:

@@ -61,6 +61,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         detached=row.detached,
         push_config=row.push_config,
         kept=row.kept,
+        created_at=row.created_at,
     )
 
 

@@ -1,15 +1,15 @@
 -- Subscriptions and shards with messages that were delivered as often as their dead-letter policy allows, and failed.
+-- What is marked as exhausted is found whatever has become of the policy: it must be retried if that was removed.
 -- parameters: now timestamptz
-SELECT s.name, c.shard_id
-FROM subscriptions AS s
-JOIN cursors AS c USING (subscription_id)
-WHERE s.dead_letter_topic IS NOT NULL
-  AND (
-      EXISTS (
-          SELECT FROM delivery_attempts AS d
-          WHERE d.shard_id = c.shard_id AND d.subscription_id = c.subscription_id AND d.status = 'exhausted'
-      )
-      OR EXISTS (
+SELECT s.name, work.shard_id
+FROM (
+    SELECT shard_id, subscription_id FROM delivery_attempts WHERE status = 'exhausted'
+    UNION
+    SELECT c.shard_id, c.subscription_id
+    FROM subscriptions AS p
+    JOIN cursors AS c USING (subscription_id)
+    WHERE p.dead_letter_topic IS NOT NULL
+      AND EXISTS (
           SELECT FROM delivery_attempts AS d
           WHERE d.shard_id = c.shard_id
             AND d.subscription_id = c.subscription_id
@@ -18,7 +18,9 @@ WHERE s.dead_letter_topic IS NOT NULL
             AND CASE
                 WHEN d.ordering_key IS NULL THEN d.attempt_number
                 ELSE d.attempt_numbers[position(B'1' IN d.open)]
-            END >= s.max_delivery_attempts
+            END >= p.max_delivery_attempts
             AND bit_count(d.open) > 0
       )
-  )
+) AS work
+JOIN subscriptions AS s USING (subscription_id)
+WHERE NOT s.detached

@@ -1,5 +1,6 @@
 -- New deadlines (a nack is one that is due; what is rejected, `exhausted`, waits for the dead-letter forwarder).  A row that changes whole is changed in place; one that changes in
 -- part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
+-- Messages of the row that are acked count as a part: until their own deadline a repeated ack of them succeeds.
 -- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
 -- failures so far; `jitter` (0 to 0.1) comes on top.  With exactly-once delivery a deadline that has passed is final.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
@@ -32,7 +33,9 @@ locked AS (
     FOR UPDATE OF d
 ),
 moved AS (
-    SELECT *, open & mask AS moving FROM locked WHERE bit_count(open & mask) > 0 AND NOT expired
+    SELECT *, open & mask AS moving, open & ~mask = open & ~open AND coalesce(bit_count(acked), 0) = 0 AS is_whole
+    FROM locked
+    WHERE bit_count(open & mask) > 0 AND NOT expired
 ),
 whole AS (
     UPDATE delivery_attempts AS d
@@ -42,7 +45,7 @@ whole AS (
       AND d.subscription_id = moved.subscription_id
       AND d.attempt_id = moved.attempt_id
       AND d.part = moved.part
-      AND moved.moving = moved.open
+      AND moved.is_whole
 ),
 reduced AS (
     UPDATE delivery_attempts AS d
@@ -52,7 +55,7 @@ reduced AS (
       AND d.subscription_id = moved.subscription_id
       AND d.attempt_id = moved.attempt_id
       AND d.part = moved.part
-      AND moved.moving <> moved.open
+      AND NOT moved.is_whole
 ),
 split AS (
     INSERT INTO delivery_attempts (
@@ -64,6 +67,6 @@ split AS (
            new_status, attempt_number, new_delivery_at, delivered_at, seqs, moving, acked & ~acked,
            first_publish_time, last_publish_time
     FROM moved
-    WHERE moving <> open
+    WHERE NOT is_whole
 )
 SELECT subscription_id, attempt_id, moving::text FROM moved

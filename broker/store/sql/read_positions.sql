@@ -1,10 +1,6 @@
 -- Where a subscription stands in each shard of its topic (B3).  One statement, one moment.
 SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
-       -- Past a time that was sought and is yet to come, nothing is to be delivered.
-       CASE
-           WHEN c.next_publish_time > h.last_publish_time THEN 0
-           ELSE greatest(h.head - c.next_seq + 1, 0)
-       END AS unclaimed,
+       greatest(h.head - c.next_seq + 1, 0) AS unclaimed,
        (
            SELECT coalesce(sum(CASE
                WHEN d.ordering_key IS NULL THEN bit_count(d.open)

@@ -1,0 +1,13 @@
+"""The part of a retry delay that is left to chance, so that what failed together is not retried together."""
+
+import random
+from collections.abc import Callable
+
+MAX_JITTER = 0.1  # of the delay, on top of it: a message is never early (A4)
+
+Jitter = Callable[[], float]
+
+
+def retry_jitter() -> float:
+    """Between 0 and 0.1, anew each time."""
+    return random.uniform(0, MAX_JITTER)  # noqa: S311  (spreads retries, protects nothing)

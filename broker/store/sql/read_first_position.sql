@@ -1,0 +1,25 @@
+-- Where the first message at or after a publish time stands, in the log or among the stragglers; if there is none, just
+-- past the last message there is: a time that is yet to come says nothing about messages that are yet to come.
+SELECT coalesce(first.publish_time, h.last_publish_time), coalesce(first.seq, h.head + 1)
+FROM shards AS h
+LEFT JOIN LATERAL (
+    SELECT publish_time, seq
+    FROM (
+        (
+            SELECT publish_time, seq FROM messages
+            WHERE shard_id = %(shard_id)s AND publish_time >= %(time)s
+            ORDER BY publish_time, seq
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT publish_time, seq FROM straggler_messages
+            WHERE shard_id = %(shard_id)s AND publish_time >= %(time)s
+            ORDER BY publish_time, seq
+            LIMIT 1
+        )
+    ) AS either
+    ORDER BY seq
+    LIMIT 1
+) AS first ON true
+WHERE h.shard_id = %(shard_id)s

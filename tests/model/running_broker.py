@@ -1,0 +1,141 @@
+"""The real broker, over real HTTP, in a thread of the test's process: the test sets its time and runs its workers.
+
+To be compared with the model step by step, nothing may happen in its own time: the clock stands still, the jitter
+is fixed, the dead-letter forwarder and the janitor run when they are told to.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import httpx
+import uvicorn
+import uvloop
+
+from broker.app import AppConfig, Broker, serve_broker
+from broker.runtime.database_clock import DatabaseClock
+from broker.store.database import Database
+from broker.store.partitions import make_partitions_ahead
+
+T = TypeVar("T")
+
+NEVER = 1_000_000.0  # seconds
+PATIENCE = 5.0  # seconds that a waiting pull waits; every one here is woken long before
+JITTER = 0.0625  # of every retry delay; a power of two, so that the model's sums come out the same
+
+
+class SetClock(DatabaseClock):
+    """Stands still at `time` until the test moves it.  Starts at the database's time, in whole milliseconds."""
+
+    time: datetime
+
+    async def synchronise(self) -> None:
+        if not hasattr(self, "time"):
+            await super().synchronise()
+            now = super().now()
+            self.time = now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+    def now(self) -> datetime:
+        return self.time
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: threading.Event) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready.set()
+
+
+class RunningBroker:
+    """`client` and `second_client` speak to it; two calls may be under way at once."""
+
+    def __init__(self, database_url: str, *, shards_per_topic: int = 1) -> None:
+        self.single_shard = shards_per_topic == 1
+        self._config = AppConfig(
+            database_url=database_url,
+            pool_size=3,
+            pull_wait_seconds=PATIENCE,
+            janitor_interval_seconds=NEVER,
+            dead_letter_interval_seconds=NEVER,
+            shards_per_topic=shards_per_topic,
+        )
+        self.client: httpx.Client
+        self.second_client: httpx.Client
+        self._loop: asyncio.AbstractEventLoop
+        self._broker: Broker
+        self._database: Database
+        self._clock: SetClock
+        self._ready = threading.Event()
+
+    @contextmanager
+    def running(self) -> Iterator["RunningBroker"]:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            url = "http://{}:{}".format(*listener.getsockname())
+            thread = threading.Thread(target=self._serve, args=(listener,), name="broker")
+            thread.start()
+            try:
+                assert self._ready.wait(30)
+                assert self._server.started
+                with (
+                    httpx.Client(base_url=url, timeout=60) as first,
+                    httpx.Client(base_url=url, timeout=60) as second,
+                ):
+                    self.client, self.second_client = first, second
+                    yield self
+            finally:
+                self._server.should_exit = True
+                thread.join(30)
+
+    def _serve(self, listener: socket.socket) -> None:
+        async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._broker = Broker(self._config, make_clock=self._make_clock, jitter=lambda: JITTER)
+            config = uvicorn.Config(
+                serve_broker(self._broker), http="httptools", lifespan="on", access_log=False, log_config=None
+            )
+            self._server = _Server(config, self._ready)
+            await self._server.serve([listener])
+
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(serve())
+        finally:
+            self._ready.set()
+
+    def _make_clock(self, database: Database) -> SetClock:
+        self._database, self._clock = database, SetClock(database)
+        return self._clock
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+
+    # --- what a real process does in its own time -------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        return self._clock.time
+
+    def move_time(self, delta: timedelta) -> None:
+        """Time passes; waiting pulls look again, as their alarms would make them do."""
+        if delta > timedelta(minutes=1):
+            self._run(self._make_partitions(self.now + delta))
+        self._clock.time += delta
+        self._loop.call_soon_threadsafe(self._broker.long_poll.wake, None, None)
+
+    async def _make_partitions(self, now: datetime) -> None:
+        async with self._database.connection() as connection:
+            await make_partitions_ahead(connection, now=now)
+
+    def forward_dead_letters(self) -> int:
+        return self._run(self._broker.dead_letter_forwarder.run_once())
+
+    def tidy(self) -> int:
+        return self._run(self._broker.janitor.run_once())

@@ -1,0 +1,94 @@
+"""What the model found, in as few steps as show it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import timedelta
+
+import pytest
+
+from tests.model.both import Both
+from tests.model.model import HOUR, MINUTE, SECOND, Options
+from tests.model.running_broker import RunningBroker
+
+
+@pytest.fixture(scope="module")
+def broker(clone: Callable[[], AbstractContextManager[str]]) -> Iterator[RunningBroker]:
+    with clone() as database_url, RunningBroker(database_url).running() as running:
+        yield running
+
+
+@pytest.fixture
+def both(broker: RunningBroker, project: str) -> Both:
+    both = Both(broker, project.rpartition("/")[2])
+    both.create_topic("topic")
+    return both
+
+
+def test_what_is_published_after_a_seek_to_a_later_time_is_delivered(both: Both) -> None:
+    both.create_subscription("sub", "topic")
+    both.publish("topic")
+    both.seek_to_time("sub", both.model.now + HOUR)
+    both.pull("sub")
+    both.publish("topic")
+    both.get_position("sub")
+    assert both.pull("sub")
+
+
+def test_a_snapshot_of_a_detached_subscription_is_refused(both: Both) -> None:
+    both.create_subscription("sub", "topic")
+    both.detach_subscription("sub")
+    both.create_snapshot("snap", "sub")
+
+
+def test_expired_messages_beyond_a_claim_s_reach_are_still_due_afterwards(both: Both) -> None:
+    """The retry delay of those that the claim took moved the time before which it knew that nothing was due."""
+    both.create_subscription("sub", "topic", Options(retry=(100, 600)))
+    for _ in range(3):
+        both.publish("topic")
+        both.pull("sub")
+        both.time_passes(SECOND)
+    both.time_passes(10 * MINUTE)
+    for _ in range(3):
+        assert both.pull("sub", 1)
+
+
+def test_a_repeated_ack_succeeds_though_the_rest_of_the_response_has_failed(both: Both) -> None:
+    both.create_subscription("sub", "topic", Options(exactly_once=True))
+    both.publish("topic", 2)
+    acked, nacked = both.pull("sub")
+    both.acknowledge("sub", [acked])
+    both.nack("sub", [nacked])
+    both.pull("sub")
+    both.acknowledge("sub", [acked])
+
+
+def test_messages_that_were_given_up_come_back_when_the_dead_letter_policy_is_removed(both: Both) -> None:
+    both.create_topic("dead")
+    both.create_subscription("sub", "topic", Options(dead_letter_topic="dead"))
+    both.publish("topic")
+    for _ in range(5):
+        both.nack("sub", both.pull("sub"))
+    both.pull("sub")
+    both.remove_dead_letter_policy("sub")
+    both.forward_dead_letters()
+    assert both.pull("sub")
+
+
+def test_a_subscription_does_not_seek_to_before_its_own_beginning(both: Both) -> None:
+    """Unless the topic retains messages: those are for everybody."""
+    both.create_subscription("other", "topic")  # so that the log keeps it
+    both.publish("topic")
+    both.time_passes(SECOND)
+    both.create_subscription("sub", "topic", Options(retain_acked=True))
+    both.seek_to_time("sub", both.model.now - timedelta(days=1))
+    assert both.pull("sub") == []
+
+
+def test_a_pull_looks_past_messages_of_a_response_that_are_too_old_by_now(both: Both) -> None:
+    both.create_subscription("sub", "topic", Options(retention=10 * MINUTE))
+    both.publish("topic", 2)
+    both.time_passes(SECOND)
+    both.publish("topic")
+    both.pull("sub")
+    both.time_passes(10 * MINUTE)
+    assert both.pull("sub", 2)
