@@ -16,7 +16,7 @@ from benchmarks.report import Row, as_json, machine, table
 from benchmarks.servers import Broker, Emulator, find_emulator
 from benchmarks.throughput import warm_up
 
-_QUICK = Options(rounds=1, seconds=1.0, backlog=(200_000, 600_000), warm_up_seconds=3.0)
+_QUICK = Options(rounds=1, seconds=1.0, backlog=(200_000, 600_000), claims_backlog=500_000, warm_up_seconds=3.0)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -34,8 +34,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds that count (3); one more warms up")
     parser.add_argument("--seconds", type=float, help="how long a load lasts (3)")
     parser.add_argument("--backlog", type=_backlog, help="messages, for the memory (1000000,3000000)")
+    parser.add_argument("--claims-backlog", type=int, help="messages, for the flatness of claims (10000000)")
     parser.add_argument("--workers", type=int, default=1, help="broker processes (1)")
-    parser.add_argument("--quick", action="store_true", help="1 round of 1 s, backlogs of 200,000 and 600,000")
+    parser.add_argument("--quick", action="store_true", help="1 round of 1 s, smaller backlogs")
     parser.add_argument("--without-emulator", action="store_true", help="measure the broker alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured there")
     return parser.parse_args(arguments)
@@ -47,10 +48,12 @@ def _backlog(text: str) -> tuple[int, ...]:
 
 def _options(given: argparse.Namespace) -> Options:
     options = replace(_QUICK if given.quick else Options(), workers=given.workers)
-    named = {name: getattr(given, name) for name in ("rounds", "seconds", "backlog")}
+    named = {name: getattr(given, name) for name in ("rounds", "seconds", "backlog", "claims_backlog")}
     options = replace(options, **{name: value for name, value in named.items() if value is not None})
     if options.rounds < 1 or options.seconds <= 0 or min(options.backlog) < 2_000:
         raise SystemExit("at least 1 round, some seconds, and backlogs of 2,000 messages or more")
+    if options.claims_backlog < 100_000:
+        raise SystemExit("a backlog of 100,000 messages or more is held against one of 10,000")
     return options
 
 

@@ -29,6 +29,7 @@ class Options:
     rounds: int = 3
     seconds: float = 3.0
     backlog: tuple[int, ...] = (1_000_000, 3_000_000)
+    claims_backlog: int = 10_000_000
     warm_up_seconds: float = 10.0  # after a start, before anything is measured: Java compiles what it finds hot
     workers: int = 1
 

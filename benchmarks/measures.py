@@ -1,8 +1,9 @@
-"""The measures, by name, in the order in which they run: latency before load, memory last and on its own."""
+"""The measures, by name, in the order in which they run: latency before load; last those with their own broker."""
 
 from collections.abc import Callable, Mapping
 
 from benchmarks.bench import Bench
+from benchmarks.flat_claims import flat_claims
 from benchmarks.latency import latency
 from benchmarks.limits import copy_limit, http_limit
 from benchmarks.memory import memory
@@ -29,4 +30,5 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "copy-limit": copy_limit,
     "http-limit": http_limit,
     "memory": memory,
+    "flat-claims": flat_claims,
 }

@@ -139,19 +139,23 @@ class Broker:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        await self._database.open()
-        await self._clock.synchronise()
-        async with self._database.connection() as connection:
-            await make_partitions_ahead(connection, now=self._clock.now())
-        supervisor = Supervisor(self._workers())
-        await supervisor.start()
         try:
-            yield
+            await self._database.open()
+            await self._clock.synchronise()
+            async with self._database.connection() as connection:
+                await make_partitions_ahead(connection, now=self._clock.now())
+            supervisor = Supervisor(self._workers())
+            await supervisor.start()
+            try:
+                yield
+            finally:
+                self.long_poll.stop_waiting()
+                await supervisor.stop()
+                await self._tasks.close()
+                await self._record_last_activity()
         finally:
-            self.long_poll.stop_waiting()
-            await supervisor.stop()
-            await self._tasks.close()
-            await self._record_last_activity()
+            # Also when it could not start, because PostgreSQL is starting as well: the pool's tasks do not end by
+            # being cancelled, and the process that cannot serve would never end and be started again.
             await self._database.close()
 
     async def _record_last_activity(self) -> None:

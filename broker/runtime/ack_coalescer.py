@@ -158,8 +158,12 @@ class AckCoalescer:
         except BrokerError as error:
             batch.done.set_exception(error)
             batch.done.exception()  # every caller may be gone
-        except BaseException:
+        except asyncio.CancelledError:
             batch.done.set_exception(Unavailable("The broker stopped."))
+            batch.done.exception()
+            raise
+        except BaseException as fault:  # nobody foresaw it: the callers' door logs it and answers INTERNAL
+            batch.done.set_exception(fault)
             batch.done.exception()
             raise
         else:

@@ -108,8 +108,11 @@ class PublishCoalescer:
             else:  # one bad message must fail its own request only
                 for publish in publishes:
                     await self._flush(shard_id, queue, [publish])
-        except BaseException:
+        except asyncio.CancelledError:
             _fail(publishes, Unavailable("The broker stopped while it stored the messages."))
+            raise
+        except BaseException as fault:  # nobody foresaw it: the callers' door logs it and answers INTERNAL
+            _fail(publishes, fault)
             raise
 
     async def _append(self, shard_id: int, queue: _ShardQueue, publishes: list[_Publish]) -> None:
@@ -178,7 +181,7 @@ def _take(queue: _ShardQueue) -> list[_Publish]:
     return taken
 
 
-def _fail(publishes: list[_Publish], error: BrokerError) -> None:
+def _fail(publishes: list[_Publish], error: BaseException) -> None:
     for publish in publishes:
         if not publish.appended.done():
             publish.appended.set_exception(error)

@@ -43,7 +43,9 @@ _MOVE_CURSOR = statements.hot("move_cursor")
 _NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
 
 MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that one claim looks at
-MAX_DUE_KEYS = 4_000  # the same, of an ordered subscription, where most are of one message
+# The same, of an ordered subscription: twice as many as it may hand out, but at most so many.  Most are of one
+# message, and those of keys that are settled only wait to be let go: as many as earlier claims have handed out.
+MAX_DUE_KEYS = 4_000
 MAX_LOOKS = 20  # after which a claim answers with nothing, though there is more to look at
 # The floor stays this far behind: a nack may carry a time that is a little old when it commits.
 DUE_FLOOR_MARGIN = timedelta(seconds=60)
@@ -140,7 +142,9 @@ async def _claim_once(connection: HotConnection, request: ClaimRequest, attempt_
 
 
 async def _lock_and_read(connection: HotConnection, request: ClaimRequest) -> _Found:
-    max_rows = MAX_DUE_KEYS if request.ordered else min(request.max_messages, MAX_DUE_ROWS)
+    max_rows = min(request.max_messages, MAX_DUE_ROWS)
+    if request.ordered:
+        max_rows = min(max(2 * request.max_messages, MAX_DUE_ROWS), MAX_DUE_KEYS)
     statements_ = [
         (BEGIN, {}),
         (_LOCK_CURSOR, request.where),

@@ -179,19 +179,27 @@ STATEMENTS = [
     ON delivery_attempts (shard_id, subscription_id, ordering_key)
     WHERE ordering_key IS NOT NULL
     """,
+    """
+    CREATE FUNCTION nth_sequence(seqs int8multirange, n integer) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (
+        SELECT s
+        FROM unnest(seqs) AS r CROSS JOIN LATERAL generate_series(lower(r), upper(r) - 1) AS s
+        ORDER BY s
+        OFFSET n - 1
+        LIMIT 1
+    )
+    """,
     # The sequences of a key's row that are not settled: from the first open bit on, for an ack counts only once all
-    # earlier messages of the key are acked.
+    # earlier messages of the key are acked.  Without a subquery of its own it is inlined: a seek or a snapshot asks
+    # for every key's row, and most are open from their first message on.
     """
     CREATE FUNCTION unsettled(seqs int8multirange, open bit varying) RETURNS int8multirange
     LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN
-        CASE WHEN position(B'1' IN open) = 0 THEN '{}'::int8multirange
-        ELSE seqs * int8multirange(int8range((
-            SELECT s
-            FROM unnest(seqs) AS r CROSS JOIN LATERAL generate_series(lower(r), upper(r) - 1) AS s
-            ORDER BY s
-            OFFSET position(B'1' IN open) - 1
-            LIMIT 1
-        ), NULL)) END
+        CASE position(B'1' IN open)
+            WHEN 0 THEN '{}'::int8multirange
+            WHEN 1 THEN seqs
+            ELSE seqs * int8multirange(int8range(nth_sequence(seqs, position(B'1' IN open)), NULL))
+        END
     """,
 ]
 

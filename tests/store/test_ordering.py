@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from broker.domain.delivery import Delivery
+from broker.domain.message import NewMessage
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy
 from broker.store import cursors, snapshots
 from broker.store.cursors import SeekPlace, read_positions
 from broker.store.dead_letters import find_dead_letter_work, forward_dead_letters
 from broker.store.delivery_attempts import AckedInOrder, acknowledge_in_order, release_attempts
+from broker.store.messages import append_messages, encode_messages
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, make_log, texts
 
 ALL = 1000
@@ -79,6 +81,18 @@ async def test_a_key_is_free_again_once_nothing_waits(log: Log) -> None:
     assert await log.attempts() == []
     await publish(log, "a2")
     assert await pull_texts(log) == ["a2"]
+
+
+async def test_many_settled_keys_hold_up_no_pull_and_go_with_the_pulls(log: Log) -> None:
+    batch = encode_messages([NewMessage(data=b"m", ordering_key=f"k{n}") for n in range(900)])
+    async with log.session() as session:
+        await append_messages(session, shard_id=log.shard_id, batches=[batch], now=log.start)
+    await acknowledge(log, *await pull(log))
+    await publish(log, "a1")
+    assert await pull_texts(log, 1) == ["a1"]
+    for _ in range(5):
+        await pull(log, 1)
+    assert len(await log.attempts()) == 1
 
 
 async def test_two_pulls_of_one_claim_never_share_a_key(log: Log) -> None:
@@ -368,6 +382,7 @@ async def test_an_unordered_snapshot_restores_into_an_ordered_subscription(log: 
     snapshot = await snapshot_of(log)
     for _ in range(1 + twice):
         await seek(log, to=snapshot)
+        await log.execute("INSERT INTO straggler_messages SELECT * FROM messages ON CONFLICT DO NOTHING")
     runs = await pull(log)
     assert sorted(texts(runs)) == ["Y", "a2", "a3", "b1", "b2"]
     await publish(log, "a4")

@@ -76,12 +76,13 @@ async def _uses(rest: Rest) -> dict[str, Callable[[str], Awaitable[object]]]:
     def post(verb: str, **body: object) -> Callable[[str], Awaitable[object]]:
         return lambda name: rest.ok("POST", f"{rest.subscription(name)}:{verb}", body)
 
-    [received] = [await rest.pull(name) for name in ("acknowledge",)]
-    [extended] = [await rest.pull(name) for name in ("deadline",)]
+    out = {name: await rest.pull(name) for name in ("acknowledge", "deadline", "nack")}
+    nacked = {"ackIds": [m["ackId"] for m in out["nack"]], "delay": "60s"}
     return {
         "pull": rest.pull,
-        "acknowledge": lambda name: rest.acknowledge(received, name),
-        "deadline": lambda name: rest.modify_ack_deadline(extended, 60, name),
+        "acknowledge": lambda name: rest.acknowledge(out[name], name),
+        "deadline": lambda name: rest.modify_ack_deadline(out[name], 60, name),
+        "nack": post("nack", **nacked),
         "seek": post("seek", time="2026-01-01T00:00:00Z"),
         "push-config": post("modifyPushConfig"),
         "update": lambda name: rest.ok(
@@ -92,7 +93,7 @@ async def _uses(rest: Rest) -> dict[str, Callable[[str], Awaitable[object]]]:
     }
 
 
-USES = {"pull", "acknowledge", "deadline", "seek", "push-config", "update", "snapshot", "detach"}
+USES = {"pull", "acknowledge", "deadline", "nack", "seek", "push-config", "update", "snapshot", "detach"}
 
 
 async def test_what_is_used_is_written_down_at_the_latest_when_the_broker_stops(served: Served) -> None:

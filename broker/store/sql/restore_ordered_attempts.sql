@@ -4,24 +4,38 @@ INSERT INTO delivery_attempts (
     seqs, open, first_publish_time, last_publish_time, ordering_key, out_count, attempt_numbers, waiting
 )
 WITH held AS (
-    SELECT * FROM snapshot_outstanding WHERE snapshot_id = %(snapshot_id)s AND shard_id = %(shard_id)s
+    SELECT *, CASE WHEN ordering_key IS NULL THEN (
+        SELECT range_agg(int8range(s.seq, s.seq + 1))
+        FROM (
+            SELECT seq, row_number() OVER (ORDER BY seq) AS position
+            FROM unnest(o.seqs) AS r CROSS JOIN LATERAL generate_series(lower(r), upper(r) - 1) AS seq
+        ) AS s
+        WHERE get_bit(o.open, s.position::int4 - 1) = 1
+    ) END AS open_seqs
+    FROM snapshot_outstanding AS o
+    WHERE snapshot_id = %(snapshot_id)s AND shard_id = %(shard_id)s
 ),
+-- One index range a row, as in read_due_messages; a message that is just being moved aside is in both tables.
 outstanding AS (
     SELECT h.attempt_id, h.part, m.seq, m.publish_time, m.ordering_key
     FROM held AS h
     CROSS JOIN LATERAL (
-        SELECT seq, row_number() OVER (ORDER BY seq) AS position
-        FROM unnest(h.seqs) AS r CROSS JOIN LATERAL generate_series(lower(r), upper(r) - 1) AS seq
-    ) AS s
-    JOIN (
-        SELECT shard_id, publish_time, seq, ordering_key FROM messages
+        SELECT l.seq, l.publish_time, l.ordering_key
+        FROM messages AS l
+        WHERE l.shard_id = %(shard_id)s
+          AND (l.publish_time, l.seq) >= (h.first_publish_time, lower(h.open_seqs))
+          AND (l.publish_time, l.seq) < (h.last_publish_time, upper(h.open_seqs))
+          AND l.publish_time >= h.first_publish_time
+          AND l.publish_time <= h.last_publish_time
+          AND l.seq <@ h.open_seqs
         UNION
-        SELECT shard_id, publish_time, seq, ordering_key FROM straggler_messages
-    ) AS m ON m.shard_id = %(shard_id)s
-          AND m.publish_time >= h.first_publish_time
-          AND m.publish_time <= h.last_publish_time
-          AND m.seq = s.seq
-    WHERE h.ordering_key IS NULL AND get_bit(h.open, s.position::int4 - 1) = 1
+        SELECT l.seq, l.publish_time, l.ordering_key
+        FROM straggler_messages AS l
+        WHERE l.shard_id = %(shard_id)s
+          AND (l.publish_time, l.seq) >= (h.first_publish_time, lower(h.open_seqs))
+          AND (l.publish_time, l.seq) < (h.last_publish_time, upper(h.open_seqs))
+          AND l.seq <@ h.open_seqs
+    ) AS m
 ),
 rows AS (
     SELECT NULL AS ordering_key, range_agg(int8range(seq, seq + 1)) AS seqs, repeat('1', count(*)::int4)::varbit AS open,

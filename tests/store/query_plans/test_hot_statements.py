@@ -24,6 +24,7 @@ from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 from tests.store.interleavings.steps import execute
 
 PARTITIONS = 6
+EMPTY_PARTITIONS = 6  # and known to be so: the planner thinks that reading them costs nothing
 MESSAGES_PER_PARTITION = 5_000
 HOT_TABLES = re.compile(r"messages|delivery_attempts|cursors|shards|straggler_messages")
 
@@ -92,7 +93,7 @@ class Recorder:
 async def _fill(log: Log) -> None:
     """Other topics and subscriptions with messages and attempts of their own, in several partitions."""
     async with log.database.connection() as connection:
-        for hours in range(PARTITIONS):
+        for hours in range(PARTITIONS + EMPTY_PARTITIONS):
             await make_partitions_ahead(connection, now=log.start + timedelta(minutes=10 * hours))
     await log.execute(
         "INSERT INTO shards (topic_id, ordinal, last_publish_time)"
@@ -252,3 +253,26 @@ async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str,
         if node["Node Type"] == "Index Scan":
             assert "publish_time >=" in node["Index Cond"]
             assert "ROW(publish_time" in node["Index Cond"]
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("statement", ["_READ_MATCHING_MESSAGES", "_READ_UNBLOCKED_MESSAGES"])
+async def test_a_read_that_looks_for_messages_stops_with_the_last_that_is_wanted(
+    recorder: Recorder, statement: str, mode: str
+) -> None:
+    """No sort below the limit: a claim for ten messages must not look at ten thousand."""
+    plan = await _explain(recorder, f"fresh_messages.{statement}", mode)
+    limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
+    below = {node["Node Type"] for node in _nodes(limit)}
+    assert below <= {"Limit", "Subquery Scan", "WindowAgg", "Result", "Append", "Index Scan"}, below
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+async def test_the_next_messages_of_a_key_are_found_without_reading_all_that_wait(
+    recorder: Recorder, mode: str
+) -> None:
+    """Also while some partitions are empty: a million messages may wait behind one."""
+    plan = await _explain(recorder, "ordered_runs._READ_MESSAGES_OF_KEYS", mode)
+    limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
+    below = {node["Node Type"] for node in _nodes(limit)}
+    assert below <= {"Limit", "Append", "Index Scan"}, below
