@@ -65,9 +65,14 @@ class ResourceCache:
         return await self._subscriptions.get(name)
 
     def drop(self, name: str | None) -> None:
-        """Forget one resource, or (None) all of them."""
+        """Forget one resource, or (None) all of them.
+
+        A topic takes all subscriptions along: its retention and its end concern those on it, and those that have it
+        as their dead-letter topic.
+        """
         self._topics.drop(name)
-        self._subscriptions.drop(name)
+        is_topic = name is not None and "/topics/" in name
+        self._subscriptions.drop(None if is_topic else name)
 
     async def _load_topic(self, name: str) -> Topic:
         async with self._database.transaction() as connection:

@@ -88,6 +88,16 @@ async def test_nothing_can_be_rejected_without_a_dead_letter_topic(rest: Rest) -
     assert (await rest.error("POST", f"{rest.subscription()}:reject", body))[0] == "FAILED_PRECONDITION"
 
 
+async def test_nor_once_the_dead_letter_topic_is_deleted(rest: Rest) -> None:
+    await with_dead_letter_topic(rest)
+    await rest.publish("a", "b")
+    first, second = await rest.pull()
+    await reject(rest, [first])
+    await rest.ok("DELETE", rest.topic("dead"))
+    body = {"ackIds": [second["ackId"]]}
+    assert (await rest.error("POST", f"{rest.subscription()}:reject", body))[0] == "FAILED_PRECONDITION"
+
+
 async def test_a_message_that_is_not_out_any_more_cannot_be_rejected(rest: Rest) -> None:
     await with_dead_letter_topic(rest)
     await rest.publish("a")
