@@ -11,7 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from broker.app import AppConfig, _Broker
+from broker.app import AppConfig, Broker
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
@@ -194,7 +194,7 @@ async def test_a_running_broker_writes_uses_down_and_deletes_what_has_expired(
     await rest.create_subscription("idle", expirationPolicy={"ttl": "864000s"})
     await rest.create_subscription("waited-for", expirationPolicy={"ttl": "8640000s"})
     served.age()
-    another = _Broker(AppConfig(database_url=served.database_url))
+    another = Broker(AppConfig(database_url=served.database_url))
     async with another.running():
         name = rest.subscription("waited-for")
         pull = another.services.pull.pull(name, max_messages=1, return_immediately=False, hung_up=_never)
