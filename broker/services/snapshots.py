@@ -143,7 +143,9 @@ class SnapshotService:
         async with self._database.transaction() as connection:
             subscription = await self._subscription(connection, subscription_name)
         async with self._database.connection() as hot:
-            found = await cursors.read_positions(hot, subscription_id=subscription.subscription_id)
+            found = await cursors.read_positions(
+                hot, subscription_id=subscription.subscription_id, filter_path=subscription.filter_path
+            )
         return subscription, found
 
     def _places(self, subscription: Subscription) -> list[SeekPlace]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from broker.domain.position import Position
+from broker.domain.position import MAX_LOOKED_AT, Position
 from broker.domain.sequences import from_bits, from_multirange, to_bits
 from broker.store import statements
 from broker.store.database import Connection
@@ -109,9 +109,12 @@ async def seek_to_snapshot(connection: Connection, place: SeekPlace, *, snapshot
     return True
 
 
-async def read_positions(connection: Connection, *, subscription_id: int) -> list[Position]:
+async def read_positions(
+    connection: Connection, *, subscription_id: int, filter_path: str | None = None
+) -> list[Position]:
     """Where a subscription stands in each of its shards."""
-    cursor = await connection.execute(_READ_POSITIONS, {"subscription_id": subscription_id})
+    wanted = {"subscription_id": subscription_id, "filter_path": filter_path, "max_looked_at": MAX_LOOKED_AT}
+    cursor = await connection.execute(_READ_POSITIONS, wanted)
     return [Position(*row) for row in await cursor.fetchall()]
 
 

@@ -68,3 +68,13 @@ async def test_a_snapshot_is_sought_through_the_new_subscriptions_filter(rest: R
     await rest.create_subscription("filtered", filter='attributes.env = "test"')
     await rest.ok("POST", f"{rest.subscription('filtered')}:seek", {"snapshot": snapshot})
     assert [text(m) for m in await rest.pull("filtered")] == ["test"]
+
+
+async def test_what_does_not_match_is_not_counted_as_undelivered(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription(filter="attributes:wanted")
+    await rest.publish(message("a", {"wanted": ""}), message("b"), message("c", {"wanted": ""}), message("d"))
+    position = await rest.ok("GET", f"{rest.subscription()}/snapshot")
+    assert (position["undeliveredMessages"], "undeliveredMessagesEstimated" in position) == (2, False)
+    await rest.pull(max_messages=1)
+    assert (await rest.ok("GET", f"{rest.subscription()}/snapshot"))["undeliveredMessages"] == 2

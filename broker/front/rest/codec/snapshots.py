@@ -102,10 +102,12 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
 
 def positions_json(subscription: Subscription, positions: Sequence[Position]) -> dict[str, Any]:
     """Where a subscription stands: an extension, read by operators."""
+    estimated = any(p.is_estimated for p in positions)
     return {
         "subscription": subscription.name,
         "topic": subscription.topic,
         "undeliveredMessages": sum(p.undelivered for p in positions),
+        **({"undeliveredMessagesEstimated": True} if estimated else {}),
         "shards": [
             {
                 "shardId": p.shard_id,

@@ -1,0 +1,22 @@
+"""How many messages a subscription has not acked, where a filter makes that a question."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from broker.domain.position import MAX_LOOKED_AT, Position
+
+
+@pytest.mark.parametrize(
+    ("looked_at", "matching", "undelivered", "estimated"),
+    [
+        (None, None, 40_005, False),
+        (MAX_LOOKED_AT - 1, 7, 12, False),
+        (MAX_LOOKED_AT, 100, 405, True),
+        (MAX_LOOKED_AT, 0, 5, True),
+    ],
+    ids=["no filter", "all looked at", "a hundredth of the first", "none of the first"],
+)
+def test_undelivered(looked_at: int | None, matching: int | None, undelivered: int, estimated: bool) -> None:
+    position = Position(1, datetime(2026, 1, 1, tzinfo=UTC), 1, 40_000, 40_000, 5, looked_at, matching)
+    assert (position.undelivered, position.is_estimated) == (undelivered, estimated)
