@@ -1,10 +1,12 @@
 """Ids of delivery attempts, made by the broker processes rather than by a database sequence."""
 
+from datetime import UTC, datetime, timedelta
 from secrets import randbits
 
 _RANDOM_BITS = 12
 _PARTS_APART = 1024  # an attempt has at most 1,000 messages, so as many parts
-_EPOCH_MICROSECONDS = 1_735_689_600_000_000  # 2025-01-01; 51 bits of microseconds last until 2096
+_EPOCH = datetime(2025, 1, 1, tzinfo=UTC)  # 51 bits of microseconds last until 2096
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class AttemptIds:
@@ -17,15 +19,15 @@ class AttemptIds:
     def __init__(self) -> None:
         self._last = 0
 
-    def take(self, number: int, *, now_microseconds: int) -> range:
+    def take(self, number: int, *, now: datetime) -> range:
         """`number` consecutive ids, greater than all this process has made before."""
-        stamp = (now_microseconds - _EPOCH_MICROSECONDS) << _RANDOM_BITS | randbits(_RANDOM_BITS)
+        stamp = (now - _EPOCH) // _MICROSECOND << _RANDOM_BITS | randbits(_RANDOM_BITS)
         first = max(self._last + 1, stamp)
         self._last = first + number - 1
         return range(first, first + number)
 
-    def take_parts(self, number: int, *, now_microseconds: int) -> range:
+    def take_parts(self, number: int, *, now: datetime) -> range:
         """`number` ids for new parts of attempts, so far apart that each may be counted up from: a statement that
         moves messages of several parts of an attempt numbers the new ones from there.
         """
-        return self.take(number * _PARTS_APART, now_microseconds=now_microseconds)[::_PARTS_APART]
+        return self.take(number * _PARTS_APART, now=now)[::_PARTS_APART]

@@ -257,7 +257,7 @@ class AckCoalescer:
         in_order = [change for change in changes if change.attempt.ordered]
         missing: Positions = {}
         if plain:
-            parts = self._attempt_ids.take_parts(len(plain), now_microseconds=int(now.timestamp() * 1_000_000))
+            parts = self._attempt_ids.take_parts(len(plain), now=now)
             missing |= await modify_ack_deadline(
                 connection, shard_id=shard_id, changes=plain, new_parts=list(parts), jitter=jitter, now=now
             )

@@ -150,9 +150,7 @@ class SnapshotService:
 
     def _places(self, subscription: Subscription) -> list[SeekPlace]:
         now = self._clock.now()
-        ids = self._attempt_ids.take_parts(
-            len(subscription.shard_ids), now_microseconds=int(now.timestamp() * 1_000_000)
-        )
+        ids = self._attempt_ids.take_parts(len(subscription.shard_ids), now=now)
         return [
             SeekPlace(
                 shard_id=shard_id,

@@ -254,7 +254,7 @@ def _deliveries(
     plain = [list(_plain_runs(share, request.ordered)) for share in shares]
     keyed = [list(_runs_by_key(share.fresh)) if request.ordered else [] for share in shares]
     count = len(lost) + sum(map(len, given)) + sum(map(len, plain)) + sum(map(len, keyed))
-    ids = iter(attempt_ids.take(count, now_microseconds=int(request.now.timestamp() * 1_000_000)))
+    ids = iter(attempt_ids.take(count, now=request.now))
     decided = _Decided([], considered=considered)
     for runs, plain_runs, key_runs in zip(given, plain, keyed, strict=True):
         decided.new_attempt_ids |= {run.attempt_id: next(ids) for run in runs}

@@ -52,6 +52,11 @@ class OrderedRun:
     delayed: bool = False  # its retry delay begins, or it is exhausted
 
     @property
+    def next_number(self) -> int:
+        """Which attempt it is for what goes out next."""
+        return self.numbers[0] + 1 if self.left else 1
+
+    @property
     def gone(self) -> list[int]:
         """What was asked for and the log does not hold (or the filter does not match) any more."""
         existing = {message.seq for message in self.found}
@@ -79,8 +84,9 @@ class OrderedRun:
 
     def delivery(self, shard_id: int, attempt_id: int) -> Delivery:
         """What was taken, as a delivery."""
-        number = self.numbers[0] + 1 if self.left else 1
-        return Delivery(shard_id, attempt_id, number, self.taken, ordered=True, returned=len(self.behind()))
+        return Delivery(
+            shard_id, attempt_id, self.next_number, self.taken, ordered=True, returned=len(self.behind())
+        )
 
 
 def ordered_run(row: Sequence[Any]) -> OrderedRun:
@@ -255,8 +261,7 @@ def _row(request: ClaimRequest, run: OrderedRun, new_attempt_id: int) -> dict[st
     out = [message.seq for message in run.taken]
     behind = run.behind()
     seqs = out + [seq for seq, _ in behind]
-    number = run.numbers[0] + 1 if run.left else 1
-    numbers = [number] * len(out) + [number for _, number in behind]
+    numbers = [run.next_number] * len(out) + [number for _, number in behind]
     return {
         "attempt_ids": run.attempt_id,
         "new_attempt_ids": new_attempt_id,

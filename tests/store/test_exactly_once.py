@@ -30,7 +30,7 @@ async def modify(log: Log, delivery: Delivery, position: int, *, now: datetime, 
     change = DeadlineChange(
         name, frozenset([position]), due, "delivering" if seconds else "pending", exactly_once=True
     )
-    parts = list(log.attempt_ids.take_parts(1, now_microseconds=int(now.timestamp() * 1e6)))
+    parts = list(log.attempt_ids.take_parts(1, now=now))
     async with log.session() as session:
         refused = await modify_ack_deadline(
             session, shard_id=log.shard_id, changes=[change], new_parts=parts, jitter=0.0, now=now

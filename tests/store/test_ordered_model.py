@@ -5,13 +5,10 @@ of them are out under one attempt.  Time is a number that a rule advances.
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
@@ -19,8 +16,8 @@ from broker.domain.delivery import Delivery
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.database import Database
 from broker.store.delivery_attempts import acknowledge_in_order
-from broker.store.partitions import make_partitions_ahead
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
+from tests.store.state_machines import on_database, short_steps
 
 POLICY = RetryPolicy(minimum_backoff=4 * SECOND, maximum_backoff=9 * SECOND)
 KEYS = ["a", "b", "c"]
@@ -256,39 +253,13 @@ class OrderedDeliveries(RuleBasedStateMachine):
         assert rows == []
 
 
-@contextmanager
-def _machine(database_url: str) -> Iterator[type[OrderedDeliveries]]:
-    async def opened() -> Database:
-        database = Database(database_url, pool_size=2)
-        await database.open()
-        async with database.connection() as connection:
-            for hours in range(3):
-                await make_partitions_ahead(connection, now=await database.now() + timedelta(hours=hours))
-        return database
-
-    with asyncio.Runner() as runner:
-        database = runner.run(opened())
-        yield type("BoundOrderedDeliveries", (OrderedDeliveries,), {"runner": runner, "database": database})
-        runner.run(database.close())
-
-
-def _settings(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        stateful_step_count=40,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        derandomize=True,
-    )
-
-
 def test_ordered_deliveries_are_what_the_model_says(database_url: str) -> None:
-    with _machine(database_url) as machine:
-        run_state_machine_as_test(machine, settings=_settings(150))
+    with on_database(OrderedDeliveries, database_url) as machine:
+        run_state_machine_as_test(machine, settings=short_steps(150))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ordered_deliveries_are_what_the_model_says_for_longer(database_url: str) -> None:
-    with _machine(database_url) as machine:
-        run_state_machine_as_test(machine, settings=_settings(1000))
+    with on_database(OrderedDeliveries, database_url) as machine:
+        run_state_machine_as_test(machine, settings=short_steps(1000))

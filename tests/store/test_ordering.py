@@ -263,7 +263,7 @@ async def seek(
         subscription_id=subscription_id or log.subscription.subscription_id,
         ordered=ordered,
         now=log.start,
-        first_attempt_id=log.attempt_ids.take_parts(1, now_microseconds=int(log.start.timestamp() * 1e6))[0],
+        first_attempt_id=log.attempt_ids.take_parts(1, now=log.start)[0],
     )
     async with log.database.connection() as connection, connection.transaction():
         if isinstance(to, int):

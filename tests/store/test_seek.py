@@ -27,7 +27,7 @@ def place(
         subscription_id=subscription_id or log.subscription.subscription_id,
         ordered=ordered,
         now=now,
-        first_attempt_id=log.attempt_ids.take_parts(1, now_microseconds=int(now.timestamp() * 1e6))[0],
+        first_attempt_id=log.attempt_ids.take_parts(1, now=now)[0],
     )
 
 
