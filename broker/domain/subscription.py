@@ -8,6 +8,7 @@ from typing import Any
 from broker.domain.errors import InvalidArgument
 from broker.domain.labels import check_labels
 from broker.domain.names import check_name
+from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.topic import check_retention
 
@@ -63,10 +64,12 @@ class DeadLetterPolicy:
 class Extensions:
     """Options that Google's subscriptions do not have.
 
-    `one_per_ordering_key`: one message of a key is out at a time, also within a response (A6).
+    `one_per_ordering_key`: one message of a key is out at a time, also within a response (A6).  `push`: how a push
+    subscription delivers.
     """
 
     one_per_ordering_key: bool = False
+    push: PushOptions = GOOGLES_OPTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ class Subscription:
     so that the backlog can still be pulled.  `expiration_ttl` None means the subscription never expires.
     `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter).  `dead_letter_topic_id` is 0
     while there is no topic of the policy's name: messages are then retried without end rather than lost.
-    `push_config` is the JSON form ({} for a pull subscription).  `kept` holds the fields that are stored and
+    `kept` holds the fields that are stored and
     given back without effect, keyed by their JSON name.
     """
 
@@ -101,7 +104,7 @@ class Subscription:
     dead_letter_topic_id: int = 0
     retry_policy: RetryPolicy | None = None
     detached: bool = False
-    push_config: Mapping[str, Any] = field(default_factory=dict)
+    push_config: PushConfig = PULL
     kept: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
 
@@ -111,6 +114,11 @@ class Subscription:
         if self.dead_letter_policy is None or not self.dead_letter_topic_id:
             return None
         return self.dead_letter_policy.max_delivery_attempts
+
+    @property
+    def is_push(self) -> bool:
+        """Whether messages are pushed to an endpoint; such a subscription cannot be pulled."""
+        return bool(self.push_config.endpoint) and not self.detached
 
     @property
     def retention(self) -> timedelta:

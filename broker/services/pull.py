@@ -71,7 +71,7 @@ class PullService:
         subscription = await self._resources.subscription(name)
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={name.rpartition('/')[2]}).")
-        if subscription.push_config.get("pushEndpoint"):
+        if subscription.is_push:
             raise FailedPrecondition(
                 f"The subscription is a push subscription and cannot be pulled (resource={name})."
             )

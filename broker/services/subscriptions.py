@@ -1,13 +1,13 @@
 """Subscriptions: the meaning of each call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from broker.domain.errors import AlreadyExists, NotFound
 from broker.domain.field_mask import check_field_mask
 from broker.domain.names import check_name, leaf
 from broker.domain.page import Page, cut_page
+from broker.domain.push_config import PushConfig
 from broker.domain.subscription import (
     IMMUTABLE_FIELDS,
     MIN_DELIVERY_ATTEMPTS,
@@ -86,8 +86,8 @@ class SubscriptionService:
         await self._wake_ups.announce(subscription.name)
         return subscription
 
-    async def modify_push_config(self, name: str, push_config: Mapping[str, Any]) -> None:
-        """Switch between pull ({}) and push at once; the backlog stays.  Raises NotFound."""
+    async def modify_push_config(self, name: str, push_config: PushConfig) -> None:
+        """Switch between pull (no endpoint) and push at once; the backlog stays.  Raises NotFound."""
         async with self._database.transaction() as connection:
             subscription = replace(await self._lock(connection, name), push_config=push_config)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())

@@ -1,6 +1,5 @@
 """Rows of `subscriptions`, and the cursors that come and go with them."""
 
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.page import Page
 from broker.domain.retry_policy import RetryPolicy
-from broker.domain.subscription import DeadLetterPolicy, Extensions, Subscription
+from broker.domain.subscription import DeadLetterPolicy, Subscription
+from broker.store.subscription_json import (
+    decode_extensions,
+    decode_push_config,
+    encode_extensions,
+    encode_push_config,
+)
 from broker.store.tables import cursors, shards, subscriptions, topics
 
 _SHARD_IDS = (
@@ -44,7 +49,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         topic_message_retention=row.topic_message_retention,
         labels=row.labels,
         enable_message_ordering=row.enable_message_ordering,
-        extensions=Extensions(**row.extensions),
+        extensions=decode_extensions(row.extensions),
         enable_exactly_once_delivery=row.enable_exactly_once_delivery,
         expiration_ttl=row.expiration_ttl,
         filter=row.filter,
@@ -59,7 +64,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         if row.minimum_backoff is None
         else RetryPolicy(minimum_backoff=row.minimum_backoff, maximum_backoff=row.maximum_backoff),
         detached=row.detached,
-        push_config=row.push_config,
+        push_config=decode_push_config(row.push_config),
         kept=row.kept,
         created_at=row.created_at,
     )
@@ -73,13 +78,13 @@ def _mutable(subscription: Subscription) -> dict[str, Any]:
         "message_retention": s.message_retention,
         "labels": s.labels,
         "enable_exactly_once_delivery": s.enable_exactly_once_delivery,
-        "extensions": asdict(s.extensions),
+        "extensions": encode_extensions(s.extensions),
         "expiration_ttl": s.expiration_ttl,
         "dead_letter_topic": s.dead_letter_policy and s.dead_letter_policy.dead_letter_topic,
         "max_delivery_attempts": s.dead_letter_policy and s.dead_letter_policy.max_delivery_attempts,
         "minimum_backoff": s.retry_policy and s.retry_policy.minimum_backoff,
         "maximum_backoff": s.retry_policy and s.retry_policy.maximum_backoff,
-        "push_config": s.push_config,
+        "push_config": encode_push_config(s.push_config),
         "kept": s.kept,
     }
 

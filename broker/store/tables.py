@@ -84,6 +84,57 @@ subscriptions = Table(
     Column("idle_watched_at", DateTime(timezone=True)),
 )
 
+# How deliveries to a push subscription's endpoint go, as the process that delivers to it last wrote it down; no row
+# means nothing to tell.  `paused_reason` is the only column that deliveries go by.
+push_states = Table(
+    "push_states",
+    metadata,
+    Column("subscription_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("breaker", Text, nullable=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False),
+    Column("consecutive_failures", Integer, nullable=False),
+    # Not "window": that is a word of SQL's.
+    Column("window_size", Integer, nullable=False),
+    Column("outstanding_requests", Integer, nullable=False),
+    Column("retry_at", DateTime(timezone=True)),
+    Column("paused_reason", Text, nullable=False, server_default=text("''")),
+)
+
+# The last failures of each push subscription.
+push_failures = Table(
+    "push_failures",
+    metadata,
+    Column("subscription_id", BigInteger, nullable=False),
+    Column("failure_id", BigInteger, Identity(always=True), nullable=False),
+    Column("failed_at", DateTime(timezone=True), nullable=False),
+    Column("message_id", Text, nullable=False),
+    Column("delivery_attempt", Integer, nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("status", Integer),
+    Column("latency", Interval, nullable=False),
+    Column("detail", Text, nullable=False),
+    PrimaryKeyConstraint("subscription_id", "failure_id"),
+)
+
+# The keys that sign the OIDC tokens of pushes: one signs from `signs_from` on until the next one does, and is
+# published until `published_until`.
+signing_keys = Table(
+    "signing_keys",
+    metadata,
+    Column("key_id", Text, primary_key=True),
+    Column("private_key", Text, nullable=False),
+    Column("signs_from", DateTime(timezone=True), nullable=False),
+    Column("published_until", DateTime(timezone=True), nullable=False),
+)
+
+# The broker processes that run: each push subscription is delivered by one of them.
+processes = Table(
+    "processes",
+    metadata,
+    Column("process_id", Text, primary_key=True),
+    Column("seen_at", DateTime(timezone=True), nullable=False),
+)
+
 snapshots = Table(
     "snapshots",
     metadata,

@@ -95,6 +95,46 @@ STATEMENTS = [
         PRIMARY KEY (snapshot_id, shard_id, attempt_id, part)
     )
     """,
+    """
+    CREATE TABLE push_states (
+        subscription_id bigint PRIMARY KEY,
+        breaker text NOT NULL CHECK (breaker IN ('closed', 'open', 'half_open')),
+        changed_at timestamptz NOT NULL,
+        consecutive_failures integer NOT NULL,
+        window_size integer NOT NULL,
+        outstanding_requests integer NOT NULL,
+        retry_at timestamptz,
+        paused_reason text NOT NULL DEFAULT ''
+    )
+    """,
+    """
+    CREATE TABLE push_failures (
+        subscription_id bigint NOT NULL,
+        failure_id bigint GENERATED ALWAYS AS IDENTITY,
+        failed_at timestamptz NOT NULL,
+        message_id text NOT NULL,
+        delivery_attempt integer NOT NULL,
+        endpoint text NOT NULL,
+        status integer,
+        latency interval NOT NULL,
+        detail text NOT NULL,
+        PRIMARY KEY (subscription_id, failure_id)
+    )
+    """,
+    """
+    CREATE TABLE signing_keys (
+        key_id text PRIMARY KEY,
+        private_key text NOT NULL,
+        signs_from timestamptz NOT NULL,
+        published_until timestamptz NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE processes (
+        process_id text PRIMARY KEY,
+        seen_at timestamptz NOT NULL
+    )
+    """,
     f"""
     CREATE TABLE shards (
         shard_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

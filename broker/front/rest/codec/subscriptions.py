@@ -7,6 +7,7 @@ import msgspec
 
 from broker.domain.errors import InvalidArgument, Unimplemented
 from broker.domain.field_mask import parse_field_mask
+from broker.domain.push_config import PushConfig
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import (
     DEFAULT_ACK_DEADLINE_SECONDS,
@@ -113,8 +114,8 @@ def decode_update_subscription(body: bytes, name: str, query_mask: str | None) -
     return _from_body(request.subscription, name), parse_field_mask(request.update_mask or query_mask or "")
 
 
-def decode_push_config(body: bytes) -> dict[str, Any]:
-    """The push config of a modifyPushConfig call; {} makes it a pull subscription."""
+def decode_push_config(body: bytes) -> PushConfig:
+    """The push config of a modifyPushConfig call; without an endpoint it makes a pull subscription."""
     return _push_config(decode_request(_modify_push_config, body).push_config)
 
 
@@ -171,14 +172,13 @@ def _retry_policy(body: RetryPolicyBody | None) -> RetryPolicy | None:
     return RetryPolicy(**{k: parse_duration(text, f"retryPolicy.{k}") for k, text in given.items() if text})
 
 
-def _push_config(body: PushConfigBody) -> dict[str, Any]:
+def _push_config(body: PushConfigBody) -> PushConfig:
     if body.push_endpoint:
         raise Unimplemented("The field pushConfig.pushEndpoint is not supported: push is not served yet.")
     if body.oidc_token or body.pubsub_wrapper is not None or body.no_wrapper is not None:
         raise InvalidArgument("Invalid push endpoint given (endpoint=): pushConfig needs a pushEndpoint.")
-    config = {"attributes": body.attributes} if body.attributes else {}
-    refuse_nul(config)
-    return config
+    refuse_nul(body.attributes)
+    return PushConfig(attributes=body.attributes)
 
 
 def subscription_json(subscription: Subscription) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def subscription_json(subscription: Subscription) -> dict[str, Any]:
     body: dict[str, Any] = {
         "name": s.name,
         "topic": s.topic,
-        "pushConfig": s.push_config,
+        "pushConfig": _push_config_json(s.push_config),
         "ackDeadlineSeconds": s.ack_deadline_seconds,
     }
     if s.retain_acked_messages:
@@ -222,6 +222,10 @@ def _options_json(subscription: Subscription) -> Mapping[str, Any]:
         "extensions": (one_per_key, {"onePerOrderingKey": one_per_key}),
     }
     return {name: value for name, (is_set, value) in options.items() if is_set}
+
+
+def _push_config_json(config: PushConfig) -> Mapping[str, Any]:
+    return {"attributes": config.attributes} if config.attributes else {}
 
 
 def _retry_policy_json(policy: RetryPolicy) -> Mapping[str, str]:

@@ -1,0 +1,67 @@
+"""Where and how a push subscription delivers (A8): Google's PushConfig, and options that Google's does not have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+DEFAULT_FAILURE_THRESHOLD = 20  # consecutive failures after which an endpoint's circuit breaker opens
+DEFAULT_OPEN_DURATION = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcToken:
+    """Requests carry a token signed for this account.  `audience` "" means the endpoint's URL."""
+
+    service_account_email: str
+    audience: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushConfig:
+    """google.pubsub.v1.PushConfig.  Without an endpoint ("") the subscription is pulled.
+
+    `wrapper` is the oneof as it was given: "" (none) and "pubsub_wrapper" mean the JSON envelope, "no_wrapper" the
+    message's data alone; `write_metadata` then adds headers with its attributes, id, time and key.
+    """
+
+    endpoint: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    oidc_token: OidcToken | None = None
+    wrapper: str = ""
+    write_metadata: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """One POST carries up to `max_messages` (1 to 1,000) or about `max_bytes`, or what came within `max_delay`."""
+
+    max_messages: int
+    max_bytes: int
+    max_delay: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CircuitBreaker:
+    """Opens after so many consecutive failures, for so long; then one request is let through to try."""
+
+    failure_threshold: int = DEFAULT_FAILURE_THRESHOLD
+    open_duration: timedelta = DEFAULT_OPEN_DURATION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushOptions:
+    """Extensions of a push subscription; the defaults do as Google's service does.
+
+    `messages_per_second` is a token bucket that holds a second's worth; `max_outstanding_requests` caps the window;
+    `webhook_secrets` ("whsec_" and base64) sign each request as Standard Webhooks says, each with a signature.
+    """
+
+    messages_per_second: float | None = None
+    max_outstanding_requests: int | None = None
+    digest: Digest | None = None
+    webhook_secrets: tuple[str, ...] = ()
+    circuit_breaker: CircuitBreaker = CircuitBreaker()
+
+
+PULL = PushConfig()
+GOOGLES_OPTIONS = PushOptions()

@@ -1,0 +1,56 @@
+"""The parts of a subscription that are stored as JSON."""
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from broker.domain.push_config import GOOGLES_OPTIONS, CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions
+from broker.domain.subscription import Extensions
+
+
+def encode_push_config(config: PushConfig) -> dict[str, Any]:
+    """{} for a pull subscription without anything to keep."""
+    return {name: value for name, value in asdict(config).items() if value}
+
+
+def decode_push_config(stored: dict[str, Any]) -> PushConfig:
+    """What encode_push_config has made."""
+    token = stored.get("oidc_token")
+    return PushConfig(**{**stored, "oidc_token": OidcToken(**token) if token else None})
+
+
+def encode_extensions(extensions: Extensions) -> dict[str, Any]:
+    """Durations are seconds; what is as by default is left out."""
+    stored: dict[str, Any] = {}
+    if extensions.one_per_ordering_key:
+        stored["one_per_ordering_key"] = True
+    if extensions.push != GOOGLES_OPTIONS:
+        stored["push"] = _in_seconds(asdict(extensions.push))
+    return stored
+
+
+def decode_extensions(stored: dict[str, Any]) -> Extensions:
+    """What encode_extensions has made."""
+    options = stored.get("push")
+    push = GOOGLES_OPTIONS if options is None else _push_options(options)
+    return Extensions(one_per_ordering_key=stored.get("one_per_ordering_key", False), push=push)
+
+
+def _push_options(stored: dict[str, Any]) -> PushOptions:
+    digest, breaker = stored["digest"], stored["circuit_breaker"]
+    return PushOptions(
+        messages_per_second=stored["messages_per_second"],
+        max_outstanding_requests=stored["max_outstanding_requests"],
+        digest=digest and Digest(**{**digest, "max_delay": timedelta(seconds=digest["max_delay"])}),
+        webhook_secrets=tuple(stored["webhook_secrets"]),
+        circuit_breaker=CircuitBreaker(
+            failure_threshold=breaker["failure_threshold"],
+            open_duration=timedelta(seconds=breaker["open_duration"]),
+        ),
+    )
+
+
+def _in_seconds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _in_seconds(item) for name, item in value.items()}
+    return value.total_seconds() if isinstance(value, timedelta) else value
