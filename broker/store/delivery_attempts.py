@@ -22,7 +22,7 @@ _MODIFY_ORDERED_DEADLINE = statements.hot("modify_ordered_deadline")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 
 
-AttemptStatus = Literal["delivering", "pending", "exhausted"]
+AttemptStatus = Literal["delivering", "pending", "exhausted", "released"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class DeadlineChange:
     """New `next_delivery_at` for some messages of an attempt.
 
     `status`: "delivering" moves the ack deadline, "pending" is a nack (a retry policy delays it from there on), and
-    "exhausted" gives the messages up to the dead-letter forwarder.
+    "exhausted" gives the messages up to the dead-letter forwarder.  "released" is a nack of what reached nobody: the
+    attempt does not count.  Attempts that hold an ordering key are released whole, by `release_attempts`.
     """
 
     attempt: AttemptName

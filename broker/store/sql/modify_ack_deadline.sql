@@ -1,5 +1,6 @@
--- New deadlines (a nack is one that is due; what is rejected, `exhausted`, waits for the dead-letter forwarder).  A row that changes whole is changed in place; one that changes in
--- part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
+-- New deadlines (a nack is one that is due; what is rejected, `exhausted`, waits for the dead-letter forwarder; what
+-- is `released` reached nobody, so the attempt does not count).  A row that changes whole is changed in place; one
+-- that changes in part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
 -- Messages of the row that are acked count as a part: until their own deadline a repeated ack of them succeeds.
 -- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
 -- failures so far; `jitter` (0 to 0.1) comes on top.  With exactly-once delivery a deadline that has passed is final.
@@ -17,7 +18,9 @@ WITH asked AS (
             minimum_backoff, maximum_backoff, exactly_once)
 ),
 locked AS (
-    SELECT d.*, asked.mask, asked.status AS new_status, asked.new_part,
+    SELECT d.*, asked.mask, asked.new_part,
+           CASE asked.status WHEN 'released' THEN 'pending' ELSE asked.status END AS new_status,
+           CASE asked.status WHEN 'released' THEN d.attempt_number - 1 ELSE d.attempt_number END AS new_number,
            asked.exactly_once AND (d.status <> 'delivering' OR d.next_delivery_at <= %(now)s) AS expired,
            CASE
                WHEN asked.status = 'exhausted' THEN 'infinity'
@@ -39,7 +42,9 @@ moved AS (
 ),
 whole AS (
     UPDATE delivery_attempts AS d
-    SET status = moved.new_status, next_delivery_at = moved.new_delivery_at
+    SET status = moved.new_status,
+        attempt_number = moved.new_number,
+        next_delivery_at = moved.new_delivery_at
     FROM moved
     WHERE d.shard_id = %(shard_id)s
       AND d.subscription_id = moved.subscription_id
@@ -64,7 +69,7 @@ split AS (
     )
     SELECT %(shard_id)s, subscription_id, attempt_id,
            new_part + row_number() OVER (PARTITION BY subscription_id, attempt_id ORDER BY part),
-           new_status, attempt_number, new_delivery_at, delivered_at, seqs, moving, acked & ~acked,
+           new_status, new_number, new_delivery_at, delivered_at, seqs, moving, acked & ~acked,
            first_publish_time, last_publish_time
     FROM moved
     WHERE NOT is_whole

@@ -1,0 +1,157 @@
+"""One push subscription as this process delivers to it: what waits to be sent, what is out, when to look for more."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+
+from broker.domain.ack_id import AttemptName, attempt_name
+from broker.domain.delivery import Delivery, StoredMessage
+from broker.domain.subscription import Subscription
+from broker.workers.push.endpoint_health import Attempt, EndpointHealth
+from broker.workers.push.envelope import Envelope
+
+# Messages are claimed for so long ahead of their sending, so that one claim serves many of them.
+_AHEAD_SECONDS = 0.2
+_MAX_AHEAD = 500
+# What is claimed for an endpoint and not settled; one message may be larger.
+MAX_BYTES_HELD = 8_000_000
+
+
+@dataclass(eq=False, slots=True)
+class Item:
+    """A message as it was claimed: `position` in the delivery attempt `name`."""
+
+    message: StoredMessage
+    name: AttemptName
+    position: int
+    attempt_number: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Which message it is, whatever the attempt."""
+        return self.name.shard_id, self.message.seq
+
+
+@dataclass(eq=False, slots=True)
+class Parcel:
+    """What goes out in one request: a message, or a digest of several."""
+
+    items: list[Item]
+    claimed_at: float
+    size: int  # bytes
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """A request that is out.  Once it is overdue its messages are given up, but a late success still counts."""
+
+    parcel: Parcel
+    health: EndpointHealth
+    attempt: Attempt
+    begun_at: float
+    task: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
+    overdue: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Endpoint:
+    """`buffer` is claimed and not sent.  Of the shards: `unserved` may have something that there was no room for,
+    `claiming` have a claim under way, `again` were woken meanwhile; `due_at` is when to look for redeliveries.
+    """
+
+    subscription: Subscription
+    health: EndpointHealth
+    envelope: Envelope
+    buffer: deque[Parcel] = field(default_factory=deque)
+    flights: set[Flight] = field(default_factory=set)
+    bytes_held: int = 0
+    unserved: set[int] = field(default_factory=set)
+    claiming: set[int] = field(default_factory=set)
+    again: set[int] = field(default_factory=set)
+    due_at: dict[int, datetime] = field(default_factory=dict)
+    alarm: asyncio.TimerHandle | None = None
+    closed: bool = False  # nothing is claimed or sent any more
+    # Messages whose calls are overdue but still open: where they are out by now.
+    late: dict[tuple[int, int], Item] = field(default_factory=dict)
+    late_flights: deque[Flight] = field(default_factory=deque)
+
+    @property
+    def subscription_id(self) -> int:
+        return self.subscription.subscription_id
+
+    def wants(self, now: float) -> int:
+        """How many parcels to claim now.
+
+        Some more than may be sent at once, but then only when half of those are used up: a claim for one message
+        costs as much as a claim for a hundred.
+        """
+        if self.closed or (self.bytes_held >= MAX_BYTES_HELD and (self.buffer or self.flights)):
+            return 0
+        room, waiting = self.health.room(now), len(self.buffer)
+        if self.subscription.extensions.push.digest is not None:
+            return int(room > waiting)
+        ahead = self._ahead()
+        if waiting >= room and waiting > ahead // 2:
+            return 0
+        return max(room + ahead - waiting, 0)
+
+    def _ahead(self) -> int:
+        health = self.health
+        if health.consecutive_failures or self.subscription.extensions.push.messages_per_second is not None:
+            return 0
+        if not health.mean_latency:
+            return 0
+        return min(int(health.window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
+
+    def accept(self, deliveries: Iterable[Delivery], now: float) -> None:
+        """Put what was claimed behind what waits."""
+        digest = self.subscription.extensions.push.digest
+        items = [item for delivery in deliveries for item in self._items(delivery)]
+        size = len(items) if digest is not None else 1
+        source = iter(items)
+        while parcel_items := list(islice(source, max(size, 1))):
+            parcel = Parcel(parcel_items, now, sum(item.message.size for item in parcel_items))
+            self.bytes_held += parcel.size
+            self.buffer.append(parcel)
+
+    def _items(self, delivery: Delivery) -> Iterator[Item]:
+        name = attempt_name(self.subscription_id, delivery)
+        for position, message in enumerate(delivery.messages):
+            item = Item(message, name, position, delivery.attempt_number)
+            if item.key in self.late:
+                self.late[item.key] = item
+            yield item
+
+    def drop(self, settled: Item) -> None:
+        """A message that waits to be sent again has been settled meanwhile."""
+        for parcel in self.buffer:
+            parcel.items[:] = [item for item in parcel.items if item is not settled]
+        emptied = [parcel for parcel in self.buffer if not parcel.items]
+        for parcel in emptied:
+            self.buffer.remove(parcel)
+            self.bytes_held -= parcel.size
+
+    def take_buffer(self) -> Sequence[Parcel]:
+        """All that is claimed and not sent, to be given back."""
+        parcels = list(self.buffer)
+        self.buffer.clear()
+        for parcel in parcels:
+            self.bytes_held -= parcel.size
+        return parcels
+
+    def next_alarm(self, now: float, clock_now: datetime) -> float | None:
+        """In how many seconds something can be done that nobody will say; None: never."""
+        delays = [(due - clock_now).total_seconds() for due in self.due_at.values()]
+        if self.unserved or self.buffer or delays:
+            opens_at = self.health.opens_at(now)
+            if opens_at is not None:
+                wait = max(opens_at - now, 0.0)
+                # What is due cannot go out before.
+                delays = [max(delay, wait) for delay in delays]
+                if self.unserved or self.buffer:
+                    delays.append(wait)
+        return min(delays, default=None)

@@ -1,0 +1,136 @@
+"""The push subscriptions that this process delivers to, kept as they are in the database."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from broker.domain.subscription import Subscription
+from broker.store.database import Database
+from broker.store.subscriptions import find_push_subscription, list_push_subscriptions
+from broker.workers.push.endpoint import Endpoint
+from broker.workers.push.endpoint_health import EndpointHealth
+from broker.workers.push.envelope import Envelope
+
+_PAGE = 500  # subscriptions that one statement reads
+_READ_ALL_SECONDS = 30.0  # how late a change is whose notification was lost
+_SPACING_SECONDS = 1.0  # between two readings of all
+
+
+class Endpoints:
+    """`run` is a supervised worker: the only one that adds and removes."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        owns: Callable[[int], bool],
+        added: Callable[[Endpoint], None],
+        removed: Callable[[Endpoint], None],
+    ) -> None:
+        """`owns(subscription_id)`: whether this process delivers to it."""
+        self._database = database
+        self._owns = owns
+        self._added = added
+        self._removed = removed
+        self._endpoints: dict[int, Endpoint] = {}
+        self._by_name: dict[str, Endpoint] = {}
+        self._changed: set[str] = set()
+        self._read_all = True
+        self._read_all_at = 0.0
+        self._something = asyncio.Event()
+
+    def get(self, subscription_id: int) -> Endpoint | None:
+        """The endpoint of a subscription, if this process delivers to it."""
+        return self._endpoints.get(subscription_id)
+
+    def resource_changed(self, name: str | None) -> None:
+        """A subscription or topic has changed; None: anything may have."""
+        if name is not None and "/subscriptions/" in name:
+            self._changed.add(name)
+        else:  # a topic's retention and its end concern many
+            self._read_all = True
+        self._something.set()
+
+    async def run(self) -> None:
+        """Follow the changes, for ever."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_READ_ALL_SECONDS):
+                    await self._something.wait()
+            self._something.clear()
+            await self.run_once()
+
+    async def run_once(self) -> int:
+        """Read what has changed.  Returns the number of endpoints."""
+        while self._changed:
+            name = next(iter(self._changed))
+            async with self._database.transaction() as connection:
+                subscription = await find_push_subscription(connection, name=name)
+            self._changed.discard(name)
+            self._update(name, subscription)
+        now = asyncio.get_running_loop().time()
+        if self._read_all or now >= self._read_all_at + _READ_ALL_SECONDS:
+            await self._follow_all(now)
+        return len(self._endpoints)
+
+    async def _follow_all(self, now: float) -> None:
+        """Not twice in a row: many topics may be made at once."""
+        await asyncio.sleep(self._read_all_at + _SPACING_SECONDS - now)
+        self._read_all = False
+        started = asyncio.get_running_loop().time()
+        found: set[int] = set()
+        page: list[Subscription] = []
+        while not found or len(page) == _PAGE:
+            after = page[-1].subscription_id if page else 0
+            async with self._database.transaction() as connection:
+                page = await list_push_subscriptions(connection, after=after, limit=_PAGE)
+            for subscription in page:
+                self._update(subscription.name, subscription)
+                found.add(subscription.subscription_id)
+            if not page:
+                break
+        for endpoint in [e for id_, e in self._endpoints.items() if id_ not in found]:
+            self._remove(endpoint)
+        took = asyncio.get_running_loop().time() - started
+        self._read_all_at = started + 10 * took
+
+    def _update(self, name: str, subscription: Subscription | None) -> None:
+        known = self._by_name.get(name)
+        ours = (
+            subscription is not None
+            and not subscription.push_paused_reason
+            and self._owns(subscription.subscription_id)
+        )
+        if known is not None and (not ours or known.subscription_id != subscription.subscription_id):
+            self._remove(known)
+            known = None
+        if subscription is None or not ours:
+            return
+        if known is None:
+            self._add(subscription)
+        elif known.subscription != subscription:
+            self._change(known, subscription)
+
+    def _add(self, subscription: Subscription) -> None:
+        now = asyncio.get_running_loop().time()
+        health = EndpointHealth(subscription.extensions.push, now=now)
+        endpoint = Endpoint(subscription, health, Envelope(subscription))
+        self._endpoints[subscription.subscription_id] = endpoint
+        self._by_name[subscription.name] = endpoint
+        self._added(endpoint)
+
+    def _change(self, endpoint: Endpoint, subscription: Subscription) -> None:
+        if endpoint.subscription.push_config.endpoint != subscription.push_config.endpoint:
+            self._remove(endpoint)  # what is out goes on; the new one has a health of its own
+            self._add(subscription)
+            return
+        endpoint.subscription = subscription
+        endpoint.envelope = Envelope(subscription)
+        endpoint.health.reconfigure(subscription.extensions.push, now=asyncio.get_running_loop().time())
+        self._added(endpoint)
+
+    def _remove(self, endpoint: Endpoint) -> None:
+        endpoint.closed = True
+        del self._endpoints[endpoint.subscription_id]
+        del self._by_name[endpoint.subscription.name]
+        self._removed(endpoint)

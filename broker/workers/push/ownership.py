@@ -1,0 +1,57 @@
+"""Which process delivers to which push subscription.
+
+Every process says every few seconds that it runs; each subscription belongs to the one of them that wins by a hash of
+both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process that comes
+or goes moves only its own share.  Two processes may disagree for some seconds: claims are safe all the same, since
+they lock cursors; only a limit may be used twice meanwhile.
+"""
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from hashlib import blake2b
+
+from broker.runtime.database_clock import DatabaseClock
+from broker.store.database import Database
+from broker.store.processes import list_processes, record_process, remove_process
+
+HEARTBEAT_SECONDS = 2.0
+GONE_AFTER = timedelta(seconds=8)  # without a heartbeat
+
+
+class Ownership:
+    """The running processes, as this one sees them."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, *, changed: Callable[[], None]) -> None:
+        """`changed()` is called when the processes that run are not those that ran."""
+        self._database = database
+        self._clock = clock
+        self._changed = changed
+        self._process_id = uuid.uuid4().hex
+        self._others: frozenset[str] = frozenset()
+
+    def owns(self, subscription_id: int) -> bool:
+        """Whether this process delivers to the subscription."""
+        ours = _weight(self._process_id, subscription_id)
+        return all(_weight(other, subscription_id) < ours for other in self._others)
+
+    async def run_once(self) -> int:
+        """Say that this process runs, and see which others do.  Returns how many run."""
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            await record_process(connection, process_id=self._process_id, now=now)
+            running = await list_processes(connection, seen_since=now - GONE_AFTER)
+        others = frozenset(running) - {self._process_id}
+        if others != self._others:
+            self._others = others
+            self._changed()
+        return len(others) + 1
+
+    async def leave(self) -> None:
+        """This process ends: the others need not wait until it is missed."""
+        async with self._database.transaction() as connection:
+            await remove_process(connection, process_id=self._process_id)
+
+
+def _weight(process_id: str, subscription_id: int) -> bytes:
+    return blake2b(f"{process_id}:{subscription_id}".encode(), digest_size=16).digest()

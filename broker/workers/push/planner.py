@@ -1,0 +1,333 @@
+"""Which push subscriptions get messages now: the first of push's two stages (A8, B2, B5).
+
+A publish wakes a shard; the planner then claims for its subscriptions that have room, up to 1,000 in one transaction,
+and the sender does the rest.  Shards take turns, a claim at a time, so that one giant topic does not hold up the others.
+A subscription without room is noted and looked at again when a request has ended; redeliveries have times of their own.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from broker.domain.attempt_ids import AttemptIds
+from broker.domain.delivery import Delivery, Demand
+from broker.domain.errors import Aborted
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.jitter import Jitter
+from broker.runtime.retrying import retrying
+from broker.store.claim_request import ClaimRequest
+from broker.store.claims import claim_messages
+from broker.store.database import Database
+from broker.store.push_claims import MAX_DEMANDS, PushClaimed, PushClaimRequest, PushDemand, claim_for_push
+from broker.store.shards import read_heads
+from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
+from broker.workers.push.sender import LEASE_MARGIN_SECONDS, PushSender
+
+_MAX_ORDERED = 20  # ordered subscriptions are claimed for one by one: so many before other shards have a turn
+_LOCKED_SECONDS = 0.02  # after which a cursor that somebody else held is tried again
+_SHORTEST_ALARM_SECONDS = 0.001
+
+
+@dataclass(eq=False, slots=True)
+class _Shard:
+    """`looks`: the endpoints to claim for next; `woken`: all of them."""
+
+    shard_id: int
+    endpoints: dict[int, Endpoint] = field(default_factory=dict)
+    looks: dict[int, Endpoint] = field(default_factory=dict)
+    woken: bool = False
+    queued: bool = False
+
+
+class PushPlanner:
+    """`run` is a supervised worker; several may run side by side."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        attempt_ids: AttemptIds,
+        *,
+        jitter: Jitter,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._attempt_ids = attempt_ids
+        self._jitter = jitter
+        self._shards: dict[int, _Shard] = {}
+        self._turns: deque[_Shard] = deque()
+        self._turn = asyncio.Event()
+        self._heads: dict[int, int] = {}
+        self._stopping = False
+        self.sender: PushSender  # set by whoever connects the two
+
+    # --- what there may be to do ---------------------------------------------------------------------------------
+
+    def add(self, endpoint: Endpoint) -> None:
+        """An endpoint is new, or was changed: look at everything."""
+        for shard_id in endpoint.subscription.shard_ids:
+            shard = self._shards.setdefault(shard_id, _Shard(shard_id))
+            shard.endpoints[endpoint.subscription_id] = endpoint
+            endpoint.due_at[shard_id] = self._clock.now()
+            self._look(shard, endpoint)
+
+    def remove(self, endpoint: Endpoint) -> None:
+        """Nothing is claimed for an endpoint any more; what was not sent is given back."""
+        for shard_id in endpoint.subscription.shard_ids:
+            shard = self._shards[shard_id]
+            shard.endpoints.pop(endpoint.subscription_id, None)
+            shard.looks.pop(endpoint.subscription_id, None)
+            if not shard.endpoints:
+                del self._shards[shard_id]
+        if endpoint.alarm is not None:
+            endpoint.alarm.cancel()
+        self.sender.give_back(endpoint)
+
+    def wake(self, shard_id: int | None, endpoint: Endpoint | None) -> None:
+        """A shard was published to, or messages of an endpoint are due; neither given: anything may be."""
+        if endpoint is not None:
+            for id_ in endpoint.subscription.shard_ids:
+                endpoint.due_at[id_] = self._clock.now()
+                self._look(self._shards[id_], endpoint)
+        elif shard_id is not None:
+            if shard_id in self._shards:
+                self._wake_all(self._shards[shard_id])
+        else:
+            for shard in self._shards.values():
+                for each in shard.endpoints.values():
+                    each.due_at[shard.shard_id] = self._clock.now()
+                self._wake_all(shard)
+
+    def settled(self, endpoint: Endpoint) -> None:
+        """A request has ended: there may be room for what there was none for."""
+        if endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
+            self._look_unserved(endpoint)
+        self._set_alarm(endpoint)
+
+    async def poll_heads(self) -> int:
+        """The safety net under the notifications: look whether a shard has moved on."""
+        if not self._shards:
+            return 0
+        async with self._database.hot() as connection:
+            heads = await read_heads(connection, shard_ids=list(self._shards))
+        moved = [shard_id for shard_id, head in heads.items() if self._heads.get(shard_id) != head]
+        self._heads = heads
+        for shard_id in moved:
+            self.wake(shard_id, None)
+        return len(moved)
+
+    def stop(self) -> None:
+        """Claim nothing any more, and give back what was not sent."""
+        self._stopping = True
+        for shard in self._shards.values():
+            for endpoint in shard.endpoints.values():
+                endpoint.closed = True
+                self.sender.give_back(endpoint)
+
+    def _wake_all(self, shard: _Shard) -> None:
+        shard.woken = True
+        self._queue(shard)
+
+    def _look(self, shard: _Shard, endpoint: Endpoint) -> None:
+        shard.looks[endpoint.subscription_id] = endpoint
+        self._queue(shard)
+
+    def _look_unserved(self, endpoint: Endpoint) -> None:
+        unserved, endpoint.unserved = endpoint.unserved, set()
+        for shard_id in unserved:
+            if shard_id in self._shards:
+                self._look(self._shards[shard_id], endpoint)
+
+    def _queue(self, shard: _Shard) -> None:
+        if not shard.queued and not self._stopping:
+            shard.queued = True
+            self._turns.append(shard)
+            self._turn.set()
+
+    # --- alarms --------------------------------------------------------------------------------------------------
+
+    def _set_alarm(self, endpoint: Endpoint) -> None:
+        if endpoint.alarm is not None:
+            endpoint.alarm.cancel()
+            endpoint.alarm = None
+        if endpoint.closed:
+            return
+        loop = asyncio.get_running_loop()
+        delay = endpoint.next_alarm(loop.time(), self._clock.now())
+        if delay is not None:
+            endpoint.alarm = loop.call_later(max(delay, _SHORTEST_ALARM_SECONDS), self._ring, endpoint)
+
+    def _ring(self, endpoint: Endpoint) -> None:
+        """Something is due, or the endpoint may be tried again."""
+        endpoint.alarm = None
+        self.sender.pump(endpoint)
+        now = self._clock.now()
+        for shard_id, due in endpoint.due_at.items():
+            if due <= now and shard_id in self._shards:
+                self._look(self._shards[shard_id], endpoint)
+        self.settled(endpoint)
+
+    # --- claiming ------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Claim for whoever has work and room, for ever."""
+        while True:
+            while not self._turns:
+                self._turn.clear()
+                await self._turn.wait()
+            shard = self._turns.popleft()
+            shard.queued = False
+            await self._serve(shard)
+
+    async def _serve(self, shard: _Shard) -> None:
+        """One turn of a shard."""
+        if shard.woken:
+            shard.woken = False
+            shard.looks |= shard.endpoints
+        wanted, ordered = self._choose(shard)
+        chosen = [*wanted, *ordered]
+        for endpoint in chosen:
+            endpoint.claiming.add(shard.shard_id)
+        if shard.looks:
+            self._queue(shard)
+        try:
+            if wanted:
+                await self._claim(shard, wanted)
+            for endpoint, count in ordered.items():
+                await self._claim_in_order(shard, endpoint, count)
+        except BaseException:
+            for endpoint in chosen:  # the supervisor starts this worker again
+                endpoint.again.add(shard.shard_id)
+            raise
+        finally:
+            for endpoint in chosen:
+                self._claimed(shard, endpoint)
+
+    def _choose(self, shard: _Shard) -> tuple[dict[Endpoint, int], dict[Endpoint, int]]:
+        """Who is claimed for in this turn, and for how many parcels: unordered and ordered subscriptions."""
+        now = asyncio.get_running_loop().time()
+        wanted: dict[Endpoint, int] = {}
+        ordered: dict[Endpoint, int] = {}
+        while shard.looks and len(wanted) < MAX_DEMANDS and len(ordered) < _MAX_ORDERED:
+            subscription_id = next(iter(shard.looks))
+            endpoint = shard.looks.pop(subscription_id)
+            if shard.shard_id in endpoint.claiming:
+                endpoint.again.add(shard.shard_id)
+            elif count := endpoint.wants(now):
+                group = ordered if endpoint.subscription.enable_message_ordering else wanted
+                group[endpoint] = count
+            elif not endpoint.closed:
+                endpoint.unserved.add(shard.shard_id)
+                if endpoint.alarm is None:
+                    self._set_alarm(endpoint)
+        return wanted, ordered
+
+    async def _claim(self, shard: _Shard, wanted: dict[Endpoint, int]) -> None:
+        now = self._clock.now()
+        request = PushClaimRequest(
+            shard_id=shard.shard_id,
+            now=now,
+            jitter=self._jitter(),
+            demands=[self._demand(shard, endpoint, count, now) for endpoint, count in wanted.items()],
+        )
+
+        async def claim() -> dict[int, PushClaimed]:
+            async with self._database.hot() as connection:
+                return dict(await claim_for_push(connection, request, self._attempt_ids))
+
+        claimed = await retrying(claim, Aborted)
+        for endpoint, demand in zip(wanted, request.demands, strict=True):
+            outcome = claimed[endpoint.subscription_id]
+            if outcome.outcome == "claimed":
+                self._note(shard, endpoint, demand.look_for_due, outcome.next_look_at, now)
+                if outcome.more:
+                    endpoint.unserved.add(shard.shard_id)
+                self._accept(shard, endpoint, outcome.deliveries, now)
+            elif outcome.outcome == "locked":
+                asyncio.get_running_loop().call_later(_LOCKED_SECONDS, self._try_again, shard, endpoint)
+
+    def _demand(self, shard: _Shard, endpoint: Endpoint, count: int, now: datetime) -> PushDemand:
+        subscription = endpoint.subscription
+        digest = subscription.extensions.push.digest
+        due_at = endpoint.due_at.get(shard.shard_id)
+        return PushDemand(
+            subscription_id=subscription.subscription_id,
+            max_messages=count if digest is None else digest.max_messages,
+            max_bytes=MAX_BYTES_HELD if digest is None else digest.max_bytes,
+            ack_deadline=_lease(endpoint),
+            retained_since=now - subscription.retention,
+            filter_path=subscription.filter_path,
+            retry_policy=subscription.retry_policy,
+            max_attempts=subscription.max_delivery_attempts,
+            look_for_due=due_at is not None and due_at <= now,
+            digest=digest,
+        )
+
+    async def _claim_in_order(self, shard: _Shard, endpoint: Endpoint, count: int) -> None:
+        subscription = endpoint.subscription
+        now = self._clock.now()
+        request = ClaimRequest(
+            shard_id=shard.shard_id,
+            subscription_id=subscription.subscription_id,
+            demands=[Demand(max_messages=count, max_bytes=MAX_BYTES_HELD)],
+            ack_deadline=_lease(endpoint),
+            retained_since=now - subscription.retention,
+            now=now,
+            retry_policy=subscription.retry_policy,
+            filter_path=subscription.filter_path,
+            max_attempts=subscription.max_delivery_attempts,
+            ordered=True,
+            max_run=1,  # one request of a key is out at a time
+            jitter=self._jitter(),
+        )
+
+        async def claim() -> tuple[Sequence[Delivery], datetime | None, bool]:
+            async with self._database.hot() as connection:
+                claimed = await claim_messages(connection, request, self._attempt_ids)
+            return claimed.deliveries[0], claimed.next_delivery_at, claimed.look_again
+
+        deliveries, next_look_at, look_again = await retrying(claim, Aborted)
+        self._note(shard, endpoint, True, next_look_at, now)
+        if look_again or sum(len(delivery.messages) for delivery in deliveries) >= count:
+            endpoint.unserved.add(shard.shard_id)
+        self._accept(shard, endpoint, deliveries, now)
+
+    def _note(
+        self, shard: _Shard, endpoint: Endpoint, looked: bool, next_look_at: datetime | None, now: datetime
+    ) -> None:
+        """When to look for redeliveries next."""
+        if looked and endpoint.due_at.get(shard.shard_id, now) <= now:
+            endpoint.due_at.pop(shard.shard_id, None)
+        _look_at(endpoint, shard, next_look_at)
+
+    def _accept(
+        self, shard: _Shard, endpoint: Endpoint, deliveries: Sequence[Delivery], now: datetime
+    ) -> None:
+        if deliveries:
+            # Should the outcome not be written, the messages fall due by themselves then.
+            _look_at(endpoint, shard, now + _lease(endpoint))
+            endpoint.accept(deliveries, asyncio.get_running_loop().time())
+        self.sender.pump(endpoint)
+
+    def _claimed(self, shard: _Shard, endpoint: Endpoint) -> None:
+        endpoint.claiming.discard(shard.shard_id)
+        if shard.shard_id in endpoint.again:
+            endpoint.again.discard(shard.shard_id)
+            self._try_again(shard, endpoint)
+        self.settled(endpoint)
+
+    def _try_again(self, shard: _Shard, endpoint: Endpoint) -> None:
+        if not endpoint.closed:
+            self._look(shard, endpoint)
+
+
+def _lease(endpoint: Endpoint) -> timedelta:
+    return timedelta(seconds=endpoint.subscription.ack_deadline_seconds + LEASE_MARGIN_SECONDS)
+
+
+def _look_at(endpoint: Endpoint, shard: _Shard, time: datetime | None) -> None:
+    if time is not None:
+        known = endpoint.due_at.get(shard.shard_id)
+        endpoint.due_at[shard.shard_id] = time if known is None else min(known, time)

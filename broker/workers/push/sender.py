@@ -1,0 +1,293 @@
+"""Sends what was claimed: each request on its own, and what becomes of it.
+
+    buffered ──room──► out ──success──► acknowledged
+        │               ├──anything else──► nacked
+        │               └──no answer within the ack deadline──► nacked, the call stays open ──late success──► acknowledged
+        └──the endpoint is given up, or it took too long──► released: due at once, the attempt not counted
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+from broker.domain.message_id import message_id
+from broker.domain.push_state import MAX_EXCERPT, PushFailure, PushState
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.push_log import PushLog
+from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel
+from broker.workers.push.envelope import PushRequest, failed_message_ids
+from broker.workers.push.http_client import SUCCESS, Answer, PushClient, Unreachable
+from broker.workers.push.oidc_token import TokenSigner
+from broker.workers.push.settlement import Settlement
+
+# A claim's lease is longer than a request may take, by the time that what is claimed may wait to be sent.
+MAX_BUFFERED_SECONDS = 5.0
+LEASE_MARGIN_SECONDS = 10.0
+MAX_OPEN_REQUESTS = 4_000  # of a process
+_MAX_OPEN_TO_FAILING = MAX_OPEN_REQUESTS // 2  # of those, to endpoints that fail: they take no room from the others
+_LATE_DEADLINES = 3  # a call stays open for so many ack deadlines in all, at most 600 s
+_MAX_CALL_SECONDS = 600.0
+_MAX_LATE_CALLS = 32  # of an endpoint
+_GONE = 410
+_PAUSE_WITH_BUFFER_SECONDS = 1.0  # what is claimed waits for an endpoint that may be tried again so soon
+
+
+class PushSender:
+    """The requests of this process."""
+
+    def __init__(
+        self,
+        client: PushClient,
+        clock: DatabaseClock,
+        settlement: Settlement,
+        log: PushLog,
+        signer: TokenSigner,
+        *,
+        settled: Callable[[Endpoint], None],
+        release: Callable[[Endpoint, list[Parcel]], None],
+        gone: Callable[[Endpoint], None],
+    ) -> None:
+        """`settled(endpoint)`: there may be room again.  `release`: gives back what is not sent.  `gone(endpoint)`:
+        it wants no more pushes (410).
+        """
+        self._client = client
+        self._clock = clock
+        self._settlement = settlement
+        self._log = log
+        self._signer = signer
+        self._settled = settled
+        self._release = release
+        self._gone = gone
+        self._running: set[asyncio.Task[None]] = set()
+        self._open = 0
+        self._open_to_failing = 0
+        self._crowded_out: dict[int, Endpoint] = {}  # have something to send, but the process has no room
+
+    def pump(self, endpoint: Endpoint) -> None:
+        """Start as many of the endpoint's requests as may start now."""
+        now = asyncio.get_running_loop().time()
+        if endpoint.closed:
+            self.give_back(endpoint)
+            return
+        while endpoint.buffer and endpoint.health.room(now) > 0:
+            if now - endpoint.buffer[0].claimed_at > MAX_BUFFERED_SECONDS:
+                self.give_back(endpoint)  # its lease might end before the request does
+                return
+            if not self._may_open(endpoint):
+                self._crowded_out[endpoint.subscription_id] = endpoint
+                return
+            self._begin(endpoint, endpoint.buffer.popleft(), now)
+        self._give_back_if_long(endpoint, now)
+
+    def give_back(self, endpoint: Endpoint) -> None:
+        """Release what is claimed for an endpoint and not sent."""
+        if parcels := endpoint.take_buffer():
+            self._release(endpoint, parcels)
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Wait a little for the requests that are out, then end them; their messages fall due again."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=grace_seconds)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    # --- one request ---------------------------------------------------------------------------------------------
+
+    def _may_open(self, endpoint: Endpoint) -> bool:
+        if endpoint.health.consecutive_failures and self._open_to_failing >= _MAX_OPEN_TO_FAILING:
+            return False
+        return self._open < MAX_OPEN_REQUESTS
+
+    def _begin(self, endpoint: Endpoint, parcel: Parcel, now: float) -> None:
+        health = endpoint.health
+        flight = Flight(parcel, health, health.begin(now, messages=len(parcel.items)), now)
+        flight.failing = health.consecutive_failures > 0
+        endpoint.flights.add(flight)
+        self._open += 1
+        self._open_to_failing += flight.failing
+        loop = asyncio.get_running_loop()
+        deadline = endpoint.subscription.ack_deadline_seconds
+        flight.timer = loop.call_later(deadline, self._overdue, endpoint, flight)
+        flight.task = loop.create_task(self._fly(endpoint, flight))
+        self._running.add(flight.task)
+        flight.task.add_done_callback(self._running.discard)
+
+    async def _fly(self, endpoint: Endpoint, flight: Flight) -> None:
+        try:
+            outcome = await self._client.post(self._request(endpoint, flight.parcel))
+        except asyncio.CancelledError:  # the broker stops, or the call was overdue for too long
+            if not flight.overdue:
+                flight.health.abandoned(flight.attempt, asyncio.get_running_loop().time())
+            raise
+        finally:
+            self._landed(endpoint, flight)
+        if flight.overdue:
+            if isinstance(outcome, Answer) and outcome.status in SUCCESS:
+                self._late_success(endpoint, flight)
+        else:
+            self._finish(endpoint, flight, outcome)
+            self._next(endpoint)
+
+    def _request(self, endpoint: Endpoint, parcel: Parcel) -> PushRequest:
+        subscription = endpoint.subscription
+        now = self._clock.now()
+        token = None
+        if (oidc := subscription.push_config.oidc_token) is not None:
+            audience = oidc.audience or subscription.push_config.endpoint
+            token = self._signer.token(oidc.service_account_email, audience, now=now)
+        if subscription.extensions.push.digest is not None:
+            return endpoint.envelope.digest(
+                [(item.message, item.name.shard_id, item.attempt_number) for item in parcel.items],
+                now=now,
+                token=token,
+            )
+        [item] = parcel.items
+        return endpoint.envelope.request(
+            item.message,
+            shard_id=item.name.shard_id,
+            attempt_number=item.attempt_number,
+            now=now,
+            token=token,
+        )
+
+    def _landed(self, endpoint: Endpoint, flight: Flight) -> None:
+        """The call has ended."""
+        assert flight.timer is not None
+        flight.timer.cancel()
+        if flight.overdue:
+            endpoint.late_flights.remove(flight)
+        else:
+            self._leave(endpoint, flight)
+
+    def _leave(self, endpoint: Endpoint, flight: Flight) -> None:
+        """The request does not count as outstanding any more."""
+        endpoint.flights.discard(flight)
+        endpoint.bytes_held -= flight.parcel.size
+        self._open -= 1
+        self._open_to_failing -= flight.failing
+
+    def _next(self, endpoint: Endpoint) -> None:
+        self.pump(endpoint)
+        self._settled(endpoint)
+        while self._crowded_out and self._open < MAX_OPEN_REQUESTS:
+            _, waiting = self._crowded_out.popitem()
+            self.pump(waiting)
+            if waiting.subscription_id in self._crowded_out:
+                break
+
+    # --- what becomes of it --------------------------------------------------------------------------------------
+
+    def _finish(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable) -> None:
+        now = asyncio.get_running_loop().time()
+        items = flight.parcel.items
+        if isinstance(outcome, Answer) and outcome.status in SUCCESS:
+            had_failed = flight.health.consecutive_failures > 0
+            flight.health.succeeded(flight.attempt, now)
+            if endpoint.subscription.extensions.push.digest is not None:
+                items = self._refuse_some(endpoint, flight, outcome, now)
+            self._settlement.acknowledge(items)
+            if had_failed:
+                self._tell(endpoint)
+            return
+        retry_after = outcome.retry_after if isinstance(outcome, Answer) else None
+        flight.health.failed(flight.attempt, now, retry_after=retry_after)
+        self._settlement.nack(items, endpoint.subscription.retry_policy)
+        status, detail = _explain(outcome)
+        self._log_failure(endpoint, flight, now, items, status, detail)
+        if status == _GONE:
+            self._gone(endpoint)
+
+    def _refuse_some(self, endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> list[Item]:
+        """Nack what a digest's answer says has failed; returns the rest."""
+        failed = failed_message_ids(answer.body)
+        refused = [item for item in flight.parcel.items if _message_id(item) in failed] if failed else []
+        if not refused:
+            return flight.parcel.items
+        self._settlement.nack(refused, endpoint.subscription.retry_policy)
+        detail = "the answer to the digest names it as failed"
+        self._log_failure(endpoint, flight, now, refused, answer.status, detail)
+        return [item for item in flight.parcel.items if item not in refused]
+
+    def _overdue(self, endpoint: Endpoint, flight: Flight) -> None:
+        """No answer within the ack deadline: a failure, but the call stays open for a while."""
+        loop = asyncio.get_running_loop()
+        assert flight.task is not None
+        deadline = endpoint.subscription.ack_deadline_seconds
+        flight.overdue = True
+        self._leave(endpoint, flight)
+        endpoint.late_flights.append(flight)
+        endpoint.late |= {item.key: item for item in flight.parcel.items}
+        left = min(_LATE_DEADLINES * deadline, _MAX_CALL_SECONDS) - deadline
+        flight.timer = loop.call_later(max(left, 0), flight.task.cancel)
+        if len(endpoint.late_flights) > _MAX_LATE_CALLS and (oldest := endpoint.late_flights[0].task) is not None:
+            oldest.cancel()
+        flight.health.failed(flight.attempt, loop.time())
+        self._settlement.nack(flight.parcel.items, endpoint.subscription.retry_policy)
+        self._log_failure(
+            endpoint, flight, loop.time(), flight.parcel.items, None, f"no answer within {deadline} seconds"
+        )
+        self._next(endpoint)
+
+    def _late_success(self, endpoint: Endpoint, flight: Flight) -> None:
+        """Acknowledge the messages wherever they are by now: waiting, or out again."""
+        settled = [endpoint.late.pop(item.key) for item in flight.parcel.items if item.key in endpoint.late]
+        for item in settled:
+            endpoint.drop(item)
+        self._settlement.acknowledge([*settled, *flight.parcel.items])
+        if not endpoint.late_flights:
+            endpoint.late.clear()
+
+    def _give_back_if_long(self, endpoint: Endpoint, now: float) -> None:
+        """What is claimed must not wait for an endpoint that is given up for a while."""
+        if endpoint.buffer:
+            opens_at = endpoint.health.opens_at(now)
+            if opens_at is not None and opens_at - now > _PAUSE_WITH_BUFFER_SECONDS:
+                self.give_back(endpoint)
+
+    # --- what is told of it --------------------------------------------------------------------------------------
+
+    def _log_failure(
+        self, endpoint: Endpoint, flight: Flight, now: float, items: list[Item], status: int | None, detail: str
+    ) -> None:
+        for item in items:
+            self._log.failed(
+                PushFailure(
+                    subscription_id=endpoint.subscription_id,
+                    failed_at=self._clock.now(),
+                    message_id=_message_id(item),
+                    delivery_attempt=item.attempt_number,
+                    endpoint=endpoint.subscription.push_config.endpoint,
+                    status=status,
+                    latency=timedelta(seconds=now - flight.begun_at),
+                    detail=detail,
+                )
+            )
+        self._tell(endpoint)
+
+    def _tell(self, endpoint: Endpoint) -> None:
+        health = endpoint.health
+        now = asyncio.get_running_loop().time()
+        opens_at = health.opens_at(now)
+        clock_now = self._clock.now()
+        self._log.changed(
+            PushState(
+                subscription_id=endpoint.subscription_id,
+                breaker=health.breaker,
+                changed_at=clock_now,
+                consecutive_failures=health.consecutive_failures,
+                window=health.window,
+                outstanding_requests=health.outstanding,
+                retry_at=None if opens_at is None else clock_now + timedelta(seconds=opens_at - now),
+            )
+        )
+
+
+def _message_id(item: Item) -> str:
+    return message_id(item.name.shard_id, item.message.seq)
+
+
+def _explain(outcome: Answer | Unreachable) -> tuple[int | None, str]:
+    if isinstance(outcome, Unreachable):
+        return None, outcome.reason
+    return outcome.status, outcome.body[:MAX_EXCERPT].decode("utf-8", "replace")
