@@ -7,6 +7,11 @@ would take 31 years to use up its 10^15.
 SEQUENCES_PER_SHARD = 10**15
 
 
+def message_id(shard_id: int, seq: int) -> str:
+    """The id of a message."""
+    return str(shard_id * SEQUENCES_PER_SHARD + seq)
+
+
 def message_ids(shard_id: int, first_seq: int, count: int) -> list[str]:
     """The ids of `count` consecutive sequences of a shard."""
     first = shard_id * SEQUENCES_PER_SHARD + first_seq

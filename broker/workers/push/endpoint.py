@@ -55,12 +55,14 @@ class Flight:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     overdue: bool = False
+    to_failing: bool = False  # it began while the endpoint failed
 
 
 @dataclass(eq=False, slots=True)
 class Endpoint:
-    """`buffer` is claimed and not sent.  Of the shards: `unserved` may have something that there was no room for,
-    `claiming` have a claim under way, `again` were woken meanwhile; `due_at` is when to look for redeliveries.
+    """`buffer` is claimed and not sent.  Of the shards: `looking` are queued for a claim, `claiming` have one under way,
+    `again` were woken meanwhile, `unserved` may have something that there was no room for; `due_at` is when to look
+    for redeliveries.
     """
 
     subscription: Subscription
@@ -70,6 +72,7 @@ class Endpoint:
     flights: set[Flight] = field(default_factory=set)
     bytes_held: int = 0
     unserved: set[int] = field(default_factory=set)
+    looking: set[int] = field(default_factory=set)
     claiming: set[int] = field(default_factory=set)
     again: set[int] = field(default_factory=set)
     due_at: dict[int, datetime] = field(default_factory=dict)
@@ -145,13 +148,10 @@ class Endpoint:
 
     def next_alarm(self, now: float, clock_now: datetime) -> float | None:
         """In how many seconds something can be done that nobody will say; None: never."""
-        delays = [(due - clock_now).total_seconds() for due in self.due_at.values()]
-        if self.unserved or self.buffer or delays:
+        noted = self.unserved | self.looking | self.claiming
+        delays = [(due - clock_now).total_seconds() for id_, due in self.due_at.items() if id_ not in noted]
+        if self.unserved or self.buffer:
             opens_at = self.health.opens_at(now)
-            if opens_at is not None:
-                wait = max(opens_at - now, 0.0)
-                # What is due cannot go out before.
-                delays = [max(delay, wait) for delay in delays]
-                if self.unserved or self.buffer:
-                    delays.append(wait)
+            if opens_at is not None:  # else an answer must come in
+                delays.append(opens_at - now)
         return min(delays, default=None)

@@ -36,7 +36,7 @@ class Endpoints:
         self._by_name: dict[str, Endpoint] = {}
         self._changed: set[str] = set()
         self._read_all = True
-        self._read_all_at = 0.0
+        self._read_at = self._spacing = 0.0
         self._something = asyncio.Event()
 
     def get(self, subscription_id: int) -> Endpoint | None:
@@ -53,63 +53,64 @@ class Endpoints:
 
     async def run(self) -> None:
         """Follow the changes, for ever."""
+        loop = asyncio.get_running_loop()
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_READ_ALL_SECONDS):
+                async with asyncio.timeout_at(self._next_reading):
                     await self._something.wait()
             self._something.clear()
-            await self.run_once()
+            await self._follow_changes()
+            if loop.time() >= self._next_reading:
+                await self._follow_all()
 
-    async def run_once(self) -> int:
-        """Read what has changed.  Returns the number of endpoints."""
+    @property
+    def _next_reading(self) -> float:
+        """When all are read again: soon after something changed, but not without a pause."""
+        return self._read_at + (self._spacing if self._read_all else _READ_ALL_SECONDS)
+
+    async def _follow_changes(self) -> None:
         while self._changed:
             name = next(iter(self._changed))
             async with self._database.transaction() as connection:
                 subscription = await find_push_subscription(connection, name=name)
             self._changed.discard(name)
             self._update(name, subscription)
-        now = asyncio.get_running_loop().time()
-        if self._read_all or now >= self._read_all_at + _READ_ALL_SECONDS:
-            await self._follow_all(now)
-        return len(self._endpoints)
 
-    async def _follow_all(self, now: float) -> None:
-        """Not twice in a row: many topics may be made at once."""
-        await asyncio.sleep(self._read_all_at + _SPACING_SECONDS - now)
+    async def _follow_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         self._read_all = False
-        started = asyncio.get_running_loop().time()
         found: set[int] = set()
-        page: list[Subscription] = []
-        while not found or len(page) == _PAGE:
-            after = page[-1].subscription_id if page else 0
+        last, more = 0, True
+        while more:
             async with self._database.transaction() as connection:
-                page = await list_push_subscriptions(connection, after=after, limit=_PAGE)
+                page = await list_push_subscriptions(connection, after=last, limit=_PAGE)
             for subscription in page:
                 self._update(subscription.name, subscription)
-                found.add(subscription.subscription_id)
-            if not page:
-                break
+                last = subscription.subscription_id
+                found.add(last)
+            more = len(page) == _PAGE
         for endpoint in [e for id_, e in self._endpoints.items() if id_ not in found]:
             self._remove(endpoint)
-        took = asyncio.get_running_loop().time() - started
-        self._read_all_at = started + 10 * took
+        self._read_at = loop.time()
+        self._spacing = _SPACING_SECONDS + 10 * (self._read_at - started)  # many topics may be made one after another
 
     def _update(self, name: str, subscription: Subscription | None) -> None:
         known = self._by_name.get(name)
-        ours = (
-            subscription is not None
-            and not subscription.push_paused_reason
-            and self._owns(subscription.subscription_id)
-        )
-        if known is not None and (not ours or known.subscription_id != subscription.subscription_id):
+        if subscription is not None and not self._is_ours(subscription):
+            subscription = None
+        if known is not None and (subscription is None or known.subscription_id != subscription.subscription_id):
             self._remove(known)
             known = None
-        if subscription is None or not ours:
+        if subscription is None:
             return
         if known is None:
             self._add(subscription)
         elif known.subscription != subscription:
             self._change(known, subscription)
+
+    def _is_ours(self, subscription: Subscription) -> bool:
+        return not subscription.push_paused_reason and self._owns(subscription.subscription_id)
 
     def _add(self, subscription: Subscription) -> None:
         now = asyncio.get_running_loop().time()

@@ -104,7 +104,8 @@ class PushPlanner:
         """A request has ended: there may be room for what there was none for."""
         if endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
             self._look_unserved(endpoint)
-        self._set_alarm(endpoint)
+        if not endpoint.flights:  # else another one will end
+            self._set_alarm(endpoint)
 
     async def poll_heads(self) -> int:
         """The safety net under the notifications: look whether a shard has moved on."""
@@ -132,13 +133,13 @@ class PushPlanner:
 
     def _look(self, shard: _Shard, endpoint: Endpoint) -> None:
         shard.looks[endpoint.subscription_id] = endpoint
+        endpoint.looking.add(shard.shard_id)
         self._queue(shard)
 
     def _look_unserved(self, endpoint: Endpoint) -> None:
         unserved, endpoint.unserved = endpoint.unserved, set()
         for shard_id in unserved:
-            if shard_id in self._shards:
-                self._look(self._shards[shard_id], endpoint)
+            self._look(self._shards[shard_id], endpoint)
 
     def _queue(self, shard: _Shard) -> None:
         if not shard.queued and not self._stopping:
@@ -165,9 +166,11 @@ class PushPlanner:
         self.sender.pump(endpoint)
         now = self._clock.now()
         for shard_id, due in endpoint.due_at.items():
-            if due <= now and shard_id in self._shards:
+            if due <= now:
                 self._look(self._shards[shard_id], endpoint)
-        self.settled(endpoint)
+        if endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
+            self._look_unserved(endpoint)
+        self._set_alarm(endpoint)
 
     # --- claiming ------------------------------------------------------------------------------------------------
 
@@ -213,6 +216,7 @@ class PushPlanner:
         while shard.looks and len(wanted) < MAX_DEMANDS and len(ordered) < _MAX_ORDERED:
             subscription_id = next(iter(shard.looks))
             endpoint = shard.looks.pop(subscription_id)
+            endpoint.looking.discard(shard.shard_id)
             if shard.shard_id in endpoint.claiming:
                 endpoint.again.add(shard.shard_id)
             elif count := endpoint.wants(now):
@@ -220,8 +224,7 @@ class PushPlanner:
                 group[endpoint] = count
             elif not endpoint.closed:
                 endpoint.unserved.add(shard.shard_id)
-                if endpoint.alarm is None:
-                    self._set_alarm(endpoint)
+                self._set_alarm(endpoint)
         return wanted, ordered
 
     async def _claim(self, shard: _Shard, wanted: dict[Endpoint, int]) -> None:
@@ -316,7 +319,9 @@ class PushPlanner:
         if shard.shard_id in endpoint.again:
             endpoint.again.discard(shard.shard_id)
             self._try_again(shard, endpoint)
-        self.settled(endpoint)
+        elif endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
+            self._look_unserved(endpoint)
+        self._set_alarm(endpoint)
 
     def _try_again(self, shard: _Shard, endpoint: Endpoint) -> None:
         if not endpoint.closed:

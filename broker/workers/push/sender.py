@@ -102,10 +102,10 @@ class PushSender:
     def _begin(self, endpoint: Endpoint, parcel: Parcel, now: float) -> None:
         health = endpoint.health
         flight = Flight(parcel, health, health.begin(now, messages=len(parcel.items)), now)
-        flight.failing = health.consecutive_failures > 0
+        flight.to_failing = health.consecutive_failures > 0
         endpoint.flights.add(flight)
         self._open += 1
-        self._open_to_failing += flight.failing
+        self._open_to_failing += flight.to_failing
         loop = asyncio.get_running_loop()
         deadline = endpoint.subscription.ack_deadline_seconds
         flight.timer = loop.call_later(deadline, self._overdue, endpoint, flight)
@@ -165,13 +165,13 @@ class PushSender:
         endpoint.flights.discard(flight)
         endpoint.bytes_held -= flight.parcel.size
         self._open -= 1
-        self._open_to_failing -= flight.failing
+        self._open_to_failing -= flight.to_failing
 
     def _next(self, endpoint: Endpoint) -> None:
         self.pump(endpoint)
         self._settled(endpoint)
         while self._crowded_out and self._open < MAX_OPEN_REQUESTS:
-            _, waiting = self._crowded_out.popitem()
+            waiting = self._crowded_out.pop(next(iter(self._crowded_out)))
             self.pump(waiting)
             if waiting.subscription_id in self._crowded_out:
                 break
