@@ -1,8 +1,13 @@
 """How deliveries to an endpoint go: what the broker knows, and shows, of each push subscription (C6)."""
 
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
+
+from broker.domain.page import check_page_size, invalid_page_token
 
 BreakerState = Literal["closed", "open", "half_open"]
 
@@ -31,7 +36,8 @@ class PushState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushFailure:
     """One failed attempt to deliver.  `status` is None if there was no answer; `detail` is the error, or the
-    beginning of the response (at most MAX_EXCERPT characters).
+    beginning of the response (at most MAX_EXCERPT characters; what is longer is cut when it is stored).
+    `failure_id` is 0 until it is stored; later failures have greater ones.
     """
 
     subscription_id: int
@@ -42,3 +48,32 @@ class PushFailure:
     status: int | None
     latency: timedelta
     detail: str
+    failure_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PushFailurePage:
+    """At most so many failures, newest first, from before this one on (None: from the newest on)."""
+
+    size: int
+    before: int | None = None
+
+
+_TOKEN = struct.Struct(">q")
+
+
+def parse_push_failure_page(size: int, token: str) -> PushFailurePage:
+    """Raises InvalidArgument for a negative size or a token that `push_failure_page_token` never gave."""
+    size = check_page_size(size)
+    if not token:
+        return PushFailurePage(size)
+    try:
+        (before,) = _TOKEN.unpack(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except (Base64Error, ValueError, struct.error):
+        raise invalid_page_token(token) from None
+    return PushFailurePage(size, before)
+
+
+def push_failure_page_token(last: PushFailure) -> str:
+    """The token of the page that goes on after `last`."""
+    return urlsafe_b64encode(_TOKEN.pack(last.failure_id)).rstrip(b"=").decode()

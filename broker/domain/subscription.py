@@ -80,8 +80,8 @@ class Subscription:
     so that the backlog can still be pulled.  `expiration_ttl` None means the subscription never expires.
     `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter).  `dead_letter_topic_id` is 0
     while there is no topic of the policy's name: messages are then retried without end rather than lost.
-    `kept` holds the fields that are stored and
-    given back without effect, keyed by their JSON name.
+    `push_paused_reason` is not "" while pushing is paused; an update leaves it alone.  `kept` holds the fields that
+    are stored and given back without effect, keyed by their JSON name.
     """
 
     subscription_id: int = 0
@@ -105,6 +105,7 @@ class Subscription:
     retry_policy: RetryPolicy | None = None
     detached: bool = False
     push_config: PushConfig = PULL
+    push_paused_reason: str = ""
     kept: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
 

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, func, literal, select, update
+from sqlalchemy import Row, Select, delete, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,7 +16,7 @@ from broker.store.subscription_json import (
     encode_extensions,
     encode_push_config,
 )
-from broker.store.tables import cursors, shards, subscriptions, topics
+from broker.store.tables import cursors, push_failures, push_states, shards, subscriptions, topics
 
 _SHARD_IDS = (
     select(func.array_agg(shards.c.shard_id))
@@ -25,15 +25,22 @@ _SHARD_IDS = (
     .label("shard_ids")
 )
 _dead_letter_topics = topics.alias()
-_SUBSCRIPTION: Select[Any] = select(
-    subscriptions,
-    _SHARD_IDS,
-    topics.c.message_retention.label("topic_message_retention"),
-    select(_dead_letter_topics.c.topic_id)
-    .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
-    .scalar_subquery()
-    .label("dead_letter_topic_id"),
-).outerjoin(topics, topics.c.topic_id == subscriptions.c.topic_id)
+_SUBSCRIPTION: Select[Any] = (
+    select(
+        subscriptions,
+        _SHARD_IDS,
+        topics.c.message_retention.label("topic_message_retention"),
+        push_states.c.paused_reason.label("push_paused_reason"),
+        select(_dead_letter_topics.c.topic_id)
+        .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
+        .scalar_subquery()
+        .label("dead_letter_topic_id"),
+    )
+    .outerjoin(topics, topics.c.topic_id == subscriptions.c.topic_id)
+    .outerjoin(push_states, push_states.c.subscription_id == subscriptions.c.subscription_id)
+)
+# As the index says it, so that the planner sees that it fits; and as Subscription.is_push.
+_IS_PUSH = text("subscriptions.push_config ? 'endpoint' AND NOT subscriptions.detached")
 
 
 def _subscription(row: Row[Any]) -> Subscription:
@@ -65,6 +72,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         else RetryPolicy(minimum_backoff=row.minimum_backoff, maximum_backoff=row.maximum_backoff),
         detached=row.detached,
         push_config=decode_push_config(row.push_config),
+        push_paused_reason=row.push_paused_reason or "",
         kept=row.kept,
         created_at=row.created_at,
     )
@@ -164,12 +172,12 @@ async def update_subscription(connection: AsyncConnection, *, subscription: Subs
 
 
 async def delete_subscription(connection: AsyncConnection, *, subscription_id: int) -> None:
-    """Delete a subscription and its cursors; no claim succeeds without one.
+    """Delete a subscription, its cursors and what was noted of its pushes; no claim succeeds without a cursor.
 
     Its delivery attempts are left to the janitor, so that this is quick whatever the backlog.
     """
-    await connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == subscription_id))
-    await connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription_id))
+    for table in (subscriptions, cursors, push_states, push_failures):
+        await connection.execute(delete(table).where(table.c.subscription_id == subscription_id))
 
 
 async def detach_subscription(connection: AsyncConnection, *, subscription_id: int, now: datetime) -> None:
@@ -189,4 +197,17 @@ async def list_subscriptions(connection: AsyncConnection, *, project: str, page:
         subscriptions.c.name > max(page.after, prefix), subscriptions.c.name < f"{project}/subscriptions0"
     )
     rows = await connection.execute(query.order_by(subscriptions.c.name).limit(page.size + 1))
+    return [_subscription(row) for row in rows]
+
+
+async def find_push_subscription(connection: AsyncConnection, *, name: str) -> Subscription | None:
+    """The subscription of this name if messages are pushed for it, also while that is paused."""
+    subscription = await find_subscription(connection, name=name)
+    return subscription if subscription is not None and subscription.is_push else None
+
+
+async def list_push_subscriptions(connection: AsyncConnection, *, after: int, limit: int) -> list[Subscription]:
+    """Up to `limit` push subscriptions with ids greater than `after`, by id, the paused ones included."""
+    query = _SUBSCRIPTION.where(_IS_PUSH, subscriptions.c.subscription_id > after)
+    rows = await connection.execute(query.order_by(subscriptions.c.subscription_id).limit(limit))
     return [_subscription(row) for row in rows]

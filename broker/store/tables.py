@@ -82,6 +82,12 @@ subscriptions = Table(
     Column("last_active_at", DateTime(timezone=True), nullable=False),
     Column("idle_watched", Interval, nullable=False, server_default=text("'00:00:00'::interval")),
     Column("idle_watched_at", DateTime(timezone=True)),
+    # Every broker process reads all push subscriptions, now and then.
+    Index(
+        "subscriptions_push_idx",
+        "subscription_id",
+        postgresql_where=text("push_config ? 'endpoint' AND NOT detached"),
+    ),
 )
 
 # How deliveries to a push subscription's endpoint go, as the process that delivers to it last wrote it down; no row

@@ -60,6 +60,10 @@ STATEMENTS = [
     """,
     "CREATE INDEX ix_subscriptions_topic_id ON subscriptions (topic_id)",
     """
+    CREATE INDEX subscriptions_push_idx ON subscriptions (subscription_id)
+    WHERE push_config ? 'endpoint' AND NOT detached
+    """,
+    """
     CREATE TABLE snapshots (
         snapshot_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         name text COLLATE "C" NOT NULL UNIQUE,
