@@ -39,6 +39,9 @@ from broker.store.database import Database
 from broker.store.partitions import make_partitions_ahead
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.periodic import PeriodicWorker
+from broker.workers.push.http_client import PushClient
+from broker.workers.push.oidc_token import TokenSigner
+from broker.workers.push.pusher import GRACE_SECONDS, Pusher
 from broker.workers.retention_janitor import RetentionJanitor
 from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Supervisor
@@ -83,12 +86,23 @@ class Broker:
         attempt_ids = AttemptIds()
         self._resources = ResourceCache(self._database)
         self.long_poll = LongPoll(self._database, self._clock, attempt_ids, self._tasks, jitter=jitter)
-        self._wake_ups = WakeUps(self._database, wake=self.long_poll.wake, drop=self._drop)
+        self._wake_ups = WakeUps(self._database, wake=self._wake, drop=self._drop)
         activity = SubscriptionActivity(self._database, self._clock, in_use=self.long_poll.waited_for)
         acks = AckCoalescer(
             self._database, self._clock, attempt_ids, self._wake_ups, self._tasks, activity, jitter=jitter
         )
         self._activity = activity
+        self.pusher = Pusher(
+            self._database,
+            self._clock,
+            attempt_ids,
+            acks,
+            self._wake_ups,
+            self._tasks,
+            TokenSigner(self._database, self._clock, issuer=""),
+            make_client=PushClient,
+            jitter=jitter,
+        )
         self.dead_letter_forwarder = DeadLetterForwarder(
             self._database, self._clock, self._resources, self._wake_ups
         )
@@ -117,9 +131,14 @@ class Broker:
             filters=FilterService(self._database, self._clock),
         )
 
+    def _wake(self, shard_id: int | None, subscription_id: int | None) -> None:
+        self.long_poll.wake(shard_id, subscription_id)
+        self.pusher.wake(shard_id, subscription_id)
+
     def _drop(self, name: str | None) -> None:
         self._resources.drop(name)
         self.long_poll.subscription_changed(name)
+        self.pusher.resource_changed(name)
 
     def stop_waiting(self) -> None:
         """Answer the pulls that wait, and let no other wait: the process is about to stop."""
@@ -144,6 +163,7 @@ class Broker:
             await self._clock.synchronise()
             async with self._database.connection() as connection:
                 await make_partitions_ahead(connection, now=self._clock.now())
+            await self.pusher.start()
             supervisor = Supervisor(self._workers())
             await supervisor.start()
             try:
@@ -151,12 +171,18 @@ class Broker:
             finally:
                 self.long_poll.stop_waiting()
                 await supervisor.stop()
+                await self._finish_pushes()
                 await self._tasks.close()
                 await self._record_last_activity()
         finally:
             # Also when it could not start, because PostgreSQL is starting as well: the pool's tasks do not end by
             # being cancelled, and the process that cannot serve would never end and be started again.
             await self._database.close()
+
+    async def _finish_pushes(self) -> None:
+        with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
+            async with asyncio.timeout(READY_SECONDS + GRACE_SECONDS):
+                await self.pusher.stop()
 
     async def _record_last_activity(self) -> None:
         with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
@@ -176,6 +202,7 @@ class Broker:
             ).run,
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()).run,
             "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()).run,
+            **self.pusher.workers(),
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds).run,
         }
 

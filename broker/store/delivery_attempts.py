@@ -30,8 +30,8 @@ class DeadlineChange:
     """New `next_delivery_at` for some messages of an attempt.
 
     `status`: "delivering" moves the ack deadline, "pending" is a nack (a retry policy delays it from there on), and
-    "exhausted" gives the messages up to the dead-letter forwarder.  "released" is a nack of what reached nobody: the
-    attempt does not count.  Attempts that hold an ordering key are released whole, by `release_attempts`.
+    "exhausted" gives the messages up to the dead-letter forwarder.  "released" is a nack of what reached nobody:
+    the attempt does not count.  Attempts that hold an ordering key are released whole, by `release_attempts`.
     """
 
     attempt: AttemptName

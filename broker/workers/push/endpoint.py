@@ -1,4 +1,4 @@
-"""One push subscription as this process delivers to it: what waits to be sent, what is out, when to look for more."""
+"""One push subscription as this process delivers to it: what waits to be sent, what is out, when to look again."""
 
 import asyncio
 from collections import deque
@@ -60,9 +60,9 @@ class Flight:
 
 @dataclass(eq=False, slots=True)
 class Endpoint:
-    """`buffer` is claimed and not sent.  Of the shards: `looking` are queued for a claim, `claiming` have one under way,
-    `again` were woken meanwhile, `unserved` may have something that there was no room for; `due_at` is when to look
-    for redeliveries.
+    """`buffer` is claimed and not sent; `asked` parcels are being claimed.  Of the shards: `looking` are queued for a
+    claim, `claiming` have one under way, `again` were woken meanwhile, `unserved` may have something that there was
+    no room for; `due_at` is when to look for redeliveries.
     """
 
     subscription: Subscription
@@ -71,6 +71,7 @@ class Endpoint:
     buffer: deque[Parcel] = field(default_factory=deque)
     flights: set[Flight] = field(default_factory=set)
     bytes_held: int = 0
+    asked: int = 0
     unserved: set[int] = field(default_factory=set)
     looking: set[int] = field(default_factory=set)
     claiming: set[int] = field(default_factory=set)
@@ -94,7 +95,7 @@ class Endpoint:
         """
         if self.closed or (self.bytes_held >= MAX_BYTES_HELD and (self.buffer or self.flights)):
             return 0
-        room, waiting = self.health.room(now), len(self.buffer)
+        room, waiting = self.health.room(now), len(self.buffer) + self.asked
         if self.subscription.extensions.push.digest is not None:
             return int(room > waiting)
         ahead = self._ahead()

@@ -93,13 +93,17 @@ class Endpoints:
         for endpoint in [e for id_, e in self._endpoints.items() if id_ not in found]:
             self._remove(endpoint)
         self._read_at = loop.time()
-        self._spacing = _SPACING_SECONDS + 10 * (self._read_at - started)  # many topics may be made one after another
+        self._spacing = _SPACING_SECONDS + 10 * (
+            self._read_at - started
+        )  # many topics may be made one after another
 
     def _update(self, name: str, subscription: Subscription | None) -> None:
         known = self._by_name.get(name)
         if subscription is not None and not self._is_ours(subscription):
             subscription = None
-        if known is not None and (subscription is None or known.subscription_id != subscription.subscription_id):
+        if known is not None and (
+            known.closed or subscription is None or known.subscription_id != subscription.subscription_id
+        ):
             self._remove(known)
             known = None
         if subscription is None:

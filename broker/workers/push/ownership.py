@@ -1,9 +1,9 @@
 """Which process delivers to which push subscription.
 
-Every process says every few seconds that it runs; each subscription belongs to the one of them that wins by a hash of
-both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process that comes
-or goes moves only its own share.  Two processes may disagree for some seconds: claims are safe all the same, since
-they lock cursors; only a limit may be used twice meanwhile.
+Every process says every few seconds that it runs; each subscription belongs to the one of them that wins by a hash
+of both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process that
+comes or goes moves only its own share.  Two processes may disagree for some seconds: claims are safe all the same,
+since they lock cursors; only a limit may be used twice meanwhile.
 """
 
 import uuid

@@ -1,8 +1,9 @@
 """Which push subscriptions get messages now: the first of push's two stages (A8, B2, B5).
 
-A publish wakes a shard; the planner then claims for its subscriptions that have room, up to 1,000 in one transaction,
-and the sender does the rest.  Shards take turns, a claim at a time, so that one giant topic does not hold up the others.
-A subscription without room is noted and looked at again when a request has ended; redeliveries have times of their own.
+A publish wakes a shard; the planner then claims for its subscriptions that have room, up to 1,000 in one
+transaction, and the sender does the rest.  Shards take turns, a claim at a time, so that one giant topic does not
+hold up the others.  A subscription without room is noted and looked at again when a request has ended; redeliveries
+have times of their own.
 """
 
 import asyncio
@@ -190,9 +191,10 @@ class PushPlanner:
             shard.woken = False
             shard.looks |= shard.endpoints
         wanted, ordered = self._choose(shard)
-        chosen = [*wanted, *ordered]
-        for endpoint in chosen:
+        chosen = wanted | ordered
+        for endpoint, count in chosen.items():
             endpoint.claiming.add(shard.shard_id)
+            endpoint.asked += count
         if shard.looks:
             self._queue(shard)
         try:
@@ -205,7 +207,8 @@ class PushPlanner:
                 endpoint.again.add(shard.shard_id)
             raise
         finally:
-            for endpoint in chosen:
+            for endpoint, count in chosen.items():
+                endpoint.asked -= count
                 self._claimed(shard, endpoint)
 
     def _choose(self, shard: _Shard) -> tuple[dict[Endpoint, int], dict[Endpoint, int]]:
@@ -254,7 +257,6 @@ class PushPlanner:
     def _demand(self, shard: _Shard, endpoint: Endpoint, count: int, now: datetime) -> PushDemand:
         subscription = endpoint.subscription
         digest = subscription.extensions.push.digest
-        due_at = endpoint.due_at.get(shard.shard_id)
         return PushDemand(
             subscription_id=subscription.subscription_id,
             max_messages=count if digest is None else digest.max_messages,
@@ -264,7 +266,7 @@ class PushPlanner:
             filter_path=subscription.filter_path,
             retry_policy=subscription.retry_policy,
             max_attempts=subscription.max_delivery_attempts,
-            look_for_due=due_at is not None and due_at <= now,
+            look_for_due=_is_due(endpoint, shard, now),
             digest=digest,
         )
 
@@ -292,7 +294,10 @@ class PushPlanner:
             return claimed.deliveries[0], claimed.next_delivery_at, claimed.look_again
 
         deliveries, next_look_at, look_again = await retrying(claim, Aborted)
-        self._note(shard, endpoint, True, next_look_at, now)
+        looked = _is_due(endpoint, shard, now)
+        if looked and deliveries:
+            next_look_at = now  # what else falls due, a claim tells only if it found nothing
+        self._note(shard, endpoint, looked, next_look_at, now)
         if look_again or sum(len(delivery.messages) for delivery in deliveries) >= count:
             endpoint.unserved.add(shard.shard_id)
         self._accept(shard, endpoint, deliveries, now)
@@ -301,13 +306,11 @@ class PushPlanner:
         self, shard: _Shard, endpoint: Endpoint, looked: bool, next_look_at: datetime | None, now: datetime
     ) -> None:
         """When to look for redeliveries next."""
-        if looked and endpoint.due_at.get(shard.shard_id, now) <= now:
-            endpoint.due_at.pop(shard.shard_id, None)
+        if looked and _is_due(endpoint, shard, now):
+            del endpoint.due_at[shard.shard_id]
         _look_at(endpoint, shard, next_look_at)
 
-    def _accept(
-        self, shard: _Shard, endpoint: Endpoint, deliveries: Sequence[Delivery], now: datetime
-    ) -> None:
+    def _accept(self, shard: _Shard, endpoint: Endpoint, deliveries: Sequence[Delivery], now: datetime) -> None:
         if deliveries:
             # Should the outcome not be written, the messages fall due by themselves then.
             _look_at(endpoint, shard, now + _lease(endpoint))
@@ -330,6 +333,11 @@ class PushPlanner:
 
 def _lease(endpoint: Endpoint) -> timedelta:
     return timedelta(seconds=endpoint.subscription.ack_deadline_seconds + LEASE_MARGIN_SECONDS)
+
+
+def _is_due(endpoint: Endpoint, shard: _Shard, now: datetime) -> bool:
+    due_at = endpoint.due_at.get(shard.shard_id)
+    return due_at is not None and due_at <= now
 
 
 def _look_at(endpoint: Endpoint, shard: _Shard, time: datetime | None) -> None:

@@ -1,21 +1,22 @@
 """Sends what was claimed: each request on its own, and what becomes of it.
 
-    buffered ──room──► out ──success──► acknowledged
-        │               ├──anything else──► nacked
-        │               └──no answer within the ack deadline──► nacked, the call stays open ──late success──► acknowledged
-        └──the endpoint is given up, or it took too long──► released: due at once, the attempt not counted
+buffered ──room──► out ──success──► acknowledged
+    │               ├──anything else──► nacked
+    │               └──no answer within the ack deadline──► nacked, and acknowledged by a late success
+    └──the endpoint is given up, or it took too long──► released: due at once, the attempt not counted
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from broker.domain.message_id import message_id
 from broker.domain.push_state import MAX_EXCERPT, PushFailure, PushState
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.push_log import PushLog
+from broker.workers.push.digest_envelope import DigestItem, failed_message_ids
 from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel
-from broker.workers.push.envelope import PushRequest, failed_message_ids
+from broker.workers.push.envelope import PushRequest
 from broker.workers.push.http_client import SUCCESS, Answer, PushClient, Unreachable
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.settlement import Settlement
@@ -44,7 +45,7 @@ class PushSender:
         signer: TokenSigner,
         *,
         settled: Callable[[Endpoint], None],
-        release: Callable[[Endpoint, list[Parcel]], None],
+        release: Callable[[Endpoint, Sequence[Parcel]], None],
         gone: Callable[[Endpoint], None],
     ) -> None:
         """`settled(endpoint)`: there may be room again.  `release`: gives back what is not sent.  `gone(endpoint)`:
@@ -138,7 +139,7 @@ class PushSender:
             token = self._signer.token(oidc.service_account_email, audience, now=now)
         if subscription.extensions.push.digest is not None:
             return endpoint.envelope.digest(
-                [(item.message, item.name.shard_id, item.attempt_number) for item in parcel.items],
+                [DigestItem(item.message, item.name.shard_id, item.attempt_number) for item in parcel.items],
                 now=now,
                 token=token,
             )

@@ -59,7 +59,11 @@ class Settlement:
         deadlines, self._deadlines = self._deadlines, {}
         written: Sequence[object] = await asyncio.gather(
             *([self._coalescer.acknowledge(acks)] if acks else []),
-            *(self._coalescer.modify_ack_deadline(messages, new) for new, messages in deadlines.items() if messages),
+            *(
+                self._coalescer.modify_ack_deadline(messages, new)
+                for new, messages in deadlines.items()
+                if messages
+            ),
             return_exceptions=True,
         )
         for outcome in written:

@@ -1,0 +1,167 @@
+"""Push in this process: its parts, connected."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from broker.domain.attempt_ids import AttemptIds
+from broker.domain.errors import BrokerError
+from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.jitter import Jitter
+from broker.runtime.push_log import PushLog
+from broker.runtime.tasks import Tasks
+from broker.runtime.wake_ups import WakeUps
+from broker.store.database import Database
+from broker.store.delivery_attempts import release_attempts
+from broker.store.push_states import pause_pushes
+from broker.store.subscriptions import lock_subscription
+from broker.workers.periodic import PeriodicWorker
+from broker.workers.push.endpoint import Endpoint, Parcel
+from broker.workers.push.endpoints import Endpoints
+from broker.workers.push.http_client import PushClient
+from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
+from broker.workers.push.ownership import HEARTBEAT_SECONDS, Ownership
+from broker.workers.push.planner import PushPlanner
+from broker.workers.push.sender import PushSender
+from broker.workers.push.settlement import Settlement
+
+HEADS_INTERVAL_SECONDS = 2.0  # how late a push is if its notification was lost
+LOG_INTERVAL_SECONDS = 1.0
+GRACE_SECONDS = 2.0  # for requests that are out when the broker stops
+
+
+class Pusher:
+    """`wake` and `resource_changed` are called by whoever hears of something; `workers` are supervised."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        attempt_ids: AttemptIds,
+        coalescer: AckCoalescer,
+        wake_ups: WakeUps,
+        tasks: Tasks,
+        signer: TokenSigner,
+        *,
+        make_client: Callable[[], PushClient],
+        jitter: Jitter,
+    ) -> None:
+        """`make_client()` is called when the event loop runs."""
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+        self._tasks = tasks
+        self._signer = signer
+        self._make_client = make_client
+        self._client: PushClient | None = None
+        self._log = PushLog(database)
+        self._settlement = Settlement(coalescer)
+        self._planner = PushPlanner(database, clock, attempt_ids, jitter=jitter)
+        self._ownership = Ownership(database, clock, changed=lambda: self._endpoints.resource_changed(None))
+        self._endpoints = Endpoints(
+            database, owns=self._ownership.owns, added=self._planner.add, removed=self._planner.remove
+        )
+
+    async def start(self) -> None:
+        """Before the workers."""
+        self._client = self._make_client()
+        self._planner.sender = self._sender = PushSender(
+            self._client,
+            self._clock,
+            self._settlement,
+            self._log,
+            self._signer,
+            settled=self._planner.settled,
+            release=self._release,
+            gone=self._gone,
+        )
+        await self._signer.refresh()
+        await self._ownership.run_once()
+
+    def workers(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What the supervisor is to keep running."""
+        return {
+            "push processes": PeriodicWorker(self._ownership.run_once, HEARTBEAT_SECONDS).run,
+            "push endpoints": self._endpoints.run,
+            # One claims while the rows of the other are on their way.
+            "push planner 1": self._planner.run,
+            "push planner 2": self._planner.run,
+            "push heads": PeriodicWorker(self._planner.poll_heads, HEADS_INTERVAL_SECONDS).run,
+            "push settlement": self._settlement.run,
+            "push log": PeriodicWorker(self._log.flush, LOG_INTERVAL_SECONDS).run,
+            "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS).run,
+        }
+
+    def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
+        """Something can be delivered from a shard, or of a subscription; neither given: anywhere."""
+        if subscription_id is None:
+            self._planner.wake(shard_id, None)
+        elif endpoint := self._endpoints.get(subscription_id):
+            self._planner.wake(None, endpoint)
+
+    def resource_changed(self, name: str | None) -> None:
+        """A topic or subscription has changed; None: any of them may have."""
+        self._endpoints.resource_changed(name)
+
+    async def stop(self) -> None:
+        """After the workers: end what is out, and write down what came of it.  Raises a BrokerError."""
+        self._planner.stop()
+        if self._client is None:
+            return
+        try:
+            await self._sender.stop(GRACE_SECONDS)
+            await self._settlement.flush()
+            await self._log.flush()
+            await self._ownership.leave()
+        finally:
+            await self._client.close()
+
+    # --- what a sender asks for ----------------------------------------------------------------------------------
+
+    def _release(self, endpoint: Endpoint, parcels: Sequence[Parcel]) -> None:
+        items = [item for parcel in parcels for item in parcel.items]
+        if not endpoint.subscription.enable_message_ordering:
+            self._settlement.release(items)
+            return
+        attempts: dict[int, set[int]] = {}
+        for item in items:
+            attempts.setdefault(item.name.shard_id, set()).add(item.name.attempt_id)
+        self._tasks.start(
+            self._release_attempts(endpoint, attempts), name=f"release for {endpoint.subscription.name}"
+        )
+
+    async def _release_attempts(self, endpoint: Endpoint, attempts: dict[int, set[int]]) -> None:
+        for shard_id, attempt_ids in sorted(attempts.items()):
+            async with self._database.hot() as connection:
+                await release_attempts(
+                    connection,
+                    shard_id=shard_id,
+                    subscription_id=endpoint.subscription_id,
+                    attempt_ids=sorted(attempt_ids),
+                    now=self._clock.now(),
+                )
+        self._wake_ups.redeliverable(endpoint.subscription_id)
+
+    def _gone(self, endpoint: Endpoint) -> None:
+        if not endpoint.closed:
+            endpoint.closed = True
+            self._tasks.start(self._pause(endpoint), name=f"pause {endpoint.subscription.name}")
+
+    async def _pause(self, endpoint: Endpoint) -> None:
+        """The endpoint wants no more pushes; unless it is another one by now."""
+        name, url = endpoint.subscription.name, endpoint.subscription.push_config.endpoint
+        try:
+            async with self._database.transaction() as connection:
+                subscription = await lock_subscription(connection, name=name)
+                if subscription is not None and subscription.push_config.endpoint == url:
+                    await pause_pushes(
+                        connection,
+                        subscription_id=subscription.subscription_id,
+                        reason=f"The endpoint {url} answered 410 (Gone).",
+                        now=self._clock.now(),
+                    )
+            await self._wake_ups.announce(name)
+        except BrokerError:  # it will say so again
+            endpoint.closed = False
+            await asyncio.sleep(1)
+            self._planner.wake(None, endpoint)
