@@ -1,6 +1,6 @@
 """Which process delivers to which push subscription.
 
-Every process says every few seconds that it runs; each subscription belongs to the one of them that wins by a hash
+Every process says once a second that it runs; each subscription belongs to the one of them that wins by a hash
 of both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process that
 comes or goes moves only its own share.  Two processes may disagree for some seconds: claims are safe all the same,
 since they lock cursors; only a limit may be used twice meanwhile.
@@ -15,8 +15,8 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.store.database import Database
 from broker.store.processes import list_processes, record_process, remove_process
 
-HEARTBEAT_SECONDS = 2.0
-GONE_AFTER = timedelta(seconds=8)  # without a heartbeat
+HEARTBEAT_SECONDS = 1.0
+GONE_AFTER = timedelta(seconds=4)  # without a heartbeat
 
 
 class Ownership:

@@ -22,8 +22,8 @@ from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.settlement import Settlement
 
 # A claim's lease is longer than a request may take, by the time that what is claimed may wait to be sent.
-MAX_BUFFERED_SECONDS = 5.0
-LEASE_MARGIN_SECONDS = 10.0
+MAX_BUFFERED_SECONDS = 2.0
+LEASE_MARGIN_SECONDS = 4.0
 MAX_OPEN_REQUESTS = 4_000  # of a process
 _MAX_OPEN_TO_FAILING = MAX_OPEN_REQUESTS // 2  # of those, to endpoints that fail: they take no room from the others
 _LATE_DEADLINES = 3  # a call stays open for so many ack deadlines in all, at most 600 s
