@@ -30,6 +30,7 @@ from broker.services.acknowledge import AcknowledgeService
 from broker.services.filters import FilterService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
+from broker.services.pushes import PushService
 from broker.services.services import Services
 from broker.services.snapshots import SnapshotService
 from broker.services.subscriptions import SubscriptionService
@@ -129,6 +130,7 @@ class Broker:
             ),
             acknowledge=AcknowledgeService(self._resources, acks, self._activity),
             filters=FilterService(self._database, self._clock),
+            pushes=PushService(self._database, self._clock, self._wake_ups),
         )
 
     def _wake(self, shard_id: int | None, subscription_id: int | None) -> None:

@@ -6,6 +6,9 @@ from datetime import timedelta
 
 DEFAULT_FAILURE_THRESHOLD = 20  # consecutive failures after which an endpoint's circuit breaker opens
 DEFAULT_OPEN_DURATION = timedelta(seconds=30)
+DEFAULT_DIGEST_MESSAGES = 100
+DEFAULT_DIGEST_BYTES = 1_000_000
+DEFAULT_DIGEST_DELAY = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +38,9 @@ class PushConfig:
 class Digest:
     """One POST carries up to `max_messages` (1 to 1,000) or about `max_bytes`, or what came within `max_delay`."""
 
-    max_messages: int
-    max_bytes: int
-    max_delay: timedelta
+    max_messages: int = DEFAULT_DIGEST_MESSAGES
+    max_bytes: int = DEFAULT_DIGEST_BYTES
+    max_delay: timedelta = DEFAULT_DIGEST_DELAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

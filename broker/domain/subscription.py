@@ -9,6 +9,7 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.labels import check_labels
 from broker.domain.names import check_name
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
+from broker.domain.push_limits import check_push
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.topic import check_retention
 
@@ -151,6 +152,12 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
     `min_delivery_attempts` below Google's 5 is an extension that the operator allows (A5).
     """
     check_labels(subscription.labels)
+    check_push(
+        subscription.push_config,
+        subscription.extensions.push,
+        exactly_once=subscription.enable_exactly_once_delivery,
+        ordered=subscription.enable_message_ordering,
+    )
     check_retention(subscription.message_retention)
     if not 10 <= subscription.ack_deadline_seconds <= 600:
         raise InvalidArgument(

@@ -6,6 +6,7 @@ from broker.services.acknowledge import AcknowledgeService
 from broker.services.filters import FilterService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
+from broker.services.pushes import PushService
 from broker.services.snapshots import SnapshotService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
@@ -20,3 +21,4 @@ class Services:
     pull: PullService
     acknowledge: AcknowledgeService
     filters: FilterService
+    pushes: PushService

@@ -19,7 +19,7 @@ from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
-from broker.store import subscriptions, topics
+from broker.store import push_states, subscriptions, topics
 from broker.store.database import Database, ResourceConnection
 
 
@@ -76,21 +76,30 @@ class SubscriptionService:
         """Change the fields in the mask.  Raises InvalidArgument, NotFound; nothing is changed then."""
         check_field_mask(paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         async with self._database.transaction() as connection:
-            subscription = (await self._lock(connection, wanted.name)).updated(wanted, paths)
+            current = await self._lock(connection, wanted.name)
+            subscription = current.updated(wanted, paths)
             # A policy that was allowed once does not stand in the way of other changes.
             floor = self._min_delivery_attempts if "dead_letter_policy" in paths else 1
             check_subscription(subscription, min_delivery_attempts=floor)
             if "dead_letter_policy" in paths:
                 await _require_dead_letter_topic(connection, subscription)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
+            if "push_config" in paths:
+                await _push_anew(connection, subscription, instead_of=current.push_config)
         await self._wake_ups.announce(subscription.name)
         return subscription
 
     async def modify_push_config(self, name: str, push_config: PushConfig) -> None:
-        """Switch between pull (no endpoint) and push at once; the backlog stays.  Raises NotFound."""
+        """Switch between pull (no endpoint) and push at once; the backlog stays, a pause ends.
+
+        Raises InvalidArgument, NotFound; nothing is changed then.
+        """
         async with self._database.transaction() as connection:
-            subscription = replace(await self._lock(connection, name), push_config=push_config)
+            current = await self._lock(connection, name)
+            subscription = replace(current, push_config=push_config)
+            check_subscription(subscription, min_delivery_attempts=1)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
+            await _push_anew(connection, subscription, instead_of=current.push_config)
         await self._wake_ups.announce(name)
 
     async def delete_subscription(self, name: str) -> None:
@@ -126,3 +135,12 @@ async def _require_dead_letter_topic(connection: ResourceConnection, subscriptio
     policy = subscription.dead_letter_policy
     if policy is not None and await topics.find_topic(connection, name=policy.dead_letter_topic) is None:
         raise NotFound(f"Dead letter topic not found (resource={leaf(policy.dead_letter_topic)}).")
+
+
+async def _push_anew(connection: ResourceConnection, subscription: Subscription, *, instead_of: PushConfig) -> None:
+    """Whoever sets a push config wants it to be used: a pause ends, and nothing is held against a new endpoint."""
+    subscription_id = subscription.subscription_id
+    if subscription.push_config.endpoint == instead_of.endpoint:
+        await push_states.resume_pushes(connection, subscription_id=subscription_id)
+    else:
+        await push_states.forget_push_state(connection, subscription_id=subscription_id)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from broker.domain.errors import Unimplemented
 from broker.front.rest.call import Call
-from broker.front.rest.handlers import acknowledge, filters, publish, pull, snapshots, subscriptions, topics
+from broker.front.rest.handlers import acknowledge, filters, publish, pull, pushes, snapshots, subscriptions, topics
 
 Handler = Callable[[Call], Awaitable[bytes]]
 
@@ -73,6 +73,10 @@ ROUTES = [
         "Subscriber.ModifyPushConfig",
         subscriptions.modify_push_config,
     ),
+    Route("GET", f"{SUBSCRIPTION}:pushStatus", "GetPushStatus", pushes.get_push_status),  # extensions (A8, C6)
+    Route("GET", f"{SUBSCRIPTION}:pushFailures", "ListPushFailures", pushes.list_push_failures),
+    Route("POST", f"{SUBSCRIPTION}:pausePush", "PausePush", pushes.pause_push),
+    Route("POST", f"{SUBSCRIPTION}:resumePush", "ResumePush", pushes.resume_push),
     Route("GET", SNAPSHOT, "Subscriber.GetSnapshot", snapshots.get_snapshot),
     Route("GET", "projects/*/snapshots", "Subscriber.ListSnapshots", snapshots.list_snapshots),
     Route("PUT", SNAPSHOT, "Subscriber.CreateSnapshot", snapshots.create_snapshot),

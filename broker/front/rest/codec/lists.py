@@ -9,10 +9,15 @@ from broker.front.rest.codec.scalars import parse_int32
 
 
 def decode_page(query: Mapping[str, str]) -> Page:
-    """pageSize and pageToken, in either spelling.  Raises InvalidArgument."""
+    """The page of a list of resources.  Raises InvalidArgument."""
+    return parse_page(*decode_page_parameters(query))
+
+
+def decode_page_parameters(query: Mapping[str, str]) -> tuple[int, str]:
+    """pageSize (0 if absent) and pageToken, in either spelling.  Raises InvalidArgument."""
     size = query.get("pageSize", query.get("page_size", ""))
     token = query.get("pageToken", query.get("page_token", ""))
-    return parse_page(parse_int32(size, "pageSize") if size else 0, token)
+    return parse_int32(size, "pageSize") if size else 0, token
 
 
 def encode_list(key: str, items: Sequence[Any], next_page_token: str) -> bytes:

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from broker.domain.errors import InvalidArgument, Unimplemented
 from broker.domain.field_mask import parse_field_mask
 from broker.domain.push_config import PushConfig
 from broker.domain.retry_policy import RetryPolicy
@@ -19,8 +18,16 @@ from broker.domain.subscription import (
     Extensions,
     Subscription,
 )
+from broker.front.rest.codec.push_config import (
+    PushConfigBody,
+    PushOptionsBody,
+    push_config,
+    push_config_json,
+    push_options,
+    push_options_json,
+)
 from broker.front.rest.codec.requests import Int32, decode_request
-from broker.front.rest.codec.resources import refuse_nul, refuse_unsupported, require_same_name
+from broker.front.rest.codec.resources import refuse_unsupported, require_same_name
 from broker.front.rest.codec.scalars import format_duration, parse_duration
 
 UNSUPPORTED = {
@@ -46,18 +53,11 @@ class DeadLetterPolicyBody(msgspec.Struct, rename="camel", forbid_unknown_fields
     max_delivery_attempts: Int32 = 0
 
 
-class PushConfigBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    push_endpoint: str = ""
-    attributes: dict[str, str] = {}
-    oidc_token: dict[str, Any] = {}
-    pubsub_wrapper: dict[str, Any] | None = None
-    no_wrapper: dict[str, Any] | None = None
-
-
 class ExtensionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """What Google's subscriptions do not have."""
 
     one_per_ordering_key: bool = False
+    push: PushOptionsBody | None = None
 
 
 class SubscriptionBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -116,7 +116,7 @@ def decode_update_subscription(body: bytes, name: str, query_mask: str | None) -
 
 def decode_push_config(body: bytes) -> PushConfig:
     """The push config of a modifyPushConfig call; without an endpoint it makes a pull subscription."""
-    return _push_config(decode_request(_modify_push_config, body).push_config)
+    return push_config(decode_request(_modify_push_config, body).push_config)
 
 
 def _from_body(body: SubscriptionBody, name: str) -> Subscription:
@@ -135,11 +135,13 @@ def _from_body(body: SubscriptionBody, name: str) -> Subscription:
         expiration_ttl=ttl,
         filter=body.filter,
         enable_message_ordering=body.enable_message_ordering,
-        extensions=Extensions(**msgspec.structs.asdict(body.extensions)),
+        extensions=Extensions(
+            one_per_ordering_key=body.extensions.one_per_ordering_key, push=push_options(body.extensions.push)
+        ),
         enable_exactly_once_delivery=body.enable_exactly_once_delivery,
         dead_letter_policy=_dead_letter_policy(body.dead_letter_policy),
         retry_policy=_retry_policy(body.retry_policy),
-        push_config=_push_config(body.push_config),
+        push_config=push_config(body.push_config),
     )
 
 
@@ -172,22 +174,13 @@ def _retry_policy(body: RetryPolicyBody | None) -> RetryPolicy | None:
     return RetryPolicy(**{k: parse_duration(text, f"retryPolicy.{k}") for k, text in given.items() if text})
 
 
-def _push_config(body: PushConfigBody) -> PushConfig:
-    if body.push_endpoint:
-        raise Unimplemented("The field pushConfig.pushEndpoint is not supported: push is not served yet.")
-    if body.oidc_token or body.pubsub_wrapper is not None or body.no_wrapper is not None:
-        raise InvalidArgument("Invalid push endpoint given (endpoint=): pushConfig needs a pushEndpoint.")
-    refuse_nul(body.attributes)
-    return PushConfig(attributes=body.attributes)
-
-
 def subscription_json(subscription: Subscription) -> dict[str, Any]:
     """google.pubsub.v1.Subscription in JSON, as the service prints it: `pushConfig` always, defaults not."""
     s = subscription
     body: dict[str, Any] = {
         "name": s.name,
         "topic": s.topic,
-        "pushConfig": _push_config_json(s.push_config),
+        "pushConfig": push_config_json(s.push_config),
         "ackDeadlineSeconds": s.ack_deadline_seconds,
     }
     if s.retain_acked_messages:
@@ -215,17 +208,19 @@ def subscription_json(subscription: Subscription) -> dict[str, Any]:
 
 def _options_json(subscription: Subscription) -> Mapping[str, Any]:
     """What is printed only if it is not the default."""
-    one_per_key = subscription.extensions.one_per_ordering_key
+    extensions = _extensions_json(subscription.extensions)
     options: dict[str, tuple[bool, Any]] = {
         "enableMessageOrdering": (subscription.enable_message_ordering, True),
         "enableExactlyOnceDelivery": (subscription.enable_exactly_once_delivery, True),
-        "extensions": (one_per_key, {"onePerOrderingKey": one_per_key}),
+        "extensions": (bool(extensions), extensions),
     }
     return {name: value for name, (is_set, value) in options.items() if is_set}
 
 
-def _push_config_json(config: PushConfig) -> Mapping[str, Any]:
-    return {"attributes": config.attributes} if config.attributes else {}
+def _extensions_json(extensions: Extensions) -> Mapping[str, Any]:
+    push = push_options_json(extensions.push)
+    body: dict[str, Any] = {"onePerOrderingKey": True} if extensions.one_per_ordering_key else {}
+    return body | ({"push": push} if push else {})
 
 
 def _retry_policy_json(policy: RetryPolicy) -> Mapping[str, str]:

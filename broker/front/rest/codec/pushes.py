@@ -1,0 +1,64 @@
+"""The status and the failures of pushes, and pausing them; extensions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from broker.domain.push_state import PushFailure, PushFailurePage, PushState, parse_push_failure_page
+from broker.domain.subscription import Subscription
+from broker.front.rest.codec.lists import decode_page_parameters
+from broker.front.rest.codec.requests import decode_request
+from broker.front.rest.codec.resources import refuse_nul
+from broker.front.rest.codec.scalars import format_duration, format_timestamp
+
+
+class PausePushRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    reason: str = ""
+    subscription: object = None  # in the path
+
+
+_pause_push = msgspec.json.Decoder(PausePushRequest)
+
+
+def decode_pause_push(body: bytes) -> str:
+    """The reason, "" if there is none.  Raises InvalidArgument."""
+    reason = decode_request(_pause_push, body).reason
+    refuse_nul(reason, "reason")
+    return reason
+
+
+def decode_push_failure_page(query: Mapping[str, str]) -> PushFailurePage:
+    """Raises InvalidArgument."""
+    return parse_push_failure_page(*decode_page_parameters(query))
+
+
+def push_status_json(subscription: Subscription, state: PushState | None) -> dict[str, Any]:
+    """Of a push subscription with all that is known, zeros included; of another just what it is."""
+    if not subscription.is_push:
+        return {"state": "DETACHED" if subscription.detached else "PULL"}
+    if state is None:
+        return {"state": "ACTIVE", "circuitBreaker": {"state": "CLOSED", "consecutiveFailures": 0}}
+    body: dict[str, Any] = {"state": "ACTIVE"}
+    if state.paused_reason:
+        body = {"state": "PAUSED", "pausedReason": state.paused_reason}
+    body["circuitBreaker"] = {
+        "state": state.breaker.upper(),
+        "consecutiveFailures": state.consecutive_failures,
+        "changeTime": format_timestamp(state.changed_at),
+    }
+    body |= {"window": state.window, "outstandingRequests": state.outstanding_requests}
+    return body if state.retry_at is None else body | {"retryTime": format_timestamp(state.retry_at)}
+
+
+def push_failure_json(failure: PushFailure) -> dict[str, Any]:
+    """Without `status` if the endpoint did not answer."""
+    body: dict[str, Any] = {
+        "failTime": format_timestamp(failure.failed_at),
+        "messageId": failure.message_id,
+        "deliveryAttempt": failure.delivery_attempt,
+        "endpoint": failure.endpoint,
+    }
+    if failure.status is not None:
+        body["status"] = failure.status
+    return body | {"latency": format_duration(failure.latency), "detail": failure.detail}

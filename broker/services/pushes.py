@@ -1,0 +1,83 @@
+"""Pushing: how it goes, what failed, and stopping it for a while; extensions (A8, C6)."""
+
+from collections.abc import Sequence
+
+from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.names import leaf
+from broker.domain.push_state import PushFailure, PushFailurePage, PushState, push_failure_page_token
+from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.services.subscriptions import subscription_not_found
+from broker.store import push_failures, push_states, subscriptions
+from broker.store.database import Database, ResourceConnection
+
+MAX_REASON_LENGTH = 1_000
+DEFAULT_REASON = "Paused by a call of pausePush."
+
+
+class PushService:
+    """What an operator of push subscriptions sees and does."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+
+    async def get_push_status(self, name: str) -> tuple[Subscription, PushState | None]:
+        """A subscription and what is known of its endpoint (None: nothing yet).  Raises NotFound."""
+        async with self._database.transaction() as connection:
+            subscription = await _find(connection, name)
+            state = await push_states.read_push_state(connection, subscription_id=subscription.subscription_id)
+        return subscription, state
+
+    async def list_push_failures(self, name: str, page: PushFailurePage) -> tuple[Sequence[PushFailure], str]:
+        """A page of the last failed attempts, newest first, and the token of the next page.  Raises NotFound."""
+        async with self._database.transaction() as connection:
+            subscription = await _find(connection, name)
+            found = await push_failures.list_push_failures(
+                connection, subscription_id=subscription.subscription_id, page=page
+            )
+        if len(found) <= page.size:
+            return found, ""
+        given = found[: page.size]
+        return given, push_failure_page_token(given[-1])
+
+    async def pause_push(self, name: str, reason: str) -> None:
+        """Push nothing until it is resumed; the backlog stays and what is out may still be answered.
+
+        Raises NotFound, FailedPrecondition (nothing is pushed), InvalidArgument (a reason that is too long).
+        """
+        if len(reason) > MAX_REASON_LENGTH:
+            raise InvalidArgument(f"reason has {len(reason)} characters, the maximum is {MAX_REASON_LENGTH}.")
+        async with self._database.transaction() as connection:
+            await push_states.pause_pushes(
+                connection,
+                subscription_id=await _lock(connection, name),
+                reason=reason or DEFAULT_REASON,
+                now=self._clock.now(),
+            )
+        await self._wake_ups.announce(name)
+
+    async def resume_push(self, name: str) -> None:
+        """End a pause, whoever began it; without one this does nothing.  Raises NotFound, FailedPrecondition."""
+        async with self._database.transaction() as connection:
+            await push_states.resume_pushes(connection, subscription_id=await _lock(connection, name))
+        await self._wake_ups.announce(name)
+
+
+async def _find(connection: ResourceConnection, name: str) -> Subscription:
+    subscription = await subscriptions.find_subscription(connection, name=name)
+    if subscription is None:
+        raise subscription_not_found(name)
+    return subscription
+
+
+async def _lock(connection: ResourceConnection, name: str) -> int:
+    """The id of a push subscription, which stays one until the transaction ends."""
+    subscription = await subscriptions.lock_subscription(connection, name=name)
+    if subscription is None:
+        raise subscription_not_found(name)
+    if not subscription.is_push:
+        raise FailedPrecondition(f"Nothing is pushed for this subscription (resource={leaf(name)}).")
+    return subscription.subscription_id
