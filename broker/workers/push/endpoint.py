@@ -79,6 +79,7 @@ class Endpoint:
     due_at: dict[int, datetime] = field(default_factory=dict)
     alarm: asyncio.TimerHandle | None = None
     closed: bool = False  # nothing is claimed or sent any more
+    suspended: bool = False  # nor now: the subscription has changed and is being read again
     # Messages whose calls are overdue but still open: where they are out by now.
     late: dict[tuple[int, int], Item] = field(default_factory=dict)
     late_flights: deque[Flight] = field(default_factory=deque)
@@ -93,7 +94,7 @@ class Endpoint:
         Some more than may be sent at once, but then only when half of those are used up: a claim for one message
         costs as much as a claim for a hundred.
         """
-        if self.closed or (self.bytes_held >= MAX_BYTES_HELD and (self.buffer or self.flights)):
+        if self.closed or self.suspended or (self.bytes_held >= MAX_BYTES_HELD and (self.buffer or self.flights)):
             return 0
         room, waiting = self.health.room(now), len(self.buffer) + self.asked
         if self.subscription.extensions.push.digest is not None:

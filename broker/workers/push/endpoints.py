@@ -47,6 +47,8 @@ class Endpoints:
         """A subscription or topic has changed; None: anything may have."""
         if name is not None and "/subscriptions/" in name:
             self._changed.add(name)
+            if name in self._by_name:
+                self._by_name[name].suspended = True
         else:  # a topic's retention and its end concern many
             self._read_all = True
         self._something.set()
@@ -70,16 +72,19 @@ class Endpoints:
 
     async def _follow_changes(self) -> None:
         while self._changed:
-            name = next(iter(self._changed))
-            async with self._database.transaction() as connection:
-                subscription = await find_push_subscription(connection, name=name)
-            self._changed.discard(name)
+            name = self._changed.pop()
+            try:
+                async with self._database.transaction() as connection:
+                    subscription = await find_push_subscription(connection, name=name)
+            except BaseException:
+                self._changed.add(name)
+                raise
             self._update(name, subscription)
 
     async def _follow_all(self) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        self._read_all = False
+        self._read_all = False  # what changes from now on is read again
         found: set[int] = set()
         last, more = 0, True
         while more:
@@ -98,6 +103,8 @@ class Endpoints:
         )  # many topics may be made one after another
 
     def _update(self, name: str, subscription: Subscription | None) -> None:
+        if name in self._changed:  # again, since it was read
+            return
         known = self._by_name.get(name)
         if subscription is not None and not self._is_ours(subscription):
             subscription = None
@@ -110,7 +117,7 @@ class Endpoints:
             return
         if known is None:
             self._add(subscription)
-        elif known.subscription != subscription:
+        elif known.suspended or known.subscription != subscription:
             self._change(known, subscription)
 
     def _is_ours(self, subscription: Subscription) -> bool:
@@ -129,6 +136,7 @@ class Endpoints:
             self._remove(endpoint)  # what is out goes on; the new one has a health of its own
             self._add(subscription)
             return
+        endpoint.suspended = False
         endpoint.subscription = subscription
         endpoint.envelope = Envelope(subscription)
         endpoint.health.reconfigure(subscription.extensions.push, now=asyncio.get_running_loop().time())

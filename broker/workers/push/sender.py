@@ -70,7 +70,7 @@ class PushSender:
         if endpoint.closed:
             self.give_back(endpoint)
             return
-        while endpoint.buffer and endpoint.health.room(now) > 0:
+        while endpoint.buffer and not endpoint.suspended and endpoint.health.room(now) > 0:
             if now - endpoint.buffer[0].claimed_at > MAX_BUFFERED_SECONDS:
                 self.give_back(endpoint)  # its lease might end before the request does
                 return
