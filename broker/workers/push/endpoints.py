@@ -63,7 +63,11 @@ class Endpoints:
             self._something.clear()
             await self._follow_changes()
             if loop.time() >= self._next_reading:
-                await self._follow_all()
+                try:
+                    await self._follow_all()
+                except BaseException:
+                    self._read_all = True
+                    raise
 
     @property
     def _next_reading(self) -> float:
