@@ -7,8 +7,8 @@ from broker.domain.push_state import BreakerState
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.workers.push.token_bucket import TokenBucket
 
-# The first three are Google's: "starts with a small single-digit window"; "after the window reaches 3,000 it grows
-# linearly"; "if the average latency exceeds one second … it decreases to 3,000" (Push subscriptions, delivery rate).
+# The first three are Google's (Push subscriptions, delivery rate): the window starts single-digit, grows
+# exponentially to 3,000 and linearly from there, and falls back to 3,000 when the mean latency exceeds a second.
 FIRST_WINDOW = 8
 LINEAR_ABOVE = 3_000
 SLOW_LATENCY = 1.0  # seconds
@@ -18,8 +18,8 @@ MAX_WINDOW = 10_000  # ours: sockets that one process can have open to one endpo
 MIN_BACKOFF = 0.1  # seconds
 MAX_BACKOFF = 60.0
 # A success halves the backoff above this and takes MIN_BACKOFF off below: so an endpoint that refuses one of five
-# messages gets one about every 500 ms, one that refuses all gets one a minute, and one that recovers is back at full
-# speed after 16 successes, two minutes.
+# messages gets one about every 500 ms (as Google's documentation has it), one that refuses all gets one a minute,
+# and one that then recovers has its window again after 24 successes, in somewhat over two minutes.
 _HALVED_ABOVE = 2.0
 
 MAX_RETRY_AFTER = 3_600.0  # seconds; an endpoint that asks for more is tried again after this
@@ -41,22 +41,24 @@ class Attempt:
 class EndpointHealth:
     """How an endpoint does, and therefore how many requests it may get.
 
-    The circuit breaker, and what `room` follows in each state:
+    The circuit breaker, and what `room` is in each state (in all of them 0 until a Retry-After is over, and no
+    more than the rate allows):
 
-        closed      the least of: what is free of the window; one at a time, spaced, while backing off; the rate
-           │  ▲     ▲
-           │  │     └── the trial succeeded: everything as at first, but with a window of 1
-    failure_│threshold failures in a row          (room and rate, as in every state, only after a Retry-After)
-           ▼  │
-        open        nothing
-           │  ▲     `open_duration` (and up to 10 % more) passes
-           ▼  │
-        half_open   one request, the trial, whatever else is outstanding; if it failed: open again, as long as before
+        closed ◄────────┐  what is free of the window; while backing off one request at a time, spaced
+           │ failure_threshold failures in a row
+           ▼            │
+        open ◄──────────┼──┐  nothing
+           │ open_duration (and up to 10 % more) is over
+           ▼            │  │
+        half_open ──────┘  │  one request, the trial, whatever else is outstanding
+           │    it succeeded: start over, with a window of 1
+           └───────────────┘
+                it failed
 
     Rounds: a failure that cuts the window and raises the backoff ends a round.  What began before it and ends later
     tells nothing new, neither of the window nor of the backoff: a hundred requests that fail together count as one.
-    Likewise the breaker, while not closed, listens to its trial alone: a success that began before it opened tells
-    how the endpoint was.
+    Likewise the breaker, once open, listens to its trial alone, and what began before the trial's end never counts:
+    a success that began before it opened tells how the endpoint was.
 
         in a round      window                                           backoff
         success         +1 (slow start: doubles each round trip) below   half; below 2 s: 100 ms less
@@ -66,7 +68,7 @@ class EndpointHealth:
                         what the window was when backing off began
 
     The duration of `open` stays the same however often the trial fails: a trial costs one request, and an endpoint
-    that recovers after a day must not wait longer than its owner has configured.  While the breaker is not closed it
+    that recovers after a day must not wait longer than its owner has configured.  A breaker that is not closed
     takes the place of the backoff.
 
     No state is dead: with nothing outstanding there is room, or `opens_at` is a time to come.
@@ -75,6 +77,7 @@ class EndpointHealth:
     __slots__ = (
         "_backoff",
         "_bucket",
+        "_counts_after",
         "_growing_until",
         "_jitter",
         "_last_peak",
@@ -121,7 +124,7 @@ class EndpointHealth:
         self._threshold = float(LINEAR_ABOVE)  # slow start below it
         self._backoff = 0.0  # seconds; 0: not backing off
         self._spaced_from = self._opened_at  # the last start or failure; the backoff runs from there
-        self._round_began_after = self._started
+        self._counts_after = self._round_began_after = self._started  # later requests count
         self._outstanding_of_round = 0
         self._growing_until = self._started  # the round trip that _peak is of ends with a later request's success
         self._peak = self._last_peak = self.outstanding  # most outstanding in this round trip and the one before
@@ -136,7 +139,7 @@ class EndpointHealth:
         return min(MAX_WINDOW, self._options.max_outstanding_requests or MAX_WINDOW)
 
     def reconfigure(self, options: PushOptions, *, now: float) -> None:
-        """Options changed.  What is known of the endpoint stays; for another endpoint make another EndpointHealth."""
+        """Options changed; what is known of the endpoint stays.  For another endpoint make a new one."""
         rate = options.messages_per_second
         if self._bucket is None or rate is None:
             self._bucket = _bucket(options, now)
@@ -163,7 +166,7 @@ class EndpointHealth:
         return min(free, self._rate_room(now)) if free > 0 else 0
 
     def opens_at(self, now: float) -> float | None:
-        """When there may be room without any answer coming in; None if there is room now, or an answer must come."""
+        """When there will be room without any answer coming in; None: there is room now, or an answer must come."""
         if self.room(now):
             return None
         times = [self._retry_at]
@@ -182,7 +185,7 @@ class EndpointHealth:
         return max(times)
 
     def begin(self, now: float, *, messages: int = 1) -> Attempt:
-        """A request with so many messages starts.  One that starts although there is no room is counted all the same."""
+        """A request with so many messages starts.  One that starts although there is no room is counted, too."""
         self._end_open(now)
         self._started += 1
         attempt = Attempt(self._started, now)
@@ -207,7 +210,7 @@ class EndpointHealth:
             self._note_success()
             self._turn("closed")
             self._start_over(1)
-        elif self.breaker == "closed":
+        elif self._counts(attempt):
             self._note_success()
             if attempt.number > self._round_began_after:
                 self._grow(attempt)
@@ -223,7 +226,7 @@ class EndpointHealth:
         if is_trial:
             self._note_failure()
             self._open(now)
-        elif self.breaker == "closed":
+        elif self._counts(attempt):
             self._note_failure()
             self._spaced_from = max(self._spaced_from, now)
             if attempt.number > self._round_began_after:
@@ -243,6 +246,9 @@ class EndpointHealth:
             self._outstanding_of_round -= 1
         if attempt is self._trial:
             self._trial = None
+
+    def _counts(self, attempt: Attempt) -> bool:
+        return self.breaker == "closed" and attempt.number > self._counts_after
 
     def _note_success(self) -> None:
         self.version += bool(self.consecutive_failures)

@@ -6,9 +6,9 @@ _ROUNDING = 1e-6  # of a message: what the sums of times may be off
 class TokenBucket:
     """Holds one second's worth of messages, at least one, and is full at first.
 
-    `take` may take more than there is, so that a request larger than the bucket can go at all; what follows then waits
-    until the debt is paid.  Over any span of s seconds no more is taken than rate * s, one bucket, and what the
-    largest request exceeds one message by.
+    `take` may take more than there is, so that a request larger than the bucket can go at all; what follows then
+    waits until the debt is paid.  Over any span of s seconds no more is taken than rate * s, one bucket, and what
+    the largest request exceeds one message by.
 
     The only state is the time at which it would be full again, so that "enough for one" begins at an exact time.
     """
