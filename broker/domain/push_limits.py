@@ -33,6 +33,7 @@ MIN_OPEN_DURATION, MAX_OPEN_DURATION = timedelta(seconds=1), timedelta(hours=1)
 _SHOWN = 200  # characters of a refused value in an error's message
 _USER_INFO = re.compile(r"//[^/?#]*@")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+_IPV6_NETLOC = re.compile(r"\[[^\]]*\](:[0-9]*)?")
 _NOT_IN_A_HOST = re.compile(
     r"[\x00-\x2c\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7f]"
 )  # of ASCII only - . _ 0-9 A-Z a-z are
@@ -90,9 +91,9 @@ def check_endpoint(endpoint: str) -> None:
 def _is_host(parts: SplitResult) -> bool:
     host = parts.hostname or ""
     try:
-        if parts.netloc.startswith("["):
+        if "[" in parts.netloc:
             IPv6Address(host)
-            return True
+            return _IPV6_NETLOC.fullmatch(parts.netloc) is not None
         name = host.encode("idna")  # no empty label, none longer than 63
     except (ValueError, UnicodeError):
         return False

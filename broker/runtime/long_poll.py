@@ -46,12 +46,16 @@ class _Pull:
 
 @dataclass(eq=False, slots=True)
 class _Queue:
-    """The pulls of one subscription.  `claiming` and `alarm` are owned by _run."""
+    """The pulls of one subscription.  `claiming` and `alarm` are owned by _run.
+
+    `changed`: since the claim in flight was begun.
+    """
 
     subscription: Subscription
     pulls: deque[_Pull] = field(default_factory=deque)
     worth_a_look: bool = False
     claiming: bool = False
+    changed: bool = False
     alarm: asyncio.TimerHandle | None = None
 
 
@@ -136,6 +140,7 @@ class LongPoll:
     def subscription_changed(self, name: str | None) -> None:
         """Send the waiting pulls of a subscription (None: of all) to read it again."""
         for queue in [q for q in self._queues.values() if name in (None, q.subscription.name)]:
+            queue.changed = True
             self._send_away(queue, SubscriptionChanged())
 
     def stop_waiting(self) -> None:
@@ -251,14 +256,16 @@ class LongPoll:
 
     async def _claim(self, queue: _Queue, pulls: list[_Pull]) -> None:
         """Claim for `pulls` from each shard in turn, answer those that got something, park the others."""
-        subscription = queue.subscription
+        subscription, queue.changed = queue.subscription, False
         hungry = pulls
         alarms: list[datetime] = []
         for shard_id in random.sample(subscription.shard_ids, len(subscription.shard_ids)):
             if hungry:
                 hungry = await self._claim_shard(subscription, shard_id, hungry, alarms)
         for pull in reversed(hungry):
-            if pull.wait and not self._stopping:
+            if pull.wait and queue.changed:
+                pull.answer.set_exception(SubscriptionChanged())
+            elif pull.wait and not self._stopping:
                 queue.pulls.appendleft(pull)
                 if not pull.parked.done():
                     pull.parked.set_result(None)

@@ -68,3 +68,36 @@ def test_a_message_goes_round(gcloud: Gcloud, project: str) -> None:
     assert (described["topic"], described["ackDeadlineSeconds"]) == (f"{project}/topics/topic", 20)
     assert described["detached"] is True
     gcloud("subscriptions", "delete", "sub")
+
+
+def test_a_push_subscription(gcloud: Gcloud, project: str) -> None:
+    """D2, A8: created with all flags, switched to another endpoint, to pull, and back."""
+    gcloud("topics", "create", "topic")
+    created = gcloud(
+        "subscriptions",
+        "create",
+        "sub",
+        "--topic=topic",
+        "--push-endpoint=http://127.0.0.1:9/push",
+        "--push-auth-service-account=pusher@example.iam.gserviceaccount.com",
+        "--push-auth-token-audience=the-audience",
+        "--push-no-wrapper",
+        "--push-no-wrapper-write-metadata",
+    )
+    (created,) = created if isinstance(created, list) else [created]
+    config = {
+        "pushEndpoint": "http://127.0.0.1:9/push",
+        "oidcToken": {
+            "serviceAccountEmail": "pusher@example.iam.gserviceaccount.com",
+            "audience": "the-audience",
+        },
+        "noWrapper": {"writeMetadata": True},
+    }
+    assert created["pushConfig"] == config
+    gcloud("subscriptions", "modify-push-config", "sub", "--push-endpoint=https://127.0.0.1:9/other")
+    assert gcloud("subscriptions", "describe", "sub")["pushConfig"] == {"pushEndpoint": "https://127.0.0.1:9/other"}
+    gcloud("subscriptions", "modify-push-config", "sub", "--push-endpoint=")
+    assert gcloud("subscriptions", "describe", "sub").get("pushConfig", {}) == {}
+    gcloud("topics", "publish", "topic", "--message=pulled")
+    (received,) = gcloud("subscriptions", "pull", "sub", "--auto-ack")
+    assert received["message"]["data"] == "cHVsbGVk"

@@ -174,3 +174,31 @@ def test_refusals_are_the_exceptions_that_programs_catch(google: Google) -> None
         )
     with pytest.raises(exceptions.NotFound):
         google.publisher.publish(f"{google.project}/topics/missing", b"x").result(timeout=20)
+
+
+def test_a_push_config_is_set_read_and_removed(google: Google) -> None:
+    """D2, A8: each part of it, by creation, modify_push_config and update."""
+    google.publisher.create_topic(name=google.topic)
+    config = types.PushConfig(
+        push_endpoint="https://127.0.0.1:9/push",
+        attributes={"x-goog-version": "v1"},
+        oidc_token=types.PushConfig.OidcToken(service_account_email="a@example.com", audience="who"),
+        no_wrapper=types.PushConfig.NoWrapper(write_metadata=True),
+    )
+    wanted = types.Subscription(name=google.subscription, topic=google.topic, push_config=config)
+    assert google.subscriber.create_subscription(request=wanted).push_config == config
+    other = types.PushConfig(
+        push_endpoint="http://127.0.0.1:9/other", pubsub_wrapper=types.PushConfig.PubsubWrapper()
+    )
+    google.subscriber.modify_push_config(subscription=google.subscription, push_config=other)
+    found = google.subscriber.get_subscription(subscription=google.subscription).push_config
+    assert found == other
+    assert "pubsub_wrapper" in found
+    with pytest.raises(exceptions.BadRequest, match="is a push subscription"):
+        google.pull()
+    mask = FieldMask(paths=["push_config"])
+    pulled = types.Subscription(name=google.subscription, push_config=types.PushConfig())
+    updated = google.subscriber.update_subscription(subscription=pulled, update_mask=mask)
+    assert updated.push_config == types.PushConfig()
+    google.subscriber.modify_push_config(subscription=google.subscription, push_config=types.PushConfig())
+    assert google.pull_at_once() == []

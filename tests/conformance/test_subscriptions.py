@@ -342,13 +342,3 @@ async def test_an_empty_push_config_keeps_it_a_pull_subscription(rest: Rest) -> 
     body = {"subscription": {"pushConfig": {}}, "updateMask": "pushConfig"}
     assert (await rest.ok("PATCH", rest.subscription(), body))["pushConfig"] == {}
     assert [text(m) for m in await rest.drain()] == ["kept"]
-
-
-@pytest.mark.parametrize("endpoint", ["ftp://example.com", "example.com", "https://"])
-async def test_a_push_endpoint_that_is_no_address_is_refused(rest: Rest, endpoint: str) -> None:
-    """A2, A8: at once, also while push is not served."""
-    await rest.create_topic()
-    body = {"topic": rest.topic(), "pushConfig": {"pushEndpoint": endpoint}}
-    response = await rest.call("PUT", rest.subscription(), body)
-    assert response.status_code in {400, 501}
-    assert (await rest.error("GET", rest.subscription()))[0] == "NOT_FOUND"

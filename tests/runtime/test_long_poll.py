@@ -13,7 +13,7 @@ from broker.domain.delivery import Delivery, Demand
 from broker.domain.errors import Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.long_poll import LongPoll
+from broker.runtime.long_poll import LongPoll, SubscriptionChanged
 from broker.runtime.tasks import Tasks
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.fixtures.log import Log
@@ -65,6 +65,20 @@ async def test_a_pull_that_waits_is_known_to_wait_for_its_subscription(log: Log,
     long_poll.wake(log.shard_id, None)
     await waiting
     await eventually(lambda: not long_poll.waited_for())
+
+
+async def test_a_pull_that_is_being_claimed_for_does_not_wait_on_for_a_subscription_that_has_changed(
+    log: Log, long_poll: LongPoll
+) -> None:
+    """It may be a push subscription by now (A8)."""
+    async with open_transaction(log.database) as holding:
+        await execute(holding, "SELECT 1 FROM cursors FOR UPDATE")
+        claiming = asyncio.create_task(_pull(long_poll, log.subscription))
+        await until_waiting(log.database)
+        long_poll.subscription_changed(log.subscription.name)
+    with pytest.raises(SubscriptionChanged):
+        await claiming
+    assert not long_poll.waited_for()
 
 
 async def test_only_the_end_of_the_broker_is_called_so(log: Log, long_poll: LongPoll, tasks: Tasks) -> None:
