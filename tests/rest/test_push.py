@@ -10,7 +10,6 @@ from tests.fixtures.broker import Rest, eventually, message
 from tests.fixtures.push_sink import PushSink, Received
 
 
-
 @pytest.fixture
 def path() -> str:
     """Something of this test's own to end paths with."""

@@ -31,7 +31,7 @@ def _health(options: PushOptions = _NEVER_OPENS, *, now: float = _HUGE) -> Endpo
     return EndpointHealth(options, now=now, jitter=lambda: 0.0)
 
 
-def _round(health: EndpointHealth, now: float, latency: float = 0.01) -> float:
+def _round(health: EndpointHealth, now: float, latency: float = 0.0625) -> float:
     """Use all the room there is, successfully; the time afterwards."""
     attempts = [health.begin(now) for _ in range(health.room(now))]
     for attempt in attempts:
@@ -119,6 +119,30 @@ class TestWindow:
         for number in range(1_000):
             health.succeeded(health.begin(_HUGE + number), _HUGE + number)
         assert health.window == FIRST_WINDOW
+
+    def test_it_grows_no_further_than_brings_more(self) -> None:
+        """An endpoint that takes 1,000 a second, however many wait at once, gets no more than twice what it needs."""
+        health, now = _health(), _HUGE
+        waiting: list[Attempt] = []
+        windows = []
+        for _ in range(10_000):
+            waiting += [health.begin(now) for _ in range(health.room(now))]
+            now += 0.001
+            health.succeeded(waiting.pop(0), now)
+            windows.append(health.window)
+        assert max(windows) <= 64, "200 ms of growing"
+        assert max(windows[1_000:]) <= 32
+
+    def test_it_grows_again_when_the_endpoint_has_become_able_to_take_more(self) -> None:
+        health, now = _health(), _HUGE
+        waiting: list[Attempt] = []
+        for answers in [1] * 3_000 + [50] * 5_000:
+            waiting += [health.begin(now) for _ in range(health.room(now))]
+            now += 0.001
+            for attempt in waiting[:answers]:
+                health.succeeded(attempt, now)
+            waiting = waiting[answers:]
+        assert health.window >= 50
 
     def test_above_3000_it_grows_by_one_a_round_trip_and_never_past_10000(self) -> None:
         health, now = _health(), _HUGE
@@ -318,9 +342,9 @@ class TestCircuitBreaker:
     def test_if_it_succeeds_the_endpoint_starts_over_with_a_window_of_one(self) -> None:
         health, now = _opened()
         assert health.room(now + 30) == 1
-        health.succeeded(health.begin(now + 30), now + 31)
+        health.succeeded(health.begin(now + 30), now + 30.0625)
         assert (health.breaker, health.consecutive_failures, health.window) == ("closed", 0, 1)
-        now += 31
+        now += 30.0625
         windows = []
         for _ in range(4):
             now = _round(health, now)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from broker.domain.push_config import PushOptions
 from broker.domain.push_state import BreakerState
 from broker.runtime.jitter import Jitter, retry_jitter
+from broker.workers.push.growth_watch import GrowthWatch
 from broker.workers.push.token_bucket import TokenBucket
 
 # The first three are Google's (Push subscriptions, delivery rate): the window starts single-digit, grows
@@ -63,7 +64,8 @@ class EndpointHealth:
         in a round      window                                           backoff
         success         +1 (slow start: doubles each round trip) below   half; below 2 s: 100 ms less
                         the threshold, else +1 per window of successes;
-                        only while at least half of it is in use
+                        only while at least half of it is in use, and
+                        only as far as that brings more (GrowthWatch)
         first failure   half, at least 1; the threshold becomes half of  100 ms, else doubled, at most 60 s
                         what the window was when backing off began
 
@@ -92,6 +94,7 @@ class EndpointHealth:
         "_started",
         "_threshold",
         "_trial",
+        "_watch",
         "_window",
         "breaker",
         "consecutive_failures",
@@ -117,10 +120,11 @@ class EndpointHealth:
         self._opened_at = now  # when the breaker opened last
         self._trial: Attempt | None = None  # of half_open
         self._spread = 1.0  # what the pause that is on is multiplied by, for jitter
-        self._start_over(FIRST_WINDOW)
+        self._start_over(FIRST_WINDOW, now)
 
-    def _start_over(self, window: int) -> None:
+    def _start_over(self, window: int, now: float) -> None:
         self._window = float(window)
+        self._watch = GrowthWatch(self._window, now)
         self._threshold = float(LINEAR_ABOVE)  # slow start below it
         self._backoff = 0.0  # seconds; 0: not backing off
         self._spaced_from = self._opened_at  # the last start or failure; the backoff runs from there
@@ -209,11 +213,11 @@ class EndpointHealth:
         if is_trial:
             self._note_success()
             self._turn("closed")
-            self._start_over(1)
+            self._start_over(1, now)
         elif self._counts(attempt):
             self._note_success()
             if attempt.number > self._round_began_after:
-                self._grow(attempt)
+                self._grow(attempt, now)
                 self._lower_backoff()
 
     def failed(self, attempt: Attempt, now: float, *, retry_after: float | None = None) -> None:
@@ -230,7 +234,7 @@ class EndpointHealth:
             self._note_failure()
             self._spaced_from = max(self._spaced_from, now)
             if attempt.number > self._round_began_after:
-                self._end_round()
+                self._end_round(now)
             if self.consecutive_failures >= self._options.circuit_breaker.failure_threshold:
                 self._open(now)
 
@@ -258,7 +262,7 @@ class EndpointHealth:
         self.version += 1
         self.consecutive_failures += 1
 
-    def _grow(self, attempt: Attempt) -> None:
+    def _grow(self, attempt: Attempt, now: float) -> None:
         if attempt.number > self._growing_until:
             self._growing_until, self._last_peak, self._peak = self._started, self._peak, self.outstanding
         if self._window < 2 * max(self._peak, self._last_peak):
@@ -266,7 +270,8 @@ class EndpointHealth:
             self._window += 1.0 if slow_start else 1.0 / self._window
         if self._window > LINEAR_ABOVE and self.mean_latency > SLOW_LATENCY:
             self._window = float(LINEAR_ABOVE)
-        self._window = min(self._window, float(self._cap))
+        self._watch.succeeded(now, window=self._window, latency=self.mean_latency)
+        self._window = min(self._window, self._cap, self._watch.ceiling)
 
     def _lower_backoff(self) -> None:
         if not self._backoff:
@@ -276,10 +281,11 @@ class EndpointHealth:
             self._backoff = 0.0
             self.version += 1
 
-    def _end_round(self) -> None:
+    def _end_round(self, now: float) -> None:
         if not self._backoff:
             self._threshold = max(2.0, self._window / 2)
         self._window = max(1.0, self._window / 2)
+        self._watch = GrowthWatch(self._window, now)
         self._backoff = min(MAX_BACKOFF, max(MIN_BACKOFF, self._backoff * 2))
         self._spread = 1.0 + self._jitter()
         self._round_began_after = self._growing_until = self._started
@@ -290,7 +296,7 @@ class EndpointHealth:
         self._opened_at = now
         self._spread = 1.0 + self._jitter()
         self._turn("open")
-        self._start_over(1)
+        self._start_over(1, now)
 
     def _end_open(self, now: float) -> None:
         if self.breaker == "open" and now >= self._open_ends:
