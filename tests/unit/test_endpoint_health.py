@@ -121,7 +121,7 @@ class TestWindow:
         assert health.window == FIRST_WINDOW
 
     def test_it_grows_no_further_than_brings_more(self) -> None:
-        """An endpoint that takes 1,000 a second, however many wait at once, gets no more than twice what it needs."""
+        """An endpoint that takes 1,000 a second however many wait: more than a few need not wait there."""
         health, now = _health(), _HUGE
         waiting: list[Attempt] = []
         windows = []
@@ -130,8 +130,8 @@ class TestWindow:
             now += 0.001
             health.succeeded(waiting.pop(0), now)
             windows.append(health.window)
-        assert max(windows) <= 64, "200 ms of growing"
-        assert max(windows[1_000:]) <= 32
+        assert max(windows) <= 64, "now and then a larger one is tried"
+        assert sum(windows[1_000:]) / 9_000 <= 24
 
     def test_it_grows_again_when_the_endpoint_has_become_able_to_take_more(self) -> None:
         health, now = _health(), _HUGE
