@@ -14,14 +14,32 @@ A claim has two sources: messages that are due again and fresh ones from the cur
 fresh messages where there are any: a thousand messages that always fail must not starve the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 MAX_MESSAGES_PER_ATTEMPT = 1000  # Google's cap on one pull response; also the width of a row's bit string
 MESSAGE_OVERHEAD = 128  # bytes that ids, time and punctuation add to a message in a response
+# One attempt may cover this many times as many sequences as it holds; a wider one would make its next
+# redelivery read past too many messages that are not its own.
+_MAX_SPREAD = 4
+
+
+class LogMessage(Protocol):
+    """A message of the log as far as sharing out goes: where it stands, and the bytes it counts."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def publish_time(self) -> datetime: ...
+    @property
+    def size(self) -> int: ...
+
+
+Message = TypeVar("Message", bound=LogMessage)
 
 
 class StoredMessage(msgspec.Struct, gc=False):  # of atomic values: the garbage collector has nothing to find
@@ -37,6 +55,14 @@ class StoredMessage(msgspec.Struct, gc=False):  # of atomic values: the garbage 
     def size(self) -> int:
         """Bytes this message counts against a response's budget."""
         return len(self.data) + len(self.attributes) + MESSAGE_OVERHEAD
+
+
+class UnreadMessage(NamedTuple):
+    """A message that was found in the log and not read; `size` as a StoredMessage has it."""
+
+    seq: int
+    publish_time: datetime
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +90,14 @@ class Delivery:
 
 
 @dataclass(slots=True)
-class Share:
+class Share(Generic[Message]):
     """What a demand was given: fresh messages in log order, and redelivered ones by attempt number."""
 
-    fresh: list[StoredMessage] = field(default_factory=list)
-    redelivered: dict[int, list[StoredMessage]] = field(default_factory=dict)
+    fresh: list[Message] = field(default_factory=list)
+    redelivered: dict[int, list[Message]] = field(default_factory=dict)
 
     @property
-    def messages(self) -> list[StoredMessage]:
+    def messages(self) -> list[Message]:
         return [*(message for messages in self.redelivered.values() for message in messages), *self.fresh]
 
 
@@ -92,15 +118,15 @@ def due_quota(wanted: int, fresh_available: int) -> int:
 
 def share_out(
     demands: Sequence[Demand],
-    redeliveries: Sequence[tuple[int, StoredMessage]],
-    fresh: Sequence[StoredMessage],
-) -> list[Share]:
+    redeliveries: Sequence[tuple[int, Message]],
+    fresh: Sequence[Message],
+) -> list[Share[Message]]:
     """Fill the demands in turn, redeliveries (attempt_number, message) first, within each one's limits.
 
     A demand that has nothing yet takes its next message whatever its size: a message larger than any budget
     must still be delivered.  What fits nowhere is in no share; both sources are used from their front only.
     """
-    shares = [Share() for _ in demands]
+    shares: list[Share[Message]] = [Share() for _ in demands]
     again = new = 0  # how far each source is used
     for demand, share in zip(demands, shares, strict=True):
         room, taken = demand.max_bytes, 0
@@ -120,3 +146,27 @@ def share_out(
         share.fresh = list(fresh[new:end])
         new = end
     return shares
+
+
+def as_attempts(
+    redelivered: Mapping[int, Sequence[Message]], fresh: Sequence[Message]
+) -> Iterator[tuple[int, Sequence[Message]]]:
+    """Messages as attempts with their number: one each attempt number, split where sequences lie far apart."""
+    for number, messages in redelivered.items():
+        yield from ((number, run) for run in close_runs(sorted(messages, key=lambda message: message.seq)))
+    yield from ((1, run) for run in close_runs(fresh))
+
+
+def close_runs(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """Messages in log order, split: redeliveries, and matches of a filter, may be anywhere in the log."""
+    if messages and messages[-1].seq - messages[0].seq <= _MAX_SPREAD * len(messages):
+        yield messages
+        return
+    run: list[Message] = []
+    for message in messages:
+        if run and message.seq - run[0].seq > _MAX_SPREAD * (len(run) + 1):
+            yield run
+            run = []
+        run.append(message)
+    if run:
+        yield run

@@ -8,17 +8,26 @@ free.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.delivery import Delivery, Share, StoredMessage, due_quota, left_over, share_out
+from broker.domain.delivery import Delivery, Share, StoredMessage, as_attempts, due_quota, left_over, share_out
 from broker.domain.sequences import to_multirange
 from broker.store import statements
 from broker.store.claim_request import ClaimRequest
-from broker.store.due_attempts import DueAttempt, ask, due_attempt, ready_attempts, replacements, times_left
+from broker.store.due_attempts import (
+    DueAttempt,
+    ask,
+    due_attempt,
+    due_floor_after,
+    ready_attempts,
+    replacements,
+    run_columns,
+    times_left,
+)
 from broker.store.fresh_messages import NOTHING_FRESH, Fresh, fresh_messages, fresh_statement
-from broker.store.hot_connection import Bound, HotConnection
+from broker.store.hot_connection import NOTHING_CHANGED, Bound, HotConnection
 from broker.store.ordered_runs import (
     OrderedRun,
     clear_away,
@@ -29,7 +38,7 @@ from broker.store.ordered_runs import (
     rewrite_runs,
     share_in_order,
 )
-from broker.store.statements import BEGIN, COMMIT, NO_WAIT
+from broker.store.statements import BEGIN, COMMIT
 
 _LOCK_CURSOR = statements.hot("lock_cursor")
 _LOCK_DUE_ATTEMPTS = statements.hot("lock_due_attempts")
@@ -39,19 +48,12 @@ _INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 _MOVE_CURSOR = statements.hot("move_cursor")
 
-# Ends a claim that has locked and changed nothing.
-_NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
 
 MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that one claim looks at
 # The same, of an ordered subscription: twice as many as it may hand out, but at most so many.  Most are of one
 # message, and those of keys that are settled only wait to be let go: as many as earlier claims have handed out.
 MAX_DUE_KEYS = 4_000
 MAX_LOOKS = 20  # after which a claim answers with nothing, though there is more to look at
-# The floor stays this far behind: a nack may carry a time that is a little old when it commits.
-DUE_FLOOR_MARGIN = timedelta(seconds=60)
-# One row may cover this many times as many sequences as it holds; a wider one would make its next
-# redelivery read past too many messages that are not its own.
-_MAX_SPREAD = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class _Found:
     due: list[DueAttempt]
     runs: list[OrderedRun]
     due_beyond: datetime | None
-    fresh: Fresh = NOTHING_FRESH
+    fresh: Fresh[StoredMessage] = NOTHING_FRESH
     to_give: Sequence[OrderedRun] = ()
 
     @property
@@ -124,10 +126,10 @@ async def _claim_once(connection: HotConnection, request: ClaimRequest, attempt_
     try:
         found = await _lock_and_read(connection, request)
         if found.cursor is None:
-            await connection.run(*_NOTHING_CHANGED)
+            await connection.run(*NOTHING_CHANGED)
             return Claimed(nothing, found=False)
         if not any(found.rows) and found.fresh.end is None:
-            upcoming, *_ = await connection.run((_READ_NEXT_DELIVERY_AT, request.where), *_NOTHING_CHANGED)
+            upcoming, *_ = await connection.run((_READ_NEXT_DELIVERY_AT, request.where), *NOTHING_CHANGED)
             return Claimed(nothing, next_delivery_at=upcoming[0][0] if upcoming else None)
         decided = await _decide(connection, request, found, attempt_ids)
         await connection.run(*_writes(request, found, decided), (COMMIT, {}))
@@ -235,7 +237,7 @@ async def _read_redeliveries(
     return redeliveries
 
 
-def _settle(due: Sequence[DueAttempt], shares: Sequence[Share]) -> None:
+def _settle(due: Sequence[DueAttempt], shares: Sequence[Share[StoredMessage]]) -> None:
     taken = {message.seq for share in shares for messages in share.redelivered.values() for message in messages}
     for row in due:
         row.drop([seq for seq in row.asked if seq in row.open and seq in taken])
@@ -245,7 +247,7 @@ def _deliveries(
     request: ClaimRequest,
     found: _Found,
     given: Sequence[Sequence[OrderedRun]],
-    shares: Sequence[Share],
+    shares: Sequence[Share[StoredMessage]],
     attempt_ids: AttemptIds,
     considered: int,
 ) -> _Decided:
@@ -268,12 +270,9 @@ def _deliveries(
     return decided
 
 
-def _plain_runs(share: Share, ordered: bool) -> Iterator[tuple[int, Sequence[StoredMessage]]]:
-    """A share as rows: one an attempt number, split where sequences lie far apart."""
-    for number, messages in share.redelivered.items():
-        yield from ((number, run) for run in _close_runs(sorted(messages, key=lambda message: message.seq)))
+def _plain_runs(share: Share[StoredMessage], ordered: bool) -> Iterator[tuple[int, Sequence[StoredMessage]]]:
     fresh = [message for message in share.fresh if message.ordering_key is None] if ordered else share.fresh
-    yield from ((1, run) for run in _close_runs(fresh))
+    return as_attempts(share.redelivered, fresh)
 
 
 def _runs_by_key(fresh: Iterable[StoredMessage]) -> Iterable[Sequence[StoredMessage]]:
@@ -282,21 +281,6 @@ def _runs_by_key(fresh: Iterable[StoredMessage]) -> Iterable[Sequence[StoredMess
         if message.ordering_key is not None:
             runs.setdefault(message.ordering_key, []).append(message)
     return runs.values()
-
-
-def _close_runs(messages: Sequence[StoredMessage]) -> Iterator[Sequence[StoredMessage]]:
-    """Redeliveries, and matches of a filter, may be anywhere in the log."""
-    if messages and messages[-1].seq - messages[0].seq <= _MAX_SPREAD * len(messages):
-        yield messages
-        return
-    run: list[StoredMessage] = []
-    for message in messages:
-        if run and message.seq - run[0].seq > _MAX_SPREAD * (len(run) + 1):
-            yield run
-            run = []
-        run.append(message)
-    if run:
-        yield run
 
 
 def _writes(request: ClaimRequest, found: _Found, decided: _Decided) -> Iterator[Bound]:
@@ -313,7 +297,7 @@ def _writes(request: ClaimRequest, found: _Found, decided: _Decided) -> Iterator
     moved = {
         "next_publish_time": next_publish_time,
         "next_seq": next_seq,
-        "due_floor": max(due_floor, _due_floor(request.now, found)),
+        "due_floor": max(due_floor, due_floor_after(request.now, _times_left(found), found.due_beyond)),
     }
     yield _MOVE_CURSOR, {**request.where, **moved}
 
@@ -325,10 +309,7 @@ def _attempt_rows(request: ClaimRequest, deliveries: Sequence[Delivery]) -> Mapp
         "attempt_ids": [delivery.attempt_id for delivery in deliveries],
         "attempt_numbers": [delivery.attempt_number for delivery in deliveries],
         "ack_deadlines": [request.now + request.ack_deadline] * len(deliveries),
-        "seqs": [to_multirange([m.seq for m in delivery.messages]) for delivery in deliveries],
-        "open": ["1" * len(delivery.messages) for delivery in deliveries],
-        "first_publish_times": [delivery.messages[0].publish_time for delivery in deliveries],
-        "last_publish_times": [delivery.messages[-1].publish_time for delivery in deliveries],
+        **run_columns([delivery.messages for delivery in deliveries]),
     }
 
 
@@ -336,9 +317,3 @@ def _times_left(found: _Found) -> Iterator[datetime]:
     """When what this claim leaves behind is due."""
     yield from times_left(found.due)
     yield from (run.next_delivery_at for run in found.runs if run.stays_due)
-
-
-def _due_floor(now: datetime, found: _Found) -> datetime:
-    """The time before which nothing is due any more once this claim has committed."""
-    limits = [now - DUE_FLOOR_MARGIN, *_times_left(found)]
-    return min(limits if found.due_beyond is None else [*limits, found.due_beyond])

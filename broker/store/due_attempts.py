@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from broker.domain.delivery import LogMessage
 from broker.domain.retry_policy import RetryPolicy
-from broker.domain.sequences import from_bits, from_multirange, to_bits
+from broker.domain.sequences import from_bits, from_multirange, to_bits, to_multirange
+
+# The floor stays this far behind: a nack may carry a time that is a little old when it commits.
+DUE_FLOOR_MARGIN = timedelta(seconds=60)
 
 
 @dataclass(slots=True)
@@ -100,6 +104,27 @@ def ask(rows: Iterable[DueAttempt], quota: int) -> None:
 def times_left(due: Iterable[DueAttempt]) -> Iterator[datetime]:
     """When what this claim leaves behind is due."""
     return (row.next_delivery_at for row in due if row.open and row.status != "exhausted")
+
+
+def due_floor_after(now: datetime, times_left: Iterable[datetime], due_beyond: datetime | None) -> datetime:
+    """The time before which nothing is due any more once a claim has committed.
+
+    `due_beyond`: due rows that it did not look at do not come before this (None: it looked at all).
+    """
+    limits = [now - DUE_FLOOR_MARGIN, *times_left]
+    return min(limits if due_beyond is None else [*limits, due_beyond])
+
+
+def run_columns(runs: Sequence[Sequence[LogMessage]]) -> dict[str, Any]:
+    """Which messages new rows hold, as parameters: all of them are out.  Rows often hold the very same run."""
+    distinct = {id(run): run for run in runs}
+    held = {name: (to_multirange([m.seq for m in run]), "1" * len(run)) for name, run in distinct.items()}
+    return {
+        "seqs": [held[id(run)][0] for run in runs],
+        "open": [held[id(run)][1] for run in runs],
+        "first_publish_times": [run[0].publish_time for run in runs],
+        "last_publish_times": [run[-1].publish_time for run in runs],
+    }
 
 
 def replacements(due: Iterable[DueAttempt]) -> Mapping[str, Any] | None:

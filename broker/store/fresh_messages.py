@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic
 
-from broker.domain.delivery import StoredMessage
+from broker.domain.delivery import LogMessage, Message, StoredMessage
 from broker.store import statements
 from broker.store.claim_request import ClaimRequest
 from broker.store.hot_connection import Bound, HotConnection
@@ -19,10 +19,10 @@ MAX_SCANNED = 10_000  # messages that one look of a filtered or ordered claim re
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class Fresh(Generic[Message]):
     """Messages from the cursor on.  `end` is just past the last one looked at; `all_seen`: there were no more."""
 
-    messages: Sequence[StoredMessage]
+    messages: Sequence[Message]
     end: tuple[datetime, int] | None
     all_seen: bool
 
@@ -30,10 +30,10 @@ class Fresh:
         """Just past the last message looked at, or past the last taken if some were left over (None: stay)."""
         if taken == len(self.messages):
             return self.end
-        return _just_past(self.messages[taken - 1]) if taken else None
+        return just_past(self.messages[taken - 1]) if taken else None
 
 
-NOTHING_FRESH = Fresh([], None, all_seen=True)
+NOTHING_FRESH: Fresh[StoredMessage] = Fresh([], None, all_seen=True)
 
 
 def fresh_statement(request: ClaimRequest) -> Bound:
@@ -50,7 +50,9 @@ def fresh_statement(request: ClaimRequest) -> Bound:
     return statement, {**_window(request), **looking}
 
 
-async def fresh_messages(connection: HotConnection, request: ClaimRequest, rows: Sequence[Sequence[Any]]) -> Fresh:
+async def fresh_messages(
+    connection: HotConnection, request: ClaimRequest, rows: Sequence[Sequence[Any]]
+) -> Fresh[StoredMessage]:
     """The messages in the rows of `fresh_statement`; large ones are read anew."""
     if request.filter_path is not None or request.ordered:
         return _chosen_messages(rows)
@@ -68,21 +70,21 @@ def _window(request: ClaimRequest) -> dict[str, Any]:
     }
 
 
-def _all_messages(rows: Sequence[Sequence[Any]]) -> Fresh:
+def _all_messages(rows: Sequence[Sequence[Any]]) -> Fresh[StoredMessage]:
     """Up to the first that came without its data: it is large, and the next claim reads it."""
     data = [row[-1] for row in rows]
     small = data.index(None) if None in data else len(data)
     messages = [StoredMessage(*row) for row in rows[:small]]
-    return Fresh(messages, _just_past(messages[-1]) if messages else None, all_seen=True)
+    return Fresh(messages, just_past(messages[-1]) if messages else None, all_seen=True)
 
 
-def _chosen_messages(rows: Sequence[Sequence[Any]]) -> Fresh:
+def _chosen_messages(rows: Sequence[Sequence[Any]]) -> Fresh[StoredMessage]:
     messages = [StoredMessage(*columns) for *columns, matches, _ in rows if matches]
     if not rows:
         return NOTHING_FRESH
     *columns, _, looked_at = rows[-1]
-    return Fresh(messages, _just_past(StoredMessage(*columns)), all_seen=looked_at < MAX_SCANNED)
+    return Fresh(messages, just_past(StoredMessage(*columns)), all_seen=looked_at < MAX_SCANNED)
 
 
-def _just_past(message: StoredMessage) -> tuple[datetime, int]:
+def just_past(message: LogMessage) -> tuple[datetime, int]:
     return message.publish_time, message.seq + 1

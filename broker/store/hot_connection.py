@@ -21,12 +21,15 @@ from psycopg import errors, pq
 from psycopg.adapt import Transformer
 
 from broker.store.binary import ENCODERS
-from broker.store.statements import Statement
+from broker.store.statements import COMMIT, NO_WAIT, Statement
 
 _BINARY = 1
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 Bound = tuple[Statement, dict[str, Any]]
+
+# Ends a transaction that has locked and changed nothing.
+NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,33 @@
+-- As read_due_messages, without the bodies: which messages of each run exist, are retained and match the filter.
+-- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
+--     sinces timestamptz[], filter_paths text[], overhead int8
+WITH runs AS MATERIALIZED (
+    SELECT r.number, r.first_publish_time, r.last_publish_time, r.seqs::int8multirange AS seqs, r.since,
+           r.filter_path::jsonpath AS filter_path
+    FROM unnest(
+        %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[], %(seqs)s::text[],
+        %(sinces)s::timestamptz[], %(filter_paths)s::text[]
+    ) WITH ORDINALITY AS r (first_publish_time, last_publish_time, seqs, since, filter_path, number)
+)
+SELECT run.number, m.seq, m.publish_time, m.size
+FROM runs AS run
+CROSS JOIN LATERAL (
+    SELECT l.seq, l.publish_time, octet_length(l.data) + length(l.attributes::text) + %(overhead)s AS size
+    FROM messages AS l
+    WHERE l.shard_id = %(shard_id)s
+      AND (l.publish_time, l.seq) >= (run.first_publish_time, lower(run.seqs))
+      AND (l.publish_time, l.seq) < (run.last_publish_time, upper(run.seqs))
+      AND l.publish_time >= run.since
+      AND l.publish_time <= run.last_publish_time
+      AND l.seq <@ run.seqs
+      AND (run.filter_path IS NULL OR l.attributes @@ run.filter_path)
+    UNION ALL
+    SELECT l.seq, l.publish_time, octet_length(l.data) + length(l.attributes::text) + %(overhead)s
+    FROM straggler_messages AS l
+    WHERE l.shard_id = %(shard_id)s
+      AND (l.publish_time, l.seq) >= (run.first_publish_time, lower(run.seqs))
+      AND (l.publish_time, l.seq) < (run.last_publish_time, upper(run.seqs))
+      AND l.publish_time >= run.since
+      AND l.seq <@ run.seqs
+      AND (run.filter_path IS NULL OR l.attributes @@ run.filter_path)
+) AS m

@@ -1,0 +1,14 @@
+-- When the next redelivery of each subscription falls due, after those that are due now.
+-- parameters: shard_id int8, subscription_ids int8[], now timestamptz
+SELECT w.subscription_id, d.next_delivery_at
+FROM unnest(%(subscription_ids)s::int8[]) AS w (subscription_id)
+CROSS JOIN LATERAL (
+    SELECT a.next_delivery_at
+    FROM delivery_attempts AS a
+    WHERE a.shard_id = %(shard_id)s
+      AND a.subscription_id = w.subscription_id
+      AND a.next_delivery_at > %(now)s
+      AND a.next_delivery_at < 'infinity'  -- exhausted: the dead-letter forwarder's
+    ORDER BY a.next_delivery_at
+    LIMIT 1
+) AS d
