@@ -1,11 +1,101 @@
-"""STUB: which addresses pushes may go to."""
+"""Which addresses pushes may go to.
+
+An endpoint is whatever a caller of the API names; with `deny` it cannot be used to reach what only the broker's own
+network reaches (request forgery).  The rule is applied to the address that is connected to, after the name was
+resolved: a name that resolves to a public address first and to a private one later gains nothing.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# What is not the public Internet.  The IANA registries of special-purpose addresses, and multicast:
+# https://www.iana.org/assignments/iana-ipv4-special-registry, …/iana-ipv6-special-registry.
+# A list of our own, because Python's `is_private` and `is_global` differ from version to version.
+_SPECIAL: tuple[tuple[str, str], ...] = (
+    ("0.0.0.0/8", "unspecified"),
+    ("10.0.0.0/8", "private"),
+    ("100.64.0.0/10", "shared (carrier-grade NAT)"),
+    ("127.0.0.0/8", "loopback"),
+    ("169.254.0.0/16", "link-local"),
+    ("172.16.0.0/12", "private"),
+    ("192.0.0.0/24", "reserved"),
+    ("192.0.2.0/24", "reserved"),
+    ("192.88.99.0/24", "reserved"),
+    ("192.168.0.0/16", "private"),
+    ("198.18.0.0/15", "reserved"),
+    ("198.51.100.0/24", "reserved"),
+    ("203.0.113.0/24", "reserved"),
+    ("224.0.0.0/4", "multicast"),
+    ("240.0.0.0/4", "reserved"),
+    ("::/128", "unspecified"),
+    ("::1/128", "loopback"),
+    ("::/96", "reserved"),  # addresses of IPv4 in an obsolete form
+    ("64:ff9b:1::/48", "private (NAT64)"),
+    ("100::/64", "reserved"),
+    ("2001::/23", "reserved"),  # Teredo, ORCHID, benchmarking
+    ("2001:db8::/32", "reserved"),
+    ("2002::/16", "reserved (6to4)"),
+    ("3fff::/20", "reserved"),
+    ("5f00::/16", "reserved"),
+    ("fc00::/7", "unique-local"),
+    ("fe80::/10", "link-local"),
+    ("fec0::/10", "site-local"),
+    ("ff00::/8", "multicast"),
+)
+_NETWORKS = tuple((ip_network(text), kind) for text, kind in _SPECIAL)
+_NAT64 = IPv6Network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressPolicy:
+    """Private addresses are refused unless `allow_private`, or one of the `allowed` networks has them."""
+
     allow_private: bool = True
-    allowed: Sequence[IPv4Network | IPv6Network] = ()
+    allowed: Sequence[Network] = ()
+
+    def refusal(self, address: str) -> str | None:
+        """Why there is no connecting to this address; None if there is."""
+        if self.allow_private:
+            return None
+        reached = _reached(ip_address(address))
+        if any(reached in network for network in self.allowed if network.version == reached.version):
+            return None
+        for network, kind in _NETWORKS:
+            if reached.version == network.version and reached in network:
+                return f"the address {address} is {kind}; the address policy of this broker denies it"
+        return None
+
+
+ALLOW_ALL = AddressPolicy()
+
+
+def _reached(address: Address) -> Address:
+    """The address of IPv4 that an IPv6 form stands for (IPv4-mapped, NAT64), else the address itself."""
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address in _NAT64:
+            return IPv4Address(int(address) & 0xFFFF_FFFF)
+        if address.scope_id is not None:
+            return IPv6Address(int(address))
+    return address
+
+
+def parse_address_policy(private_addresses: str, allowed_networks: str) -> AddressPolicy:
+    """The policy that the settings describe: "allow" or "deny", and networks with commas between.
+
+    Raises ValueError, with a message for the operator.
+    """
+    if private_addresses not in ("allow", "deny"):
+        raise ValueError(f"push_private_addresses must be allow or deny, not {private_addresses!r}")
+    allowed = []
+    for text in filter(None, (part.strip() for part in allowed_networks.split(","))):
+        try:
+            allowed.append(ip_network(text))
+        except ValueError as error:
+            raise ValueError(f"push_allowed_networks: {error}") from None
+    return AddressPolicy(allow_private=private_addresses == "allow", allowed=tuple(allowed))

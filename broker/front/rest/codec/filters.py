@@ -7,8 +7,8 @@ import msgspec
 from broker.domain.log_page import FilterTest, FoundMessage, LogPage, log_page_token, parse_log_page
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import message_ids
+from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.requests import Int32, decode_request
-from broker.front.rest.codec.scalars import format_timestamp
 
 
 class TestFilterRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):

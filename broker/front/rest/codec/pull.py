@@ -9,8 +9,8 @@ from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import PubsubMessage, ReceivedMessage
 from broker.domain.message_id import SEQUENCES_PER_SHARD
+from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.requests import Int32, decode_request
-from broker.front.rest.codec.scalars import format_timestamp
 
 
 class PullRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):

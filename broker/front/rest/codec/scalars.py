@@ -38,12 +38,6 @@ def parse_timestamp(text: str, field: str) -> datetime:
     return moment.replace(microsecond=int((fraction or "").ljust(9, "0")[:6]))
 
 
-def format_timestamp(moment: datetime) -> str:
-    """RFC 3339 in UTC with milliseconds, as the service prints it."""
-    utc = moment.astimezone(UTC)
-    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
-
-
 def format_duration(value: timedelta) -> str:
     """Seconds with 0, 3 or 6 decimals and an "s"."""
     seconds, microseconds = divmod(value // timedelta(microseconds=1), 1_000_000)

@@ -11,9 +11,10 @@ from broker.domain.field_mask import parse_field_mask
 from broker.domain.position import Position
 from broker.domain.snapshot import Snapshot
 from broker.domain.subscription import Subscription
+from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import refuse_unsupported, require_same_name
-from broker.front.rest.codec.scalars import format_timestamp, parse_timestamp
+from broker.front.rest.codec.scalars import parse_timestamp
 
 UNSUPPORTED = {"tags": "there is no resource manager to hold tags"}
 
