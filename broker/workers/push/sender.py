@@ -25,6 +25,7 @@ from broker.workers.push.settlement import Settlement
 MAX_BUFFERED_SECONDS = 2.0
 LEASE_MARGIN_SECONDS = 4.0
 MAX_OPEN_REQUESTS = 4_000  # of a process
+_STARTS_AT_ONCE = 64
 _MAX_OPEN_TO_FAILING = MAX_OPEN_REQUESTS // 2  # of those, to endpoints that fail: they take no room from the others
 _LATE_DEADLINES = 3  # a call stays open for so many ack deadlines in all, at most 600 s
 _MAX_CALL_SECONDS = 600.0
@@ -62,23 +63,51 @@ class PushSender:
         self._running: set[asyncio.Task[None]] = set()
         self._open = 0
         self._open_to_failing = 0
-        self._crowded_out: dict[int, Endpoint] = {}  # have something to send, but the process has no room
+        self._ready: dict[int, Endpoint] = {}  # have something to send; in the order of their turns
+        self._crowded_out: dict[int, Endpoint] = {}  # of those, failing ones that there is no room for
+        self._scheduled = False
 
     def pump(self, endpoint: Endpoint) -> None:
-        """Start as many of the endpoint's requests as may start now."""
-        now = asyncio.get_running_loop().time()
+        """Start as many of the endpoint's requests as may start, soon."""
         if endpoint.closed:
             self.give_back(endpoint)
+        elif endpoint.buffer:
+            self._ready[endpoint.subscription_id] = endpoint
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled and self._open < MAX_OPEN_REQUESTS:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._start_some)
+
+    def _start_some(self) -> None:
+        """Endpoints take turns, a request at a time.
+
+        Not too many at once: meanwhile fast endpoints answer, and their connections need not be made anew.
+        """
+        self._scheduled = False
+        now = asyncio.get_running_loop().time()
+        for _ in range(_STARTS_AT_ONCE):
+            if not self._ready or self._open >= MAX_OPEN_REQUESTS:
+                break
+            endpoint = self._ready.pop(next(iter(self._ready)))
+            self._start_next(endpoint, now)
+        if self._ready:
+            self._schedule()
+
+    def _start_next(self, endpoint: Endpoint, now: float) -> None:
+        if endpoint.suspended or not endpoint.buffer:
             return
-        while endpoint.buffer and not endpoint.suspended and endpoint.health.room(now) > 0:
-            if now - endpoint.buffer[0].claimed_at > MAX_BUFFERED_SECONDS:
-                self.give_back(endpoint)  # its lease might end before the request does
-                return
-            if not self._may_open(endpoint):
-                self._crowded_out[endpoint.subscription_id] = endpoint
-                return
+        if now - endpoint.buffer[0].claimed_at > MAX_BUFFERED_SECONDS:
+            self.give_back(endpoint)  # its lease might end before the request does
+        elif not endpoint.health.room(now):
+            self._give_back_if_long(endpoint, now)
+        elif endpoint.health.consecutive_failures and self._open_to_failing >= _MAX_OPEN_TO_FAILING:
+            self._crowded_out[endpoint.subscription_id] = endpoint
+        else:
             self._begin(endpoint, endpoint.buffer.popleft(), now)
-        self._give_back_if_long(endpoint, now)
+            if endpoint.buffer:
+                self._ready[endpoint.subscription_id] = endpoint
 
     def give_back(self, endpoint: Endpoint) -> None:
         """Release what is claimed for an endpoint and not sent."""
@@ -94,11 +123,6 @@ class PushSender:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     # --- one request ---------------------------------------------------------------------------------------------
-
-    def _may_open(self, endpoint: Endpoint) -> bool:
-        if endpoint.health.consecutive_failures and self._open_to_failing >= _MAX_OPEN_TO_FAILING:
-            return False
-        return self._open < MAX_OPEN_REQUESTS
 
     def _begin(self, endpoint: Endpoint, parcel: Parcel, now: float) -> None:
         health = endpoint.health
@@ -166,16 +190,16 @@ class PushSender:
         endpoint.flights.discard(flight)
         endpoint.bytes_held -= flight.parcel.size
         self._open -= 1
-        self._open_to_failing -= flight.to_failing
+        if flight.to_failing:
+            self._open_to_failing -= 1
+            self._ready |= self._crowded_out
+            self._crowded_out.clear()
+        if self._ready:
+            self._schedule()
 
     def _next(self, endpoint: Endpoint) -> None:
         self.pump(endpoint)
         self._settled(endpoint)
-        while self._crowded_out and self._open < MAX_OPEN_REQUESTS:
-            waiting = self._crowded_out.pop(next(iter(self._crowded_out)))
-            self.pump(waiting)
-            if waiting.subscription_id in self._crowded_out:
-                break
 
     # --- what becomes of it --------------------------------------------------------------------------------------
 
