@@ -1,1 +1,6 @@
-pytest_plugins = ["tests.fixtures.database", "tests.fixtures.broker", "tests.fixtures.log"]
+pytest_plugins = [
+    "tests.fixtures.database",
+    "tests.fixtures.broker",
+    "tests.fixtures.log",
+    "tests.fixtures.push_log",
+]
