@@ -3,4 +3,5 @@ pytest_plugins = [
     "tests.fixtures.broker",
     "tests.fixtures.log",
     "tests.fixtures.push_sink",
+    "tests.fixtures.push_log",
 ]

@@ -52,12 +52,13 @@ def array(element_oid: int, elements: Iterable[bytes], length: int) -> bytes:
 def _array_of(element_oid: int, encode: Callable[[Any], bytes]) -> Callable[[list[Any]], bytes]:
     def encode_array(values: list[Any]) -> bytes:
         elements = []
+        last, element = None, _NULL
         for value in values:
-            if value is None:
-                elements.append(_NULL)
-            else:
-                encoded = encode(value)
-                elements += (_LENGTH(len(encoded)), encoded)
+            if value is not last:  # a column often repeats one value
+                last = value
+                encoded = encode(value) if value is not None else None
+                element = _NULL if encoded is None else _LENGTH(len(encoded)) + encoded
+            elements.append(element)
         return array(element_oid, elements, len(values))
 
     return encode_array

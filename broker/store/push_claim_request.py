@@ -36,6 +36,11 @@ class PushDemand:
     digest: Digest | None
 
     @property
+    def appetite(self) -> tuple[int, int, Digest | None]:
+        """What those that stand at the same place and have this in common get alike."""
+        return self.max_messages, self.max_bytes, self.digest
+
+    @property
     def limits(self) -> Demand:
         return Demand(
             max_messages=min(self.max_messages, MAX_MESSAGES_PER_ATTEMPT), max_bytes=min(self.max_bytes, MAX_BYTES)

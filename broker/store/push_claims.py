@@ -127,10 +127,11 @@ def _share_out(request: PushClaimRequest, works: Iterable[Work]) -> None:
             work.portion = with_room_for(place.share(demand, work.redeliveries, request.now))
             work.settle()
             continue
-        key = (demand.max_messages, demand.max_bytes, demand.digest)
-        if key not in place.portions:
-            place.portions[key] = with_room_for(place.share(demand, (), request.now))
-        work.portion = place.portions[key]
+        portion = place.portions.get(demand.appetite)
+        if portion is None:
+            portion = with_room_for(place.share(demand, (), request.now))
+            place.portions[demand.appetite] = portion
+        work.portion = portion
 
 
 async def _write(
@@ -176,12 +177,14 @@ def _moved_cursors(request: PushClaimRequest, works: Iterable[Work]) -> Iterator
 
 
 def _new_rows(request: PushClaimRequest, attempts: Sequence[_Attempt]) -> Bound:
+    durations = {attempt.work.demand.ack_deadline for attempt in attempts}
+    ack_deadlines = {duration: request.now + duration for duration in durations}
     return _INSERT_ATTEMPTS, {
         **_of(request, [attempt.work.demand.subscription_id for attempt in attempts]),
         "now": request.now,
         "attempt_ids": [attempt.attempt_id for attempt in attempts],
         "attempt_numbers": [attempt.number for attempt in attempts],
-        "ack_deadlines": [request.now + attempt.work.demand.ack_deadline for attempt in attempts],
+        "ack_deadlines": [ack_deadlines[attempt.work.demand.ack_deadline] for attempt in attempts],
         **run_columns([attempt.messages for attempt in attempts]),
     }
 

@@ -60,6 +60,8 @@ class Work:
         return self.changed_meanwhile or self.beyond is not None or any(row.open for row in self.ready)
 
     def next_look_at(self, now: datetime) -> datetime | None:
+        if not self.due and self.upcoming is None:
+            return self.portion.next_look_at
         left = (time for time in times_left(self.due) if time > now)
         others = (time for time in (self.upcoming, self.portion.next_look_at) if time is not None)
         return min(chain(left, others), default=None)
@@ -122,6 +124,8 @@ async def find_redeliveries(connection: HotConnection, request: PushClaimRequest
     room = MAX_DUE_MESSAGES
     asked: list[tuple[Work, DueAttempt]] = []
     for work in works:
+        if not work.due:
+            continue
         _ask(request, work, room)
         asked += ((work, row) for row in work.ready if row.asked)
         room -= sum(len(row.asked) for row in work.ready)

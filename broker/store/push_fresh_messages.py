@@ -66,9 +66,13 @@ class Place:
     max_bytes: int = 0
     largest_digest: int = 0
     fresh: Fresh[UnreadMessage] | None = None
-    portions: dict[Any, Portion] = field(default_factory=dict)  # shares without redeliveries, by what was demanded
+    appetites: set[Any] = field(default_factory=set)
+    portions: dict[Any, Portion] = field(default_factory=dict)  # shares without redeliveries, by appetite
 
     def add(self, demand: PushDemand) -> None:
+        if demand.appetite in self.appetites:
+            return
+        self.appetites.add(demand.appetite)
         limits, digest = demand.limits, demand.digest
         # What a digest leaves behind has to be judged as well: may it go at once, or when?
         messages = limits.max_messages + (digest.max_messages if digest else 0)

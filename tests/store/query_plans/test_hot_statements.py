@@ -6,7 +6,6 @@ explained with the very parameters it was sent with, once by a custom plan and o
 
 import re
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,13 +14,26 @@ from psycopg import sql
 
 from broker.domain.log_page import LogPage
 from broker.domain.retry_policy import RetryPolicy
-from broker.store import claims, delivery_attempts, filters, fresh_messages, messages, ordered_runs, shards
+from broker.store import (
+    claims,
+    delivery_attempts,
+    filters,
+    fresh_messages,
+    messages,
+    ordered_runs,
+    push_claims,
+    push_due_attempts,
+    push_fresh_messages,
+    shards,
+)
 from broker.store.delivery_attempts import acknowledge_exactly_once, acknowledge_in_order, release_attempts
-from broker.store.hot_connection import Bound, HotConnection
 from broker.store.partitions import make_partitions_ahead
+from broker.store.push_claim_request import MAX_DEMANDS
 from broker.store.statements import Statement
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
+from tests.fixtures.push_log import PushLog
 from tests.store.interleavings.steps import execute
+from tests.store.query_plans.recorder import Recorder
 
 PARTITIONS = 6
 EMPTY_PARTITIONS = 6  # and known to be so: the planner thinks that reading them costs nothing
@@ -57,6 +69,16 @@ EXPECTED = {
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
     "shards._READ_HEADS": {"shards_pkey"},
+    "push_claims._LOCK_CURSORS": {"cursors_pkey"},
+    "push_claims._READ_CURSORS": {"cursors_pkey"},
+    "push_claims._INSERT_ATTEMPTS": set(),
+    "push_claims._MOVE_CURSORS": {"cursors_pkey"},
+    "push_claims._READ_MESSAGES": {"_pkey", "straggler_messages_pkey"},
+    "push_fresh_messages._FIND_FRESH_MESSAGES": {"_pkey"},
+    "push_due_attempts._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey"},
+    "push_due_attempts._READ_NEXT_DELIVERY_ATS": {"delivery_attempts_due_idx"},
+    "push_due_attempts._FIND_DUE_MESSAGES": {"_pkey", "straggler_messages_pkey"},
+    "push_due_attempts._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
 }
 _MODULES = {
     "claims": claims,
@@ -66,6 +88,9 @@ _MODULES = {
     "filters": filters,
     "messages": messages,
     "shards": shards,
+    "push_claims": push_claims,
+    "push_due_attempts": push_due_attempts,
+    "push_fresh_messages": push_fresh_messages,
 }
 
 
@@ -73,21 +98,6 @@ def statement_of(name: str) -> Statement:
     module, constant = name.split(".")
     statement: Statement = getattr(_MODULES[module], constant)
     return statement
-
-
-@dataclass
-class Recorder:
-    """A connection that remembers the last parameters of each statement."""
-
-    connection: HotConnection
-    sent: dict[Statement, dict[str, Any]] = field(default_factory=dict)
-
-    async def run(self, *bound: Bound) -> list[list[tuple[Any, ...]]]:
-        self.sent |= dict(bound)
-        return await self.connection.run(*bound)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.connection, name)
 
 
 async def _fill(log: Log) -> None:
@@ -124,7 +134,7 @@ async def _fill(log: Log) -> None:
         """
     )
     await log.execute(
-        "INSERT INTO cursors SELECT 1 + n % 20, 100 + n, now(), 1, now() FROM generate_series(1, 5000) AS n"
+        "INSERT INTO cursors SELECT 1 + n % 20, 10000 + n, now(), 1, now() FROM generate_series(1, 5000) AS n"
     )
     for table in ("shards", "messages", "delivery_attempts", "cursors", "straggler_messages"):
         await log.execute(f"ANALYZE {table}")
@@ -160,6 +170,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
         page=LogPage(100),
     )
     await shards.read_heads(session, shard_ids=[log.shard_id])
+    await _run_push_statements(log, session)
 
 
 async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> None:
@@ -176,6 +187,22 @@ async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> No
         acks = {log.name(run): {0} for run in runs}
         exactly_once = {log.subscription.subscription_id}
         await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=exactly_once, now=now)
+
+
+async def _run_push_statements(log: Log, session: Any) -> None:
+    """For a full chunk of subscriptions: at different places, with something due for each."""
+    ids = [1_000 + number for number in range(MAX_DEMANDS)]  # the last without a cursor
+    await log.execute(
+        f"INSERT INTO cursors SELECT {log.shard_id}, id, '{log.start}', 1, '{log.start}'"
+        f" FROM generate_series({ids[0]}, {ids[-2]}) AS id"
+    )
+    push_log = PushLog(log, ids)
+    numbers = range(MAX_DEMANDS)
+    await push_log.publish("a", "b")
+    demands = [push_log.demand(number, max_messages=1 + number % 2, look_for_due=False) for number in numbers]
+    await push_log.claim_for(*demands, connection=session)
+    await push_log.publish("c")
+    await push_log.claim(*numbers, now=log.start + ACK_DEADLINE, connection=session)
 
 
 @pytest.fixture
@@ -256,12 +283,19 @@ async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str,
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize("statement", ["_READ_MATCHING_MESSAGES", "_READ_UNBLOCKED_MESSAGES"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "fresh_messages._READ_MATCHING_MESSAGES",
+        "fresh_messages._READ_UNBLOCKED_MESSAGES",
+        "push_fresh_messages._FIND_FRESH_MESSAGES",
+    ],
+)
 async def test_a_read_that_looks_for_messages_stops_with_the_last_that_is_wanted(
     recorder: Recorder, statement: str, mode: str
 ) -> None:
     """No sort below the limit: a claim for ten messages must not look at ten thousand."""
-    plan = await _explain(recorder, f"fresh_messages.{statement}", mode)
+    plan = await _explain(recorder, statement, mode)
     limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
     below = {node["Node Type"] for node in _nodes(limit)}
     assert below <= {"Limit", "Subquery Scan", "WindowAgg", "Result", "Append", "Index Scan"}, below
