@@ -136,7 +136,8 @@ def test_an_ordering_key_that_cannot_be_a_header_is_left_out(key: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["Host", "Content-Length", "transfer-encoding", "Connection", "TE", "Upgrade", "trailer", "Expect",
-     "Keep-Alive", "Authorization", "Proxy-Authorization", "User-Agent", "From", "X-Forwarded-For", "x-goog-pubsub-message-id", "Webhook-Signature", "with space", "", "na\tme", "näme", "a:b", "a\r\nb"],
+     "Keep-Alive", "Authorization", "Proxy-Authorization", "User-Agent", "From", "X-Forwarded-For",
+     "x-goog-pubsub-message-id", "Webhook-Signature", "with space", "", "na\tme", "näme", "a:b", "a\r\nb"],
 )  # fmt: skip
 def test_an_attribute_that_is_no_header_of_its_own_is_left_out(name: str) -> None:
     assert attribute_headers({name: "v", "fine": "v"}) == {"fine": "v"}

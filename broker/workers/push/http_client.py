@@ -1,16 +1,43 @@
-"""STUB: one POST to an endpoint, and what came of it."""
+"""One POST to an endpoint, and what came of it.
 
+A client of our own, because a general one costs five times the processor time (docs/decisions/0009), and because
+what it must *not* do is most of it: follow redirects, keep cookies, go through a proxy of the environment,
+decompress, or read whatever it is sent.
+"""
+
+import asyncio
+import ssl
+from collections import defaultdict, deque
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
-from broker.workers.push.address_policy import AddressPolicy
+from broker.workers.push.address_policy import ALLOW_ALL, AddressPolicy
+from broker.workers.push.connection import MAX_BODY, Connection, ConnectionLost, describe
 from broker.workers.push.envelope import PushRequest
+from broker.workers.push.resolver import Resolver
+from broker.workers.push.target import Origin, parse_target
 
-MAX_BODY = 64 * 1024
-SUCCESS = frozenset({102, 200, 201, 202, 204})
+__all__ = ["MAX_BODY", "SUCCESS", "Answer", "PushClient", "Unreachable"]
+
+SUCCESS = frozenset({102, 200, 201, 202, 204})  # https://cloud.google.com/pubsub/docs/push#receive_push
+MAX_RETRY_AFTER = 3600.0  # seconds; an endpoint that wants more is asked again after so long
+
+_CONNECT_SECONDS = 10.0  # for the name, the connection and TLS in all
+_ADDRESS_SECONDS = 3.0  # for one address while there are others to try
+_BODY_SECONDS = 1.0  # for a body that nobody needs: what decides is the status
+_IDLE_SECONDS = 15.0  # shorter than what servers keep a connection for, mostly
+_UNREADABLE_DATES = (TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """What the endpoint answered.  `body`: at most MAX_BODY bytes of it, as they were sent.
+
+    `retry_after`: for how many seconds it wants to be left alone (0 to 3,600); None if it does not say, or makes
+    no sense.
+    """
+
     status: int
     body: bytes
     retry_after: float | None
@@ -18,14 +45,192 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
+    """There was no answer.  `reason` is one line for people."""
+
     reason: str
 
 
+def make_tls_context(ca_file: str) -> ssl.SSLContext:
+    """The system's certificate authorities, and those of `ca_file` ("": none).  Raises OSError."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    if ca_file:
+        context.load_verify_locations(ca_file)
+    return context
+
+
 class PushClient:
-    def __init__(self, *, policy: AddressPolicy = AddressPolicy(), ca_file: str = "") -> None: ...  # noqa: B008
+    """Keeps connections alive, any number for each origin.  One for a process; of one event loop."""
+
+    def __init__(self, *, policy: AddressPolicy = ALLOW_ALL, ca_file: str = "") -> None:
+        """Raises OSError if `ca_file` cannot be read."""
+        self._policy = policy
+        self._tls = make_tls_context(ca_file)
+        self._resolver = Resolver()
+        self._idle: defaultdict[Origin, deque[Connection]] = defaultdict(deque)  # the one used last at the end
+        self._connections: set[Connection] = set()  # in use
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def post(self, request: PushRequest) -> Answer | Unreachable:
-        raise NotImplementedError
+        """Send a request.  Takes as long as the endpoint does; cancelling it closes the connection.
+
+        Never raises for what the other side does.  A connection that the endpoint closed while it was idle is no
+        failure: the request is sent once more, on a new one.
+        """
+        try:
+            target = parse_target(request.url)
+            data = _serialise(target.start, request)
+        except ValueError as error:
+            return Unreachable(describe(error))
+        origin = target.origin
+        connection = self._reuse(origin)
+        if connection is not None:
+            try:
+                return await self._exchange(origin, connection, request, data)
+            except ConnectionLost as lost:
+                if not lost.untouched:
+                    return Unreachable(describe(lost))
+        try:
+            return await self._exchange(origin, await self._connect(origin), request, data)
+        except (OSError, ConnectionLost) as error:
+            return Unreachable(describe(error))
 
     async def close(self) -> None:
-        raise NotImplementedError
+        """Close all connections; requests under way become Unreachable."""
+        self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for connection in [*self._connections, *(c for idle in self._idle.values() for c in idle)]:
+            connection.abort()
+        self._idle.clear()
+        await self._resolver.close()
+        await asyncio.sleep(0)  # the transports close
+
+    async def _exchange(self, origin: Origin, connection: Connection, request: PushRequest, data: bytes) -> Answer:
+        """Raises ConnectionLost if the connection ended before an answer's status."""
+        self._connections.add(connection)
+        try:
+            await connection.send(data)
+            if not connection.complete:
+                seconds = None if request.want_body and connection.status in SUCCESS else _BODY_SECONDS
+                await _read_body(connection, seconds)
+            connection.finish()
+        except asyncio.CancelledError:
+            connection.abort()
+            raise
+        finally:
+            self._connections.discard(connection)
+        if connection.reusable:
+            self._keep(origin, connection)
+        retry_after = _parse_retry_after(connection) if connection.retry_after else None
+        return Answer(connection.status, connection.body, retry_after)
+
+    # Connections that wait to be used again.
+
+    def _reuse(self, origin: Origin) -> Connection | None:
+        idle = self._idle.get(origin)
+        while idle:
+            connection = idle.pop()
+            if connection.reusable:
+                return connection
+        return None
+
+    def _keep(self, origin: Origin, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle[origin].append(connection)
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(_IDLE_SECONDS / 3, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close what has been idle for long, and come again while there is anything idle."""
+        loop = asyncio.get_running_loop()
+        for origin, idle in list(self._idle.items()):
+            while idle and (not idle[0].reusable or loop.time() - idle[0].idle_since > _IDLE_SECONDS):
+                idle.popleft().abort()
+            if not idle:
+                del self._idle[origin]
+        self._sweeping = loop.call_later(_IDLE_SECONDS / 3, self._sweep) if self._idle else None
+
+    # New ones.
+
+    async def _connect(self, origin: Origin) -> Connection:
+        """Raises OSError, which ssl.SSLError is too."""
+        if self._closed:
+            raise OSError("the broker stops")
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                addresses = await self._resolver.addresses(origin.host)
+                return await self._connect_to_one(origin, addresses)
+        except TimeoutError:
+            raise OSError(f"no connection to {origin.host}:{origin.port} in time") from None
+
+    async def _connect_to_one(self, origin: Origin, addresses: list[str]) -> Connection:
+        """To the first address that can be connected to.  The policy is asked about each: what was resolved is what
+        is connected to."""
+        failure: OSError = OSError("there is no address")
+        for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
+            if refusal := self._policy.refusal(address):
+                failure = PermissionError(refusal)
+                continue
+            try:
+                async with asyncio.timeout(_ADDRESS_SECONDS if left else None):
+                    return await self._open(origin, address)
+            except OSError as error:
+                failure = error
+        raise failure
+
+    async def _open(self, origin: Origin, address: str) -> Connection:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            Connection,
+            address,
+            origin.port,
+            ssl=self._tls if origin.is_tls else None,
+            server_hostname=origin.host if origin.is_tls else None,
+            ssl_handshake_timeout=_CONNECT_SECONDS if origin.is_tls else None,
+        )
+        return connection
+
+
+async def _read_body(connection: Connection, seconds: float | None) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await connection.end_of_body()
+    except TimeoutError:
+        pass  # what has come is enough
+
+
+def _serialise(start: bytes, request: PushRequest) -> bytes:
+    """Raises ValueError for headers that are none; making them is the envelope's affair, this only looks."""
+    fields = [f"{name}: {value}\r\n" for name, value in request.headers.items()]
+    head = "".join(fields).encode("ascii")
+    if head.count(b"\n") != len(fields) or head.count(b"\r") != len(fields):
+        raise ValueError("a header of the request has a line break")
+    if b"\nAuthorization: Basic " in start and "Authorization" in request.headers:
+        start = start[: start.index(b"\nAuthorization: Basic ") + 1]  # the token goes first
+    return b"%s%sContent-Length: %d\r\n\r\n%s" % (start, head, len(request.body), request.body)
+
+
+def _parse_retry_after(connection: Connection) -> float | None:
+    """Seconds, from a number of seconds or an HTTP date (https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3).
+
+    A date is compared with the answer's own Date where there is one: the endpoint's clock may be wrong.
+    """
+    text = connection.retry_after.decode("latin-1").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[:10]), MAX_RETRY_AFTER)
+    until = _parse_date(text)
+    if until is None:
+        return None
+    since = _parse_date(connection.date.decode("latin-1")) or datetime.now(UTC)
+    seconds = (until - since).total_seconds()
+    return min(seconds, MAX_RETRY_AFTER) if seconds >= 0 else None
+
+
+def _parse_date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except _UNREADABLE_DATES:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
