@@ -95,8 +95,8 @@ def say(text: str) -> None:
 def fresh_place(server: Server, subscriptions: int = 1, *, endpoint: str = "", topic: str = "") -> Iterator[Place]:
     """A new topic with subscriptions, deleted at the end of the block with what they hold.  Raises LoadFailed.
 
-    With `endpoint` they are push subscriptions; each has that URL with a slash and its number.  With `topic` they are
-    subscriptions of that one, which stays.
+    With `endpoint` they are push subscriptions; each has that URL with a slash and its number.  With `topic` they
+    are subscriptions of that one, which stays.
     """
     name = f"bench-{uuid.uuid4().hex[:12]}"
     place = Place(

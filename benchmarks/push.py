@@ -104,7 +104,7 @@ def _latency_rows(delays: Mapping[str, Sequence[float]], failures: Mapping[str, 
 
 
 def push_throughput(bench: Bench) -> list[Row]:
-    """A backlog waits on a pull subscription, which then becomes a push subscription; beside it the HTTP client alone.
+    """A backlog waits on a pull subscription, which then becomes a push subscription; and the HTTP client alone.
 
     The figure is the rate from the first arrival to the last, cut off after some time.
     """

@@ -18,6 +18,7 @@ import re
 import signal
 import time
 from dataclasses import dataclass, field
+from typing import cast
 
 import httptools
 import uvloop
@@ -66,8 +67,7 @@ class Sink(asyncio.Protocol):
         self._body: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)

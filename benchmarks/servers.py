@@ -234,7 +234,7 @@ class Sink(Broker):
             connection.close()
 
     def wait(self, lane: str, count: int, seconds: float, *, repeated: bool = False) -> Arrivals:
-        """Wait until so many different pushes (`repeated`: pushes) have come, at most so long.  Raises LoadFailed."""
+        """Wait until so many different pushes (`repeated`: any) have come, at most so long.  Raises LoadFailed."""
         deadline = time.monotonic() + seconds
         while True:
             seen = self.arrivals(lane)
