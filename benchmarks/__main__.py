@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from benchmarks.bench import Bench, Options, say
-from benchmarks.measures import MEASURES
+from benchmarks.measures import GROUPS, MEASURES
 from benchmarks.report import Row, as_json, machine, table
 from benchmarks.servers import Broker, Emulator, find_emulator
 from benchmarks.throughput import warm_up
@@ -27,9 +27,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=list(MEASURES),
+        choices=[*MEASURES, *GROUPS],
         metavar="NAME",
-        help=f"one of: {', '.join(MEASURES)}; may be given several times",
+        help=f"one of: {', '.join([*MEASURES, *GROUPS])}; may be given several times",
     )
     parser.add_argument("--rounds", type=int, help="rounds that count (3); one more warms up")
     parser.add_argument("--seconds", type=float, help="how long a load lasts (3)")
@@ -84,12 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say("Google's emulator was not found (gcloud components, or PUBSUB_EMULATOR_JAR, and java): broker alone")
     bench = Bench(options, Broker(options.workers), Emulator(jar) if jar else None, warm_up)
     where = machine() | {"emulator": jar.name if jar else None}
+    wanted = given.only and {name for only in given.only for name in GROUPS.get(only, [only])}
     rows: list[Row] = []
     interrupted = False
     try:
         with _cleaned_up(bench):
             for name in MEASURES:
-                if given.only is None or name in given.only:
+                if wanted is None or name in wanted:
                     rows += MEASURES[name](bench)
     except KeyboardInterrupt:
         interrupted = True

@@ -92,45 +92,62 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def fresh_place(server: Server, subscriptions: int = 1) -> Iterator[Place]:
-    """A new topic with subscriptions, deleted at the end of the block with what they hold.  Raises LoadFailed."""
+def fresh_place(server: Server, subscriptions: int = 1, *, endpoint: str = "", topic: str = "") -> Iterator[Place]:
+    """A new topic with subscriptions, deleted at the end of the block with what they hold.  Raises LoadFailed.
+
+    With `endpoint` they are push subscriptions; each has that URL with a slash and its number.  With `topic` they
+    are subscriptions of that one, which stays.
+    """
     name = f"bench-{uuid.uuid4().hex[:12]}"
     place = Place(
-        f"{_PROJECT}/topics/{name}",
+        topic or f"{_PROJECT}/topics/{name}",
         [f"{_PROJECT}/subscriptions/{name}-{number}" for number in range(subscriptions)],
     )
-    body = json.dumps({"topic": place.topic, "ackDeadlineSeconds": _ACK_DEADLINE_SECONDS}).encode()
+    requests = [] if topic else [build_request("PUT", f"/v1/{place.topic}")]
+    for number, subscription in enumerate(place.subscriptions):
+        body: dict[str, object] = {"topic": place.topic, "ackDeadlineSeconds": _ACK_DEADLINE_SECONDS}
+        if endpoint:
+            body["pushConfig"] = {"pushEndpoint": f"{endpoint}/{number}"}
+        requests.append(build_request("PUT", f"/v1/{subscription}", json.dumps(body).encode()))
+    call_each(server, requests)
+    yield place
+    gone = (*place.subscriptions, *([] if topic else [place.topic]))
+    call_each(server, [build_request("DELETE", f"/v1/{resource}", b"") for resource in gone])
+
+
+def call_each(server: Server, requests: Sequence[bytes]) -> None:
+    """Send requests one after the other, on a connection of their own.  Raises LoadFailed."""
     connection = Connection(server.host, server.port)
     try:
-        connection.call(build_request("PUT", f"/v1/{place.topic}"))
-        for subscription in place.subscriptions:
-            connection.call(build_request("PUT", f"/v1/{subscription}", body))
-        yield place
-        for resource in (*place.subscriptions, place.topic):
-            connection.call(build_request("DELETE", f"/v1/{resource}", b""))
+        for request in requests:
+            connection.call(request)
     finally:
         connection.close()
 
 
-def take_sample(server: Server, load: Callable[[], Throughput]) -> Sample:
-    """Run a load, counting the processor time that the server uses for it.  Raises LoadFailed."""
-    before, others_before, began = server.cpu_seconds(), _others_seconds(server), time.monotonic()
+def take_sample(server: Server, load: Callable[[], Throughput], *helpers: Server) -> Sample:
+    """Run a load, counting the processor time that the server uses for it.  Raises LoadFailed.
+
+    `helpers` belong to the load.
+    """
+    before, began = server.cpu_seconds(), time.monotonic()
+    others_before = _others_seconds(server, *helpers)
     done = load()
-    others = (_others_seconds(server) - others_before) / (time.monotonic() - began)
+    others = (_others_seconds(server, *helpers) - others_before) / (time.monotonic() - began)
     used = {program: seconds - before.get(program, 0.0) for program, seconds in server.cpu_seconds().items()}
     cpu = {program: seconds * 1e6 / done.messages for program, seconds in used.items() if seconds > 0}
     return Sample(done.per_second, cpu, max(0.0, others))
 
 
-def _others_seconds(server: Server) -> float:
-    """Processor time of the machine that neither the server nor this process and its ended children have used."""
+def _others_seconds(*servers: Server) -> float:
+    """Processor time of the machine that neither the servers nor this process and its ended children have used."""
     machine = psutil.cpu_times()
     own = sum(
         usage.ru_utime + usage.ru_stime
         for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     )
     busy = sum(getattr(machine, kind, 0.0) for kind in ("user", "nice", "system", "irq", "softirq", "steal"))
-    return busy - own - sum(server.cpu_seconds().values())
+    return busy - own - sum(sum(server.cpu_seconds().values()) for server in servers)
 
 
 Run = Callable[[Server], Sample]

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.load import Result, Spec
+from benchmarks.load_spec import Result, Spec
 from benchmarks.wire import LoadFailed
 
 REPOSITORY = Path(__file__).parents[1]

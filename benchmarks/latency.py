@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.bench import Bench, fresh_place, say
 from benchmarks.generators import run_loads
-from benchmarks.load import Result, Spec
+from benchmarks.load_spec import Result, Spec
 from benchmarks.postgres import scratch_connection, time_commits
 from benchmarks.report import Row, number
 from benchmarks.servers import Server

@@ -17,8 +17,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
+from benchmarks.load_spec import Result, Run, Spec
+from benchmarks.push_load import PUSH_ROLES
 from benchmarks.wire import Connection, LoadFailed, build_request
 
 _ACK_ID = re.compile(rb'"ackId": *"([^"]+)"')
@@ -26,40 +28,6 @@ _BODIES = 8  # different ones, so that nothing in a server can live on having ju
 _EMPTY_ANSWERS = 30  # in a row, before a backlog counts as drained
 _EMPTY_PAUSE_SECONDS = 0.01
 _SETTLE_SECONDS = (0.004, 0.008)  # from sending a pull to being sure that it waits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
-    """What a load process does.  `role` is a key of ROLES; `path` is a topic's, or any path to POST to."""
-
-    role: str
-    host: str
-    port: int
-    topic: str = ""
-    subscription: str = ""
-    seconds: float = 1.0  # 0: no limit, where `count` is one
-    limit_seconds: float = 0.0  # for draining: stop then even if messages keep coming; 0: `seconds`
-    batch: int = 1  # messages in a request
-    size: int = 100  # bytes of data in a message
-    count: int = 0  # messages to publish at most; 0: as many as `seconds` allows
-    connections: int = 1
-    max_messages: int = 1000
-
-
-@dataclass(slots=True)
-class Result:
-    """What a load process did.  `started` and `ended` are monotonic times; `ended` is that of the last answer."""
-
-    messages: int = 0
-    requests: int = 0
-    started: float = 0.0
-    ended: float = 0.0
-    publish_seconds: list[float] = field(default_factory=list)  # one per lone publish
-    pull_seconds: list[float] = field(default_factory=list)  # from sending a publish to the waiting pull's answer
-    error: str = ""
-
-
-Run = Callable[[], Result]  # what is left to do at the start signal
 
 
 def publish_body(batch: int, size: int) -> bytes:
@@ -216,6 +184,7 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
     "drain": prepare_drain,
     "lone_publish": prepare_lone_publish,
     "waiting_pull": prepare_waiting_pull,
+    **PUSH_ROLES,
 }
 
 

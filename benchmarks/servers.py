@@ -1,6 +1,7 @@
 """The servers under test: started, looked at, stopped."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -12,7 +13,9 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
@@ -23,8 +26,27 @@ from broker.embedded_postgres.cluster import Cluster
 _HOST = "127.0.0.1"
 _START_SECONDS = 90.0
 _STOP_SECONDS = 20.0
+_LOOK_SECONDS = 0.05  # between two looks at what has arrived
 _READY = re.compile(r"^Ready: http://[^:]+:(\d+)", re.MULTILINE)
 _JAR = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*.jar"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What arrived at a lane of the sink: `distinct` by path where it has a number, else by message.
+
+    `first` and `last` are monotonic times; `delays` seconds from the time in each message to its arrival.
+    """
+
+    count: int
+    distinct: int
+    first: float
+    last: float
+    delays: Sequence[float]
+
+    @property
+    def per_second(self) -> float:
+        return (self.count - 1) / (self.last - self.first) if self.last > self.first else 0.0
 
 
 class Server(ABC):
@@ -188,6 +210,37 @@ class EmptyServer(Broker):
 
     def _command(self) -> Sequence[str]:
         return [sys.executable, "-m", "benchmarks.empty_server"]
+
+
+class Sink(Broker):
+    """A fast endpoint for pushes that notes what arrives (benchmarks/push_sink.py)."""
+
+    name = "sink"
+
+    def _command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "benchmarks.push_sink"]
+
+    def url(self, lane: str, *, hang: bool = False) -> str:
+        """Where to push to; below it any path may follow."""
+        return f"http://{self.host}:{self.port}/{'hang' if hang else 'ok'}/{lane}"
+
+    def arrivals(self, lane: str, also: Literal["", "/delays", "/forget"] = "") -> Arrivals:
+        """What has arrived there so far; with every delay; or from then on forgotten.  Raises LoadFailed."""
+        connection = Connection(self.host, self.port)
+        try:
+            request = build_request("GET", f"/control/{lane}{also}", b"")
+            return Arrivals(**json.loads(connection.call(request)))
+        finally:
+            connection.close()
+
+    def wait(self, lane: str, count: int, seconds: float, *, repeated: bool = False) -> Arrivals:
+        """Wait until so many different pushes (`repeated`: any) have come, at most so long.  Raises LoadFailed."""
+        deadline = time.monotonic() + seconds
+        while True:
+            seen = self.arrivals(lane)
+            if (seen.count if repeated else seen.distinct) >= count or time.monotonic() > deadline:
+                return seen
+            time.sleep(_LOOK_SECONDS)
 
 
 class Emulator(Server):

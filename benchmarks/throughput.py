@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench, Place, Sample, compare, fresh_place, median_cpu, say, take_sample
 from benchmarks.generators import Throughput, run_loads, throughput
-from benchmarks.load import Spec
+from benchmarks.load_spec import Spec
 from benchmarks.report import Row
 from benchmarks.servers import Server
 from benchmarks.wire import LoadFailed

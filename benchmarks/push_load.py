@@ -1,0 +1,143 @@
+"""Load for push, and for very many subscriptions: roles of benchmarks/load.py."""
+
+import asyncio
+import base64
+import json
+import os
+import selectors
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from benchmarks.load_spec import Result, Run, Spec
+from benchmarks.wire import Connection, LoadFailed, build_request
+
+# What a broker sends besides what a client library adds by itself.
+_PUSH_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json",
+    "From": "noreply@google.com",
+    "User-Agent": "APIs-Google; (+https://developers.google.com/webmasters/APIs-Google.html)",
+}
+
+
+def stamped_publish(path: str, size: int, at: float) -> bytes:
+    """A publish of one message whose data begins with a monotonic time, in nanoseconds."""
+    data = b"%d " % int(at * 1e9) + os.urandom(size // 2).hex().encode()
+    body = json.dumps({"messages": [{"data": base64.b64encode(data[:size]).decode()}]})
+    return build_request("POST", path, body.encode())
+
+
+def prepare_paced_publish(spec: Spec) -> Run:
+    """Publish `rate` single messages a second for `seconds`, each with the time at which it was due to be sent."""
+    connection = Connection(spec.host, spec.port)
+    path = f"/v1/{spec.topic}:publish"
+
+    def run() -> Result:
+        result = Result(started=time.monotonic())
+        for number in range(int(spec.rate * spec.seconds)):
+            due = result.started + number / spec.rate
+            if (early := due - time.monotonic()) > 0:
+                time.sleep(early)
+            before = time.monotonic()
+            connection.call(stamped_publish(path, spec.size, due))
+            result.publish_seconds.append(time.monotonic() - before)
+            result.requests += 1
+        result.ended = time.monotonic()
+        result.messages = result.requests
+        return result
+
+    return run
+
+
+def prepare_subscribe(spec: Spec) -> Run:
+    """Create `count` subscriptions on `connections`, `subscription` with a dash and a number.
+
+    With an endpoint they are push subscriptions; each has the endpoint's URL with a slash and its number.
+    """
+    connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
+
+    def requests() -> Iterator[bytes]:
+        for number in range(spec.count):
+            config: dict[str, object] = {"topic": spec.topic, "ackDeadlineSeconds": 600}
+            if spec.endpoint:
+                config["pushConfig"] = {"pushEndpoint": f"{spec.endpoint}/{number}"}
+            yield build_request("PUT", f"/v1/{spec.subscription}-{number}", json.dumps(config).encode())
+
+    return lambda: _call_all(connections, requests(), lambda _: 1)
+
+
+def prepare_pull_each(spec: Spec) -> Run:
+    """Pull once from each of the subscriptions of `prepare_subscribe`; `messages` counts those that gave one."""
+    connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
+    requests = [
+        build_request("POST", f"/v1/{spec.subscription}-{number}:pull", b'{"maxMessages":10}')
+        for number in range(spec.count)
+    ]
+    return lambda: _call_all(connections, iter(requests), lambda answer: answer.count(b'"ackId"'))
+
+
+def _call_all(
+    connections: Sequence[Connection], requests: Iterator[bytes], count: Callable[[bytes], int]
+) -> Result:
+    """Send all requests, one at a time on each connection; note how long each took."""
+    result = Result(started=time.monotonic())
+    sent_at: dict[Connection, float] = {}
+    with selectors.DefaultSelector() as selector:
+        for connection, request in zip(connections, requests, strict=False):
+            selector.register(connection, selectors.EVENT_READ, connection)
+            sent_at[connection] = time.monotonic()
+            connection.send(request)
+        while selector.get_map():
+            for key, _ in selector.select():
+                connection = key.data
+                result.messages += count(connection.receive())
+                result.pull_seconds.append(time.monotonic() - sent_at[connection])
+                result.requests += 1
+                if (following := next(requests, None)) is None:
+                    selector.unregister(connection)
+                else:
+                    sent_at[connection] = time.monotonic()
+                    connection.send(following)
+    result.ended = time.monotonic()
+    return result
+
+
+def prepare_bare_push(spec: Spec) -> Run:
+    """POST `body` to `endpoint` `count` times over `connections`, as the broker's HTTP client does, no more."""
+    import aiohttp  # only here: the other roles start without it
+    import uvloop
+    from yarl import URL
+
+    body = spec.body.encode()
+    plain = URL(spec.endpoint)
+    urls = [URL(f"{spec.endpoint}/{number}") if spec.numbered else plain for number in range(spec.count)]
+
+    async def post_all() -> Result:
+        left = iter(urls)
+        connector = aiohttp.TCPConnector(limit=spec.connections)
+        async with aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+        ) as session:
+
+            async def post_some() -> None:
+                for url in left:
+                    async with session.post(url, data=body, headers=_PUSH_HEADERS, allow_redirects=False) as answer:
+                        await answer.read()
+                        if answer.status != 204:
+                            raise LoadFailed(f"the sink answered {answer.status}")
+
+            result = Result(started=time.monotonic())
+            await asyncio.gather(*(post_some() for _ in range(spec.connections)))
+            result.ended = time.monotonic()
+            result.messages = result.requests = spec.count
+            return result
+
+    return lambda: uvloop.run(post_all())
+
+
+PUSH_ROLES: dict[str, Callable[[Spec], Run]] = {
+    "paced_publish": prepare_paced_publish,
+    "subscribe": prepare_subscribe,
+    "pull_each": prepare_pull_each,
+    "bare_push": prepare_bare_push,
+}
