@@ -9,6 +9,7 @@ from itertools import islice
 
 from broker.domain.ack_id import AttemptName, attempt_name
 from broker.domain.delivery import Delivery, StoredMessage
+from broker.domain.push_state import BreakerState
 from broker.domain.subscription import Subscription
 from broker.workers.push.endpoint_health import Attempt, EndpointHealth
 from broker.workers.push.envelope import Envelope
@@ -60,9 +61,9 @@ class Flight:
 
 @dataclass(eq=False, slots=True)
 class Endpoint:
-    """`buffer` is claimed and not sent; `asked` parcels are being claimed.  Of the shards: `looking` are queued for a
-    claim, `claiming` have one under way, `again` were woken meanwhile, `unserved` may have something that there was
-    no room for; `due_at` is when to look for redeliveries.
+    """`buffer` is claimed and not sent; `asked` parcels are being claimed.  Of the shards: `looking` are queued for
+    a claim, `claiming` have one under way, `again` were woken meanwhile, `unserved` may have something that there
+    was no room for; `due_at` is when to look for redeliveries.
     """
 
     subscription: Subscription
@@ -83,6 +84,7 @@ class Endpoint:
     # Messages whose calls are overdue but still open: where they are out by now.
     late: dict[tuple[int, int], Item] = field(default_factory=dict)
     late_flights: deque[Flight] = field(default_factory=deque)
+    told_breaker: BreakerState = "closed"  # the state that was last written down
 
     @property
     def subscription_id(self) -> int:
@@ -139,6 +141,11 @@ class Endpoint:
         for parcel in emptied:
             self.buffer.remove(parcel)
             self.bytes_held -= parcel.size
+
+    def forget_late(self) -> None:
+        """No call is overdue and open any more."""
+        if not self.late_flights:
+            self.late.clear()
 
     def take_buffer(self) -> Sequence[Parcel]:
         """All that is claimed and not sent, to be given back."""

@@ -8,8 +8,8 @@ _HOLD = 2.0  # seconds after which a larger window is tried again
 class GrowthWatch:
     """Limits a window to `ceiling`: at most twice what it was a period ago, and no larger than what was of use.
 
-    Requests beyond what an endpoint, the network or this process can work on only wait, somewhere.  If twice as many
-    bring no more successes, the window goes back; now and then it is tried again.
+    Requests beyond what an endpoint, the network or this process can work on only wait, somewhere.  If twice as
+    many bring no more successes, the window goes back; now and then it is tried again.
     """
 
     __slots__ = ("_began", "_best_rate", "_best_window", "_held_until", "_successes", "ceiling")

@@ -1,7 +1,7 @@
 """Push in this process: its parts, connected."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import BrokerError
@@ -12,11 +12,10 @@ from broker.runtime.push_log import PushLog
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
-from broker.store.delivery_attempts import release_attempts
 from broker.store.push_states import pause_pushes
 from broker.store.subscriptions import lock_subscription
 from broker.workers.periodic import PeriodicWorker
-from broker.workers.push.endpoint import Endpoint, Parcel
+from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoints import Endpoints
 from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
@@ -55,7 +54,7 @@ class Pusher:
         self._make_client = make_client
         self._client: PushClient | None = None
         self._log = PushLog(database)
-        self._settlement = Settlement(coalescer)
+        self._settlement = Settlement(database, clock, coalescer, wake_ups)
         self._planner = PushPlanner(database, clock, attempt_ids, jitter=jitter)
         self._ownership = Ownership(database, clock, changed=lambda: self._endpoints.resource_changed(None))
         self._endpoints = Endpoints(
@@ -72,7 +71,6 @@ class Pusher:
             self._log,
             self._signer,
             settled=self._planner.settled,
-            release=self._release,
             gone=self._gone,
         )
         await self._signer.refresh()
@@ -110,37 +108,13 @@ class Pusher:
             return
         try:
             await self._sender.stop(GRACE_SECONDS)
-            await self._settlement.flush()
+            await self._settlement.close()
             await self._log.flush()
             await self._ownership.leave()
         finally:
             await self._client.close()
 
     # --- what a sender asks for ----------------------------------------------------------------------------------
-
-    def _release(self, endpoint: Endpoint, parcels: Sequence[Parcel]) -> None:
-        items = [item for parcel in parcels for item in parcel.items]
-        if not endpoint.subscription.enable_message_ordering:
-            self._settlement.release(items)
-            return
-        attempts: dict[int, set[int]] = {}
-        for item in items:
-            attempts.setdefault(item.name.shard_id, set()).add(item.name.attempt_id)
-        self._tasks.start(
-            self._release_attempts(endpoint, attempts), name=f"release for {endpoint.subscription.name}"
-        )
-
-    async def _release_attempts(self, endpoint: Endpoint, attempts: dict[int, set[int]]) -> None:
-        for shard_id, attempt_ids in sorted(attempts.items()):
-            async with self._database.hot() as connection:
-                await release_attempts(
-                    connection,
-                    shard_id=shard_id,
-                    subscription_id=endpoint.subscription_id,
-                    attempt_ids=sorted(attempt_ids),
-                    now=self._clock.now(),
-                )
-        self._wake_ups.redeliverable(endpoint.subscription_id)
 
     def _gone(self, endpoint: Endpoint) -> None:
         if not endpoint.closed:

@@ -7,7 +7,8 @@ buffered ──room──► out ──success──► acknowledged
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable
 from datetime import timedelta
 
 from broker.domain.message_id import message_id
@@ -33,6 +34,8 @@ _MAX_LATE_CALLS = 32  # of an endpoint
 _GONE = 410
 _PAUSE_WITH_BUFFER_SECONDS = 1.0  # what is claimed waits for an endpoint that may be tried again so soon
 
+logger = logging.getLogger(__name__)
+
 
 class PushSender:
     """The requests of this process."""
@@ -46,19 +49,15 @@ class PushSender:
         signer: TokenSigner,
         *,
         settled: Callable[[Endpoint], None],
-        release: Callable[[Endpoint, Sequence[Parcel]], None],
         gone: Callable[[Endpoint], None],
     ) -> None:
-        """`settled(endpoint)`: there may be room again.  `release`: gives back what is not sent.  `gone(endpoint)`:
-        it wants no more pushes (410).
-        """
+        """`settled(endpoint)`: there may be room again.  `gone(endpoint)`: it wants no more pushes (410)."""
         self._client = client
         self._clock = clock
         self._settlement = settlement
         self._log = log
         self._signer = signer
         self._settled = settled
-        self._release = release
         self._gone = gone
         self._running: set[asyncio.Task[None]] = set()
         self._open = 0
@@ -112,7 +111,7 @@ class PushSender:
     def give_back(self, endpoint: Endpoint) -> None:
         """Release what is claimed for an endpoint and not sent."""
         if parcels := endpoint.take_buffer():
-            self._release(endpoint, parcels)
+            self._settlement.release(item for parcel in parcels for item in parcel.items)
 
     async def stop(self, grace_seconds: float) -> None:
         """Wait a little for the requests that are out, then end them; their messages fall due again."""
@@ -134,6 +133,8 @@ class PushSender:
         loop = asyncio.get_running_loop()
         deadline = endpoint.subscription.ack_deadline_seconds
         flight.timer = loop.call_later(deadline, self._overdue, endpoint, flight)
+        if health.breaker == "half_open":
+            self._tell(endpoint)
         flight.task = loop.create_task(self._fly(endpoint, flight))
         self._running.add(flight.task)
         flight.task.add_done_callback(self._running.discard)
@@ -141,7 +142,7 @@ class PushSender:
     async def _fly(self, endpoint: Endpoint, flight: Flight) -> None:
         try:
             outcome = await self._client.post(self._request(endpoint, flight.parcel))
-        except asyncio.CancelledError:  # the broker stops, or the call was overdue for too long
+        except BaseException:  # the broker stops, or the call was overdue for too long
             if not flight.overdue:
                 flight.health.abandoned(flight.attempt, asyncio.get_running_loop().time())
             raise
@@ -182,6 +183,7 @@ class PushSender:
         flight.timer.cancel()
         if flight.overdue:
             endpoint.late_flights.remove(flight)
+            asyncio.get_running_loop().call_soon(endpoint.forget_late)  # after what is done with its outcome
         else:
             self._leave(endpoint, flight)
 
@@ -260,8 +262,6 @@ class PushSender:
         for item in settled:
             endpoint.drop(item)
         self._settlement.acknowledge([*settled, *flight.parcel.items])
-        if not endpoint.late_flights:
-            endpoint.late.clear()
 
     def _give_back_if_long(self, endpoint: Endpoint, now: float) -> None:
         """What is claimed must not wait for an endpoint that is given up for a while."""
@@ -295,6 +295,9 @@ class PushSender:
         now = asyncio.get_running_loop().time()
         opens_at = health.opens_at(now)
         clock_now = self._clock.now()
+        if health.breaker != endpoint.told_breaker:
+            endpoint.told_breaker = health.breaker
+            logger.info("circuit breaker of %s is %s", endpoint.subscription.name, health.breaker)
         self._log.changed(
             PushState(
                 subscription_id=endpoint.subscription_id,
