@@ -35,14 +35,27 @@ async def write_push_states(connection: ResourceConnection, *, states: Sequence[
     return (await driver.execute(_WRITE_PUSH_STATES, columns)).rowcount
 
 
-async def pause_pushes(connection: ResourceConnection, *, subscription_id: int, reason: str, now: datetime) -> None:
+async def pause_pushes(
+    connection: ResourceConnection,
+    *,
+    subscription_id: int,
+    reason: str,
+    now: datetime,
+    endpoint: str | None = None,
+) -> bool:
     """Push nothing for a subscription until `resume_pushes`; a later reason replaces an earlier one.
 
-    `reason` is not "".  Nothing happens if the subscription is deleted already.
+    `reason` is not "".  `endpoint`: only if messages are still pushed there, for what one endpoint said must not
+    stop another that has taken its place.  Returns whether it is paused: not if the subscription is deleted either.
     """
     driver = await driver_connection(connection)
-    pause = {"subscription_id": subscription_id, "reason": storable(reason), "now": now}
-    await driver.execute(_PAUSE_PUSHES, pause)
+    pause = {
+        "subscription_id": subscription_id,
+        "reason": storable(reason),
+        "now": now,
+        "endpoint": endpoint and storable(endpoint),
+    }
+    return (await driver.execute(_PAUSE_PUSHES, pause)).rowcount > 0
 
 
 async def resume_pushes(connection: ResourceConnection, *, subscription_id: int) -> bool:

@@ -1,5 +1,6 @@
 """States and failures of push subscriptions: written together, bounded, and gone with their subscription."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from broker.store import push_failures, push_states, subscriptions
 from broker.store.database import Database, ResourceConnection
 from broker.store.expiration import delete_expired_subscription
 from tests.fixtures.log import Log, add_subscription
+from tests.store.interleavings.steps import until_waiting
 
 ENDPOINT = "http://127.0.0.1:9/push"
 
@@ -117,6 +119,35 @@ async def test_pausing_keeps_what_is_known_of_the_endpoint(log: Log, connection:
     assert read == replace(known, paused_reason="why\ufffd?")
     await push_states.forget_push_state(connection, subscription_id=own)
     assert await push_states.read_push_state(connection, subscription_id=own) is None
+
+
+async def test_what_an_endpoint_said_does_not_pause_its_successor(log: Log) -> None:
+    own = (await make_push(log, log.subscription)).subscription_id
+    async with log.database.transaction() as connection:
+        for endpoint, paused in ((f"{ENDPOINT}/before", {}), (ENDPOINT, {own: "410"})):
+            assert bool(paused) == await push_states.pause_pushes(
+                connection, subscription_id=own, reason="410", now=log.start, endpoint=endpoint
+            )
+            assert await push_states.read_paused(connection) == paused
+
+
+async def test_a_pause_waits_for_a_new_endpoint_that_is_just_being_set(log: Log) -> None:
+    pushed = await make_push(log, log.subscription)
+    own = pushed.subscription_id
+
+    async def pause() -> bool:
+        async with log.database.transaction() as connection:
+            return await push_states.pause_pushes(
+                connection, subscription_id=own, reason="410", now=log.start, endpoint=ENDPOINT
+            )
+
+    async with log.database.transaction() as connection:
+        await subscriptions.lock_subscription(connection, name=pushed.name)
+        pausing = asyncio.create_task(pause())
+        await until_waiting(log.database)
+        other = replace(pushed, push_config=PushConfig(endpoint=f"{ENDPOINT}/new"))
+        await subscriptions.update_subscription(connection, subscription=other, now=log.start)
+    assert not await pausing
 
 
 # --- push subscriptions -----------------------------------------------------------------------------------

@@ -1,6 +1,10 @@
--- The lock, as in write_push_states.sql.
+-- The lock, as in write_push_states.sql; it also waits for whoever is just setting another push config.
 WITH known AS (
-    SELECT subscription_id FROM subscriptions WHERE subscription_id = %(subscription_id)s FOR KEY SHARE
+    SELECT subscription_id
+    FROM subscriptions
+    WHERE subscription_id = %(subscription_id)s
+      AND (%(endpoint)s::text IS NULL OR push_config ->> 'endpoint' = %(endpoint)s)
+    FOR KEY SHARE
 )
 INSERT INTO push_states (
     subscription_id, breaker, changed_at, consecutive_failures, window_size, outstanding_requests, paused_reason
