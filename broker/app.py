@@ -57,7 +57,8 @@ STOP_WAITING = "stop_waiting"  # the key, in the state of the ASGI lifespan, of 
 class AppConfig:
     """What a broker process is told; the settings of the same names explain each (broker/settings.py).
 
-    `dead_letter_interval_seconds` is no setting: how late a message may be on its dead-letter topic.
+    `dead_letter_interval_seconds` is no setting: how late a message may be on its dead-letter topic; nor is
+    `base_url`: where the broker listens, which is the issuer of its tokens if there is no other.
     """
 
     database_url: str
@@ -67,6 +68,11 @@ class AppConfig:
     dead_letter_interval_seconds: float = 1.0
     shards_per_topic: int = 1
     min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS
+    base_url: str = "http://127.0.0.1:8085"
+    issuer: str = ""
+    push_private_addresses: str = "allow"
+    push_allowed_networks: str = ""
+    push_ca_file: str = ""
 
 
 class Broker:

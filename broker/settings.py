@@ -38,6 +38,18 @@ class Settings:
     min_delivery_attempts: int = _knob(
         5, "Smallest maxDeliveryAttempts of a dead-letter policy: 1 to 5; Google's service has 5."
     )
+    issuer: str = _knob(
+        "", "Issuer (iss) of the tokens that pushes carry: the URL at which receivers reach the broker."
+    )
+    push_private_addresses: str = _knob(
+        "allow", "allow or deny: whether pushes may go to private, loopback and link-local addresses."
+    )
+    push_allowed_networks: str = _knob(
+        "", "Networks (CIDR, commas between) that pushes may go to although private addresses are denied."
+    )
+    push_ca_file: str = _knob(
+        "", "Certificate authorities (PEM) that endpoints are trusted by, besides the system's."
+    )
     log_level: str = _knob("info", "debug, info, warning or error.")
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from broker.app import AppConfig
 from broker.cli.children import Children
@@ -22,6 +23,8 @@ from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.settings import Settings
 from broker.store import migrations
 from broker.store.migrations import DatabaseUnreachable
+from broker.workers.push.address_policy import parse_address_policy
+from broker.workers.push.http_client import make_tls_context
 
 MIN_SERVER_VERSION = 15
 
@@ -37,6 +40,7 @@ def serve(settings: Settings) -> int:
         raise Stop(
             f"--min-delivery-attempts must be 1 to {MIN_DELIVERY_ATTEMPTS}, not {settings.min_delivery_attempts}"
         )
+    _check_push_settings(settings)
     for number in _stop_signals():
         signal.signal(number, signal.default_int_handler)  # until the loop runs, each unwinds what was started
     try:
@@ -48,6 +52,20 @@ def serve(settings: Settings) -> int:
             return asyncio.run(_serve(settings, listener, cluster, url))
     except KeyboardInterrupt:
         return 0
+
+
+def _check_push_settings(settings: Settings) -> None:
+    issuer = urlsplit(settings.issuer)
+    if settings.issuer and (issuer.scheme not in ("http", "https") or not issuer.netloc or issuer.query):
+        raise Stop(f"issuer must be a URL such as https://broker.example.com, not {settings.issuer!r}")
+    try:
+        parse_address_policy(settings.push_private_addresses, settings.push_allowed_networks)
+    except ValueError as error:
+        raise Stop(str(error)) from None
+    try:
+        make_tls_context(settings.push_ca_file)
+    except OSError as error:  # also what OpenSSL has against it
+        raise Stop(f"push_ca_file {settings.push_ca_file!r} cannot be used: {error}") from None
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -135,6 +153,11 @@ async def _serve(settings: Settings, listener: socket.socket, cluster: Cluster |
         janitor_interval_seconds=settings.janitor_interval_seconds,
         shards_per_topic=settings.shards_per_topic,
         min_delivery_attempts=settings.min_delivery_attempts,
+        base_url=_base_url(listener),
+        issuer=settings.issuer,
+        push_private_addresses=settings.push_private_addresses,
+        push_allowed_networks=settings.push_allowed_networks,
+        push_ca_file=settings.push_ca_file,
     )
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -145,12 +168,21 @@ async def _serve(settings: Settings, listener: socket.socket, cluster: Cluster |
         await _first(ready.wait(), stopping.wait())
         if ready.is_set() and not stopping.is_set():
             host, port = listener.getsockname()[:2]
-            print(f"Ready: http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)  # noqa: T201
+            print(f"Ready: {_url(host, port)}", flush=True)  # noqa: T201
         await stopping.wait()
         for number in _stop_signals():
             loop.remove_signal_handler(number)  # the loop would restore the deadly default at its end
         _ignore_signals()
     return 0
+
+
+def _base_url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return _url("localhost" if host in ("0.0.0.0", "::") else host, port)  # noqa: S104
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

@@ -176,3 +176,20 @@ def test_at_least_one_worker_is_needed(tmp_path: Path) -> None:
 def test_a_floor_of_delivery_attempts_that_makes_no_sense_is_refused(tmp_path: Path, attempts: str) -> None:
     said = complaint("serve", "--data-dir", str(tmp_path), "--min-delivery-attempts", attempts)
     assert said == f"--min-delivery-attempts must be 1 to 5, not {attempts}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "beginning"),
+    [
+        ("ISSUER", "broker.example.com", "issuer must be a URL such as https://broker.example.com, not 'broker."),
+        ("PUSH_PRIVATE_ADDRESSES", "never", "push_private_addresses must be allow or deny, not 'never'"),
+        ("PUSH_ALLOWED_NETWORKS", "10.0.0.0/99", "push_allowed_networks: '10.0.0.0/99' does not appear to be"),
+        ("PUSH_CA_FILE", "/no/such.pem", "push_ca_file '/no/such.pem' cannot be used: [Errno 2]"),
+        ("PUSH_CA_FILE", __file__, f"push_ca_file '{__file__}' cannot be used: "),
+    ],
+)
+def test_a_setting_of_pushes_that_makes_no_sense_is_refused(
+    tmp_path: Path, setting: str, value: str, beginning: str
+) -> None:
+    said = complaint("serve", "--data-dir", str(tmp_path), env={f"BROKER_{setting}": value})
+    assert said.startswith(beginning)

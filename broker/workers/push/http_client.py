@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 
 from broker.workers.push.address_policy import ALLOW_ALL, AddressPolicy
 from broker.workers.push.connection import MAX_BODY, Connection, ConnectionLost, describe
@@ -50,6 +51,7 @@ class Unreachable:
     reason: str
 
 
+@cache  # reading the system's authorities takes 30 ms
 def make_tls_context(ca_file: str) -> ssl.SSLContext:
     """The system's certificate authorities, and those of `ca_file` ("": none).  Raises OSError."""
     context = ssl.create_default_context()

@@ -1,23 +1,175 @@
-"""STUB: the bearer tokens of pushes."""
+"""The bearer tokens of pushes: OpenID Connect ID tokens as Google's, signed by the broker's own keys.
 
-from collections.abc import Mapping
-from datetime import datetime
+    made ──1 day──► signs for 30 days ──successor signs──► published 2 hours more ──► deleted
+         published from the beginning: verifiers that cache the keys know it before it signs
+
+The keys are in the database, so that all processes sign with, and publish, the same.  A key is succeeded when it is
+29 days old; whichever process notices first makes the successor.  Should none run at that time, the old key signs
+on until the late successor does.
+"""
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+
+from broker.domain.errors import Unavailable
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.database import Database
+from broker.store.signing_keys import SigningKey, delete_signing_keys, insert_signing_key, list_signing_keys
+
+REFRESH_SECONDS = 60.0  # how often every process looks for new keys; must be far below PUBLISHED_AHEAD
+
+SIGNS_FOR = timedelta(days=30)
+PUBLISHED_AHEAD = timedelta(days=1)
+TOKEN_LIFETIME = timedelta(hours=1)  # Google's
+PUBLISHED_AFTER = TOKEN_LIFETIME + timedelta(hours=1)  # the margin: for a process that learns late of the successor
+WITHOUT_SUCCESSOR = timedelta(days=3650)  # a key's end is set with its successor
+
+REUSED_FOR = timedelta(minutes=50)  # a token lives for at least 10 minutes more when it arrives
+MAX_TOKENS = 20_000  # some 25 MB
+
+_ALGORITHM, _KEY_BITS, _EXPONENT = "RS256", 2048, 65537
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadedKey:
+    key_id: str
+    private_key: RSAPrivateKey
+    signs_from: datetime
 
 
 class TokenSigner:
-    def __init__(self, database: Database, clock: DatabaseClock, *, issuer: str) -> None: ...
+    """Signs tokens without waiting for anything; `refresh` first, and then about every REFRESH_SECONDS."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, *, issuer: str) -> None:
+        """`issuer`: the tokens' `iss`."""
+        self._database = database
+        self._clock = clock
+        self._issuer = issuer
+        self._keys: list[_LoadedKey] = []  # the newest last
+        self._published: Mapping[str, Any] = {"keys": []}
+        self._tokens: dict[tuple[str, str], tuple[datetime, str]] = {}  # the oldest first
 
     async def refresh(self) -> None:
-        """Periodic (REFRESH_SECONDS, and once before the first token): makes, loads and deletes keys."""
-        raise NotImplementedError
+        """Make the key that is needed next, delete the ones that are not any more, load the rest."""
+        now = self._clock.now()
+        keys = await self._read()
+        if not keys or now >= keys[-1].signs_from + SIGNS_FOR - PUBLISHED_AHEAD:
+            await self._succeed(keys[-1] if keys else None, now)
+            keys = await self._read()
+        if any(key.published_until < now for key in keys):
+            async with self._database.transaction() as connection:
+                await delete_signing_keys(connection, now=now)
+            keys = [key for key in keys if key.published_until >= now]
+        await self._load(keys)
 
     def token(self, service_account_email: str, audience: str, *, now: datetime) -> str:
-        raise NotImplementedError
+        """A token that is valid for at least 10 minutes more.  A millisecond when it is a new one, else nothing.
+
+        Raises Unavailable before the first `refresh`.
+        """
+        made, token = self._tokens.get((service_account_email, audience), (None, ""))
+        if made is not None and timedelta(0) <= now - made < REUSED_FOR:
+            return token
+        token = self._sign(service_account_email, audience, now)
+        self._tokens.pop((service_account_email, audience), None)  # a renewed one goes to the end
+        if len(self._tokens) >= MAX_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
+        self._tokens[service_account_email, audience] = (now, token)
+        return token
 
     def published_keys(self) -> Mapping[str, Any]:
-        """The JWKS, for front/well_known.py."""
-        raise NotImplementedError
+        """The JSON Web Key Set that verifies all tokens that are valid, and those to come within a day."""
+        return self._published
+
+    def _sign(self, email: str, audience: str, now: datetime) -> str:
+        if not self._keys:
+            raise Unavailable("The keys that sign tokens are not loaded yet.")
+        key = next((key for key in reversed(self._keys) if key.signs_from <= now), self._keys[0])
+        subject, issued = subject_of(email), int(now.timestamp())
+        claims = {
+            "iss": self._issuer,
+            "aud": audience,
+            "azp": subject,
+            "sub": subject,
+            "email": email,
+            "email_verified": True,
+            "iat": issued,
+            "exp": issued + int(TOKEN_LIFETIME.total_seconds()),
+        }
+        return jwt.encode(claims, key.private_key, algorithm=_ALGORITHM, headers={"kid": key.key_id})
+
+    async def _read(self) -> list[SigningKey]:
+        async with self._database.transaction() as connection:
+            return await list_signing_keys(connection)
+
+    async def _succeed(self, newest: SigningKey | None, now: datetime) -> None:
+        """Make the next key; if another process did meanwhile, its key is as good."""
+        signs_from = max(newest.signs_from + SIGNS_FOR, now + PUBLISHED_AHEAD) if newest else now
+        key = await asyncio.to_thread(_make_key, signs_from)
+        async with self._database.transaction() as connection:
+            await insert_signing_key(
+                connection,
+                key=key,
+                after=newest.key_id if newest else None,
+                others_published_until=signs_from + PUBLISHED_AFTER,
+            )
+
+    async def _load(self, keys: Sequence[SigningKey]) -> None:
+        known = {key.key_id: key for key in self._keys}
+        loaded = []
+        for key in keys:
+            private_key = known[key.key_id].private_key if key.key_id in known else await _load_key(key)
+            loaded.append(_LoadedKey(key.key_id, private_key, key.signs_from))
+        self._keys = loaded
+        self._published = {"keys": [_public_jwk(key) for key in loaded]}
+
+
+def subject_of(email: str) -> str:
+    """The numeric id of a service account: 21 digits, as Google's, the same for an address at all times."""
+    return str(10**20 + int.from_bytes(hashlib.sha256(email.encode()).digest()) % 10**20)
+
+
+def _make_key(signs_from: datetime) -> SigningKey:
+    private_key = generate_private_key(_EXPONENT, _KEY_BITS)  # up to a second
+    pem = private_key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return SigningKey(
+        key_id=_thumbprint(private_key),
+        private_key=pem.decode("ascii"),
+        signs_from=signs_from,
+        published_until=signs_from + WITHOUT_SUCCESSOR,
+    )
+
+
+async def _load_key(key: SigningKey) -> RSAPrivateKey:
+    pem = key.private_key.encode("ascii")
+    private_key = await asyncio.to_thread(serialization.load_pem_private_key, pem, None)  # checks the primes: 50 ms
+    assert isinstance(private_key, RSAPrivateKey)
+    return private_key
+
+
+def _thumbprint(private_key: RSAPrivateKey) -> str:
+    """RFC 7638: what the key is, rather than a name that two processes could both choose."""
+    jwk = _jwk(private_key)
+    text = json.dumps({name: jwk[name] for name in ("e", "kty", "n")}, separators=(",", ":"))
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode("ascii")
+
+
+def _jwk(private_key: RSAPrivateKey) -> dict[str, Any]:
+    return jwt.algorithms.RSAAlgorithm.to_jwk(private_key.public_key(), as_dict=True)
+
+
+def _public_jwk(key: _LoadedKey) -> dict[str, Any]:
+    jwk = _jwk(key.private_key)
+    return {"kty": "RSA", "use": "sig", "alg": _ALGORITHM, "kid": key.key_id, "n": jwk["n"], "e": jwk["e"]}

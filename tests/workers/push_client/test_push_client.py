@@ -12,9 +12,11 @@ from urllib.parse import quote
 
 import pytest
 
+from broker.workers.push import http_client
 from broker.workers.push.address_policy import parse_address_policy
 from broker.workers.push.envelope import PushRequest
 from broker.workers.push.http_client import MAX_BODY, MAX_RETRY_AFTER, SUCCESS, Answer, PushClient, Unreachable
+from tests.fixtures.broker import eventually
 from tests.fixtures.push_sink import PushSink
 
 DENY = parse_address_policy("deny", "")
@@ -235,6 +237,32 @@ async def test_a_closed_connection_is_no_answer(push_sink: PushSink, client: Pus
 
 async def test_what_is_not_http_is_no_answer(push_sink: PushSink, client: PushClient, mine: str) -> None:
     assert "not HTTP" in await reason(client, to(f"{push_sink.url}/garbage/{mine}"))
+
+
+async def test_headers_without_end_are_no_answer(push_sink: PushSink, client: PushClient, mine: str) -> None:
+    assert "headers have more than" in await reason(client, to(f"{push_sink.url}/huge-headers/{mine}"))
+    await push_sink.wait_for(f"/huge-headers/{mine}", 1, ended=True)
+
+
+async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next(
+    push_sink: PushSink, client: PushClient, mine: str
+) -> None:
+    await push_sink.program(f"/{mine}", "/extra", "/extra", "/status/500")
+    for status in (200, 200, 500):
+        assert (await answer(client, to(f"{push_sink.url}/{mine}"))).status == status
+    assert len({request.connection for request in await push_sink.requests(f"/{mine}")}) == 3
+
+
+async def test_a_connection_that_nobody_needs_is_closed(
+    push_sink: PushSink, client: PushClient, mine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "_IDLE_SECONDS", 0.1)
+    await answer(client, to(f"{push_sink.url}/status/200/{mine}"))
+    assert client._idle
+    await eventually(lambda: not client._idle)
+    await answer(client, to(f"{push_sink.url}/status/200/{mine}"))
+    first, second = await push_sink.requests(f"/status/200/{mine}")
+    assert first.connection != second.connection
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])

@@ -1,0 +1,47 @@
+"""What a receiver of pushes needs to verify their tokens: OpenID Connect discovery, and the public keys.
+
+https://openid.net/specs/openid-connect-discovery-1_0.html.  The keys are also where Google has them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+_KEYS_PATH = "/.well-known/jwks.json"
+# Seconds.  A key is published a day before it signs, so verifiers may believe what they have for much longer.
+_CACHED = {"Cache-Control": "public, max-age=300"}
+
+
+def well_known_routes(
+    published_keys: Callable[[], Mapping[str, Any]], *, issuer: str, has_own_address: bool
+) -> list[Route]:
+    """GET /.well-known/openid-configuration, /.well-known/jwks.json and /oauth2/v3/certs.
+
+    `issuer` is the tokens' `iss`.  Verifiers compare the two, so it is never made from the request.  The address of
+    the keys is below it if the issuer `has_own_address` (the operator said where the broker is reached from), else
+    below the address that the request was sent to.
+    """
+
+    async def configuration(request: Request) -> Response:
+        base = issuer.rstrip("/") if has_own_address else str(request.base_url).rstrip("/")
+        document = {
+            "issuer": issuer,
+            "jwks_uri": base + _KEYS_PATH,
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["RS256"],
+            "claims_supported": ["iss", "aud", "azp", "sub", "email", "email_verified", "iat", "exp"],
+        }
+        return JSONResponse(document, headers=_CACHED)
+
+    async def keys(_: Request) -> Response:
+        return JSONResponse(dict(published_keys()), headers=_CACHED)
+
+    return [
+        Route("/.well-known/openid-configuration", configuration),
+        Route(_KEYS_PATH, keys),
+        Route("/oauth2/v3/certs", keys),
+    ]
