@@ -44,9 +44,8 @@ class Lane:
         self.first = self.first or now
         self.last = now
         self.count += 1
-        if not number and (found := _MESSAGE_ID.search(body)):
-            number = found[1]
-        self.seen.add(number)
+        found = _MESSAGE_ID.search(body)
+        self.seen.add(number + b" " + found[1] if found else number)
         if data := _DATA.search(body):
             sent, space, _ = base64.b64decode(data[1][:_STAMP_CHARACTERS]).partition(b" ")
             if space and sent.isdigit():

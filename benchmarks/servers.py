@@ -33,7 +33,7 @@ _JAR = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*.jar"
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What arrived at a lane of the sink: `distinct` by path where it has a number, else by message.
+    """What arrived at a lane of the sink: `distinct` by path and message id.
 
     `first` and `last` are monotonic times; `delays` seconds from the time in each message to its arrival.
     """
@@ -233,12 +233,12 @@ class Sink(Broker):
         finally:
             connection.close()
 
-    def wait(self, lane: str, count: int, seconds: float, *, repeated: bool = False) -> Arrivals:
-        """Wait until so many different pushes (`repeated`: any) have come, at most so long.  Raises LoadFailed."""
+    def wait(self, lane: str, count: int, seconds: float) -> Arrivals:
+        """Wait until so many different pushes have arrived, at most for so long.  Raises LoadFailed."""
         deadline = time.monotonic() + seconds
         while True:
             seen = self.arrivals(lane)
-            if (seen.count if repeated else seen.distinct) >= count or time.monotonic() > deadline:
+            if seen.distinct >= count or time.monotonic() > deadline:
                 return seen
             time.sleep(_LOOK_SECONDS)
 

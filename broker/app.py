@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.domain.attempt_ids import AttemptIds
@@ -17,6 +18,7 @@ from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
 from broker.front.rest.app import PREFIX, RestDoor
 from broker.front.rest.routes import ROUTES
+from broker.front.well_known import well_known_routes
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.jitter import Jitter, retry_jitter
@@ -40,6 +42,7 @@ from broker.store.database import Database
 from broker.store.partitions import make_partitions_ahead
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.periodic import PeriodicWorker
+from broker.workers.push.address_policy import parse_address_policy
 from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.pusher import GRACE_SECONDS, Pusher
@@ -99,6 +102,7 @@ class Broker:
             self._database, self._clock, attempt_ids, self._wake_ups, self._tasks, activity, jitter=jitter
         )
         self._activity = activity
+        self._signer = TokenSigner(self._database, self._clock, issuer=config.issuer or config.base_url)
         self.pusher = Pusher(
             self._database,
             self._clock,
@@ -106,8 +110,8 @@ class Broker:
             acks,
             self._wake_ups,
             self._tasks,
-            TokenSigner(self._database, self._clock, issuer=""),
-            make_client=PushClient,
+            self._signer,
+            make_client=self._make_push_client,
             jitter=jitter,
         )
         self.dead_letter_forwarder = DeadLetterForwarder(
@@ -137,6 +141,18 @@ class Broker:
             acknowledge=AcknowledgeService(self._resources, acks, self._activity),
             filters=FilterService(self._database, self._clock),
             pushes=PushService(self._database, self._clock, self._wake_ups),
+        )
+
+    def _make_push_client(self) -> PushClient:
+        config = self._config
+        policy = parse_address_policy(config.push_private_addresses, config.push_allowed_networks)
+        return PushClient(policy=policy, ca_file=config.push_ca_file)
+
+    def well_known_routes(self) -> list[Route]:
+        """Where receivers of pushes find the keys of their tokens."""
+        issuer = self._config.issuer
+        return well_known_routes(
+            self._signer.published_keys, issuer=issuer or self._config.base_url, has_own_address=bool(issuer)
         )
 
     def _wake(self, shard_id: int | None, subscription_id: int | None) -> None:
@@ -228,7 +244,8 @@ def serve_broker(broker: Broker) -> ASGIApp:
         async with broker.running():
             yield {STOP_WAITING: broker.stop_waiting}
 
-    surroundings = Starlette(routes=[*health_routes(broker.check_ready), *openapi_routes()], lifespan=lifespan)
+    routes = [*health_routes(broker.check_ready), *openapi_routes(), *broker.well_known_routes()]
+    surroundings = Starlette(routes=routes, lifespan=lifespan)
     door = RestDoor(broker.services, ROUTES)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

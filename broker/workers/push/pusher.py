@@ -13,7 +13,6 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
 from broker.store.push_states import pause_pushes
-from broker.store.subscriptions import lock_subscription
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoints import Endpoints
@@ -126,14 +125,13 @@ class Pusher:
         name, url = endpoint.subscription.name, endpoint.subscription.push_config.endpoint
         try:
             async with self._database.transaction() as connection:
-                subscription = await lock_subscription(connection, name=name)
-                if subscription is not None and subscription.push_config.endpoint == url:
-                    await pause_pushes(
-                        connection,
-                        subscription_id=subscription.subscription_id,
-                        reason=f"The endpoint {url} answered 410 (Gone).",
-                        now=self._clock.now(),
-                    )
+                await pause_pushes(
+                    connection,
+                    subscription_id=endpoint.subscription_id,
+                    reason=f"The endpoint {url} answered 410 (Gone).",
+                    now=self._clock.now(),
+                    endpoint=url,
+                )
             await self._wake_ups.announce(name)
         except BrokerError:  # it will say so again
             endpoint.closed = False
