@@ -155,15 +155,16 @@ async def _lock_and_read(connection: HotConnection, request: ClaimRequest) -> _F
     if not request.ordered:
         statements_.append(fresh_statement(request))
     _, locked, due, *fresh = await connection.run(*statements_)
+    # The last row, if there is any, is about those before it; fewer may have come back than were found.
+    *due, [*_, found_rows, found_until] = due or [(0, None)]
+    due = [row[:_COLUMNS] for row in due]
     found = _Found(
         cursor=(locked[0][0], locked[0][1], locked[0][2]) if locked else None,
         due=[due_attempt(row) for row in due if row[_ORDERING_KEY] is None],
         runs=[ordered_run(row) for row in due if row[_ORDERING_KEY] is not None],
-        due_beyond=None,
-    )
-    if len(due) == max_rows:
         # Noted now: a row whose retry delay begins gets a later time, and those beyond may be due before that.
-        found.due_beyond = max(row.next_delivery_at for row in found.rows)
+        due_beyond=found_until if found_rows == max_rows else None,
+    )
     found.to_give = await look_for_messages(connection, request, found.runs)
     if request.ordered:
         *_, rows = await connection.run(*clear_away(request, found.runs), fresh_statement(request))
@@ -174,6 +175,7 @@ async def _lock_and_read(connection: HotConnection, request: ClaimRequest) -> _F
 
 
 _ORDERING_KEY = 9  # its place in a row of lock_due_attempts.sql
+_COLUMNS = 12  # of such a row that are a delivery attempt's
 
 
 async def _decide(

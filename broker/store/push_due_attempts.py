@@ -45,7 +45,6 @@ class Work:
     cursor: Cursor
     place: Place
     max_due_rows: int = 0
-    found_rows: int = 0
     due: list[DueAttempt] = field(default_factory=list)
     ready: list[DueAttempt] = field(default_factory=list)
     redeliveries: list[tuple[int, UnreadMessage]] = field(default_factory=list)
@@ -101,20 +100,15 @@ def due_statements(request: PushClaimRequest, looking: Sequence[Work]) -> tuple[
 def take_due(looking: Iterable[Work], due: Iterable[Sequence[Any]], upcoming: Iterable[Sequence[Any]]) -> None:
     """Give each its rows of `due_statements`."""
     works = {work.demand.subscription_id: work for work in looking}
-    latest: dict[int, datetime] = {}
-    for subscription_id, found_at, *columns in due:
+    for subscription_id, *columns, found_rows, found_until in due:
         work = works[subscription_id]
-        work.found_rows += 1
-        latest[subscription_id] = max(latest.get(subscription_id, found_at), found_at)
-        if columns[0] is None:
-            work.changed_meanwhile = True
+        if found_rows is not None:  # comes after the rows themselves
+            work.changed_meanwhile = found_rows > len(work.due)
+            work.beyond = found_until if found_rows == work.max_due_rows else None
             continue
         row = due_attempt(columns)
         work.has_keys = work.has_keys or row.ordering_key is not None
         work.due.append(row)
-    for subscription_id, found_at in latest.items():
-        if works[subscription_id].found_rows == works[subscription_id].max_due_rows:
-            works[subscription_id].beyond = found_at
     for subscription_id, time in upcoming:
         works[subscription_id].upcoming = time
 

@@ -1,7 +1,6 @@
 -- As lock_due_attempts, of many subscriptions: the earliest `max_rows` of each, locked in key order, the due condition
--- checked again on the locked row [T].  A row comes back for all that were found; what an ack or a new deadline has
--- changed while this statement waited for it comes with nulls after the first two columns, so that the number of rows
--- tells whether there were more.
+-- checked again on the locked row [T].  The last rows, one for each subscription that something was found for (without
+-- attempt_id), tell as there how many were found, and the last one's time.
 -- parameters: shard_id int8, subscription_ids int8[], due_floors timestamptz[], max_rows int8[], now timestamptz
 WITH found AS MATERIALIZED (
     SELECT w.subscription_id, d.attempt_id, d.part, d.next_delivery_at
@@ -32,10 +31,10 @@ locked AS MATERIALIZED (
     ORDER BY d.subscription_id, d.attempt_id, d.part
     FOR UPDATE OF d
 )
-SELECT f.subscription_id, f.next_delivery_at AS found_at,
-       l.attempt_id, l.part, l.status, l.attempt_number, l.next_delivery_at, l.seqs, l.open,
-       l.first_publish_time, l.last_publish_time, l.ordering_key, l.attempt_numbers, l.waiting
+SELECT l.*, NULL AS found_rows, NULL AS found_until
+FROM locked AS l
+UNION ALL
+SELECT f.subscription_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       count(*), max(f.next_delivery_at)
 FROM found AS f
-LEFT JOIN locked AS l
-  ON l.subscription_id = f.subscription_id AND l.attempt_id = f.attempt_id AND l.part = f.part
-ORDER BY f.subscription_id, f.attempt_id, f.part
+GROUP BY f.subscription_id

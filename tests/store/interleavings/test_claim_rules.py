@@ -109,8 +109,8 @@ async def test_it_would_be_if_the_locked_row_were_not_checked_again(
     replaced(
         monkeypatch,
         "_LOCK_DUE_ATTEMPTS",
-        "  AND next_delivery_at <= $3\n  AND (attempt_id",
-        "  AND (attempt_id",
+        "      AND d.next_delivery_at <= $3\n      AND (d.attempt_id",
+        "      AND (d.attempt_id",
     )
     with pytest.raises(AssertionError):
         await an_extended_deadline_is_not_taken_for_due(log)
@@ -157,6 +157,37 @@ async def test_claims_and_acks_lock_attempts_in_one_order(log: Log) -> None:
 async def test_they_would_deadlock_if_claims_locked_what_is_due_first(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replaced(monkeypatch, "_LOCK_DUE_ATTEMPTS", "ORDER BY attempt_id, part\nFOR", "ORDER BY next_delivery_at\nFOR")
+    replaced(monkeypatch, "_LOCK_DUE_ATTEMPTS", "d.attempt_id, d.part\n    FOR", "d.next_delivery_at\n    FOR")
     with pytest.raises(AssertionError, match="Aborted"):
         await claims_and_acks_lock_attempts_in_one_order(log)
+
+
+async def an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(log: Log) -> None:
+    """Fewer rows come back than the claim may look at, and yet there are more: the floor must not pass them."""
+    deliveries = []
+    for text in "abc":
+        await log.publish(text)
+        deliveries += await log.pull()
+    much_later = log.start + 3600 * SECOND
+    async with open_transaction(log.database) as acking:
+        await log.acknowledge(deliveries[0], connection=acking)
+        claim = asyncio.create_task(log.claim(10, now=much_later))
+        await until_waiting(log.database)  # the claim has found two of the three, and waits for the first
+    assert texts((await claim).deliveries[0]) == ["b"]
+    assert await log.pull_texts(now=much_later) == ["c"]
+
+
+async def test_an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "MAX_DUE_ROWS", 2)
+    await an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(log)
+
+
+async def test_it_would_if_only_the_rows_that_come_back_were_counted(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "MAX_DUE_ROWS", 2)
+    replaced(monkeypatch, "_LOCK_DUE_ATTEMPTS", "count(*), max", "(SELECT count(*) FROM locked), max")
+    with pytest.raises(AssertionError):
+        await an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(log)
