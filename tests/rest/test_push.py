@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -104,7 +105,7 @@ async def test_messages_of_a_key_are_pushed_one_at_a_time(rest: Rest, push_sink:
     for key in (a, b):
         of_key = [request for request in requests if ids([request])[0] in key]
         assert ids(of_key) == key
-        for earlier, later in zip(of_key, of_key[1:], strict=False):
+        for earlier, later in pairwise(of_key):
             assert earlier.ended is not None
             assert earlier.ended <= later.time
     await settled(rest)
