@@ -6,12 +6,12 @@ import json
 import os
 import selectors
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
 from benchmarks.load_spec import Result, Run, Spec
 from benchmarks.wire import Connection, LoadFailed, build_request
 
-# What a broker sends besides what a client library adds by itself.
+# What a broker sends besides what an HTTP client adds by itself.
 _PUSH_HEADERS = {
     "Content-Type": "application/json",
     "Accept": "application/json",
@@ -102,42 +102,83 @@ def _call_all(
     return result
 
 
-def prepare_bare_push(spec: Spec) -> Run:
-    """POST `body` to `endpoint` `count` times over `connections`, as the broker's HTTP client does, no more."""
+def prepare_aiohttp_push(spec: Spec) -> Run:
+    """POST `body` to `endpoint` `count` times over `connections` by aiohttp, made to do no more than it must."""
     import aiohttp  # only here: the other roles start without it
-    import uvloop
     from yarl import URL
 
     body = spec.body.encode()
-    plain = URL(spec.endpoint)
-    urls = [URL(f"{spec.endpoint}/{number}") if spec.numbered else plain for number in range(spec.count)]
+    urls = {url: URL(url) for url in _urls(spec)}
 
     async def post_all() -> Result:
-        left = iter(urls)
         connector = aiohttp.TCPConnector(limit=spec.connections)
         async with aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
         ) as session:
 
-            async def post_some() -> None:
-                for url in left:
-                    async with session.post(url, data=body, headers=_PUSH_HEADERS, allow_redirects=False) as answer:
-                        await answer.read()
-                        if answer.status != 204:
-                            raise LoadFailed(f"the sink answered {answer.status}")
+            async def post(url: str) -> int:
+                async with session.post(
+                    urls[url], data=body, headers=_PUSH_HEADERS, allow_redirects=False
+                ) as answer:
+                    await answer.read()
+                    return answer.status
 
-            result = Result(started=time.monotonic())
-            await asyncio.gather(*(post_some() for _ in range(spec.connections)))
-            result.ended = time.monotonic()
-            result.messages = result.requests = spec.count
-            return result
+            return await _post_each(spec, post)
 
-    return lambda: uvloop.run(post_all())
+    return lambda: _run(post_all())
+
+
+def prepare_client_push(spec: Spec) -> Run:
+    """The same by the broker's own HTTP client."""
+    from broker.workers.push.envelope import PushRequest
+    from broker.workers.push.http_client import Answer, PushClient
+
+    body = spec.body.encode()
+
+    async def post_all() -> Result:
+        client = PushClient()
+
+        async def post(url: str) -> int:
+            answer = await client.post(PushRequest(url=url, body=body, headers=_PUSH_HEADERS))
+            return answer.status if isinstance(answer, Answer) else 0
+
+        try:
+            return await _post_each(spec, post)
+        finally:
+            await client.close()
+
+    return lambda: _run(post_all())
+
+
+def _urls(spec: Spec) -> list[str]:
+    return [f"{spec.endpoint}/{number}" if spec.numbered else spec.endpoint for number in range(spec.count)]
+
+
+async def _post_each(spec: Spec, post: Callable[[str], Awaitable[int]]) -> Result:
+    left = iter(_urls(spec))
+
+    async def post_some() -> None:
+        for url in left:
+            if (status := await post(url)) != 204:
+                raise LoadFailed(f"the sink answered {status}")
+
+    result = Result(started=time.monotonic())
+    await asyncio.gather(*(post_some() for _ in range(spec.connections)))
+    result.ended = time.monotonic()
+    result.messages = result.requests = spec.count
+    return result
+
+
+def _run(work: Coroutine[None, None, Result]) -> Result:
+    import uvloop
+
+    return uvloop.run(work)
 
 
 PUSH_ROLES: dict[str, Callable[[Spec], Run]] = {
     "paced_publish": prepare_paced_publish,
     "subscribe": prepare_subscribe,
     "pull_each": prepare_pull_each,
-    "bare_push": prepare_bare_push,
+    "aiohttp_push": prepare_aiohttp_push,
+    "client_push": prepare_client_push,
 }

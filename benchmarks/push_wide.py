@@ -13,7 +13,7 @@ from benchmarks.bench import Bench, call_each, say
 from benchmarks.generators import run_loads
 from benchmarks.latency import percentile
 from benchmarks.load_spec import Result, Spec
-from benchmarks.push import bare_spec, new_lane
+from benchmarks.push import OWN_CLIENT, client_spec, new_lane
 from benchmarks.report import Row, number
 from benchmarks.servers import Broker, Sink
 from benchmarks.wire import Connection, LoadFailed, build_request
@@ -35,7 +35,7 @@ class _Fan:
 
     begun: list[float] = field(default_factory=list)
     arrived: list[float] = field(default_factory=list)
-    bare: list[float] = field(default_factory=list)
+    alone: list[float] = field(default_factory=list)
 
 
 def push_10000(bench: Bench) -> list[Row]:
@@ -54,7 +54,7 @@ def push_10000(bench: Bench) -> list[Row]:
         say(f"{created.measure}: FAILED: {error}")
     finally:
         broker.stop()
-        _bare_rounds(bench, sink, fan)
+        _client_rounds(bench, sink, fan)
         sink.stop()
     return [created, *_fan_rows(fan)]
 
@@ -118,17 +118,17 @@ def _one_message(topic: str) -> bytes:
     return build_request("POST", f"/v1/{topic}:publish", json.dumps({"messages": [{"data": "aGVsbG8="}]}).encode())
 
 
-def _bare_rounds(bench: Bench, sink: Sink, fan: _Fan) -> None:
-    """As many requests from the bare client, without a broker."""
+def _client_rounds(bench: Bench, sink: Sink, fan: _Fan) -> None:
+    """As many requests from the broker's HTTP client, without a broker."""
     if not sink.running:
         return
     for round_ in range(bench.options.rounds + 1):
         try:
-            result = run_loads([bare_spec(sink, new_lane("bare"), SUBSCRIPTIONS, numbered=True)])[0]
+            result = run_loads([client_spec(OWN_CLIENT, sink, new_lane("alone"), SUBSCRIPTIONS, numbered=True)])[0]
         except LoadFailed as error:
-            say(f"the bare client: FAILED: {error}")
+            say(f"the HTTP client: FAILED: {error}")
             return
-        fan.bare += [(result.ended - result.started) * 1000] if round_ else []
+        fan.alone += [(result.ended - result.started) * 1000] if round_ else []
 
 
 def _fan_rows(fan: _Fan) -> list[Row]:
@@ -137,10 +137,10 @@ def _fan_rows(fan: _Fan) -> list[Row]:
     begun.mark, begun.note = 1.0, "ratio: to 1 s"
     begun.ratio = begun.ours / _BEGUN_MARK_MS if begun.ours else None
     arrived = _median_row(f"{name}: all arrived", fan.arrived)
-    bare = _median_row(f"limit: aiohttp alone, {SUBSCRIPTIONS:,} requests", fan.bare)
-    arrived.note = "ratio: to aiohttp alone"
-    arrived.ratio = arrived.ours / bare.ours if arrived.ours and bare.ours else None
-    return [begun, arrived, bare]
+    alone = _median_row(f"limit: {OWN_CLIENT} alone, {SUBSCRIPTIONS:,} requests", fan.alone)
+    arrived.note = "ratio: to the HTTP client alone"
+    arrived.ratio = arrived.ours / alone.ours if arrived.ours and alone.ours else None
+    return [begun, arrived, alone]
 
 
 def _median_row(measure: str, values: Sequence[float]) -> Row:
