@@ -94,7 +94,7 @@ class Broker:
         self._clock = make_clock(self._database)
         self._tasks = Tasks()
         attempt_ids = AttemptIds()
-        self._resources = ResourceCache(self._database)
+        self._resources = ResourceCache(self._database, self._tasks)
         self.long_poll = LongPoll(self._database, self._clock, attempt_ids, self._tasks, jitter=jitter)
         self._wake_ups = WakeUps(self._database, wake=self._wake, drop=self._drop)
         activity = SubscriptionActivity(self._database, self._clock, in_use=self.long_poll.waited_for)

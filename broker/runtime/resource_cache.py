@@ -1,44 +1,83 @@
 """Topics and subscriptions by name, so that hot calls need not read them (C8).
 
 An entry is dropped when its resource changes: at once in this process, by notification in the others.  Should a
-notification be lost, an entry is believed for 30 s at the most.
+notification be lost, an entry is believed for 30 s at the most.  What is missing is read many at a time: ten
+thousand subscriptions that are pulled now and then would otherwise cost a processor.
 """
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
-from broker.domain.errors import NotFound
+from broker.domain.errors import NotFound, Unavailable
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
+from broker.runtime.tasks import Tasks
 from broker.store import subscriptions, topics
 from broker.store.database import Database
 
 MAX_AGE_SECONDS = 30.0  # C8
 MAX_ENTRIES = 20_000  # some 20 MB
+_BATCH = 200  # names that one statement reads
 
 Resource = TypeVar("Resource", Topic, Subscription)
 
 
 class _Entries(Generic[Resource]):
-    _load: Callable[[str], Awaitable[Resource]]
+    _load: Callable[[Sequence[str]], Awaitable[Mapping[str, Resource]]]
 
-    def __init__(self, load: Callable[[str], Awaitable[Resource]]) -> None:
+    def __init__(self, load: Callable[[Sequence[str]], Awaitable[Mapping[str, Resource]]], tasks: Tasks) -> None:
         self._load = load
+        self._tasks = tasks
         self._entries: dict[str, tuple[Resource, float]] = {}
+        self._wanted: dict[str, asyncio.Future[Resource | None]] = {}
+        self._loading = False  # owned by _run
         self._drops = 0
 
-    async def get(self, name: str) -> Resource:
+    async def get(self, name: str) -> Resource | None:
         entry = self._entries.get(name)
         if entry is not None and entry[1] > time.monotonic():
             return entry[0]
+        if name not in self._wanted:
+            self._wanted[name] = asyncio.get_running_loop().create_future()
+            if not self._loading:
+                self._loading = True
+                self._tasks.start(self._run(), name="read resources")
+        return await asyncio.shield(self._wanted[name])
+
+    async def _run(self) -> None:
+        try:
+            while self._wanted:
+                # Whoever asks from now on gets what is read later.
+                asked = {name: self._wanted.pop(name) for name in list(islice(self._wanted, _BATCH))}
+                await self._answer(asked)
+        finally:
+            self._loading = False
+
+    async def _answer(self, asked: Mapping[str, asyncio.Future[Resource | None]]) -> None:
         drops = self._drops
-        resource = await self._load(name)
+        try:
+            found = await self._load(list(asked))
+        except BaseException as error:
+            stopped = isinstance(error, asyncio.CancelledError)
+            for future in asked.values():
+                future.set_exception(Unavailable("The broker stops.") if stopped else error)
+                future.exception()  # every caller may be gone
+            if stopped:
+                raise
+            return
         if drops == self._drops:  # else what was read may be older than the change
-            if len(self._entries) >= MAX_ENTRIES:
-                self._entries.clear()
-            self._entries[name] = (resource, time.monotonic() + MAX_AGE_SECONDS)
-        return resource
+            self._keep(found)
+        for name, future in asked.items():
+            future.set_result(found.get(name))
+
+    def _keep(self, found: Mapping[str, Resource]) -> None:
+        if len(self._entries) + len(found) > MAX_ENTRIES:
+            self._entries.clear()
+        until = time.monotonic() + MAX_AGE_SECONDS
+        self._entries |= {name: (resource, until) for name, resource in found.items()}
 
     def drop(self, name: str | None) -> None:
         self._drops += 1
@@ -51,18 +90,24 @@ class _Entries(Generic[Resource]):
 class ResourceCache:
     """Reads topics and subscriptions through a bounded cache."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, tasks: Tasks) -> None:
         self._database = database
-        self._topics = _Entries[Topic](self._load_topic)
-        self._subscriptions = _Entries[Subscription](self._load_subscription)
+        self._topics = _Entries[Topic](self._load_topics, tasks)
+        self._subscriptions = _Entries[Subscription](self._load_subscriptions, tasks)
 
     async def topic(self, name: str) -> Topic:
         """The topic of this full name.  Raises NotFound."""
-        return await self._topics.get(name)
+        topic = await self._topics.get(name)
+        if topic is None:
+            raise NotFound(f"Topic not found (resource={name.rpartition('/')[2]}).")
+        return topic
 
     async def subscription(self, name: str) -> Subscription:
         """The subscription of this full name.  Raises NotFound."""
-        return await self._subscriptions.get(name)
+        subscription = await self._subscriptions.get(name)
+        if subscription is None:
+            raise NotFound(f"Subscription does not exist (resource={name.rpartition('/')[2]}).")
+        return subscription
 
     def drop(self, name: str | None) -> None:
         """Forget one resource, or (None) all of them.
@@ -74,16 +119,11 @@ class ResourceCache:
         is_topic = name is not None and "/topics/" in name
         self._subscriptions.drop(None if is_topic else name)
 
-    async def _load_topic(self, name: str) -> Topic:
+    async def _load_topics(self, names: Sequence[str]) -> Mapping[str, Topic]:
         async with self._database.transaction() as connection:
-            topic = await topics.find_topic(connection, name=name)
-        if topic is None:
-            raise NotFound(f"Topic not found (resource={name.rpartition('/')[2]}).")
-        return topic
+            return {topic.name: topic for topic in await topics.find_topics(connection, names=names)}
 
-    async def _load_subscription(self, name: str) -> Subscription:
+    async def _load_subscriptions(self, names: Sequence[str]) -> Mapping[str, Subscription]:
         async with self._database.transaction() as connection:
-            subscription = await subscriptions.find_subscription(connection, name=name)
-        if subscription is None:
-            raise NotFound(f"Subscription does not exist (resource={name.rpartition('/')[2]}).")
-        return subscription
+            found = await subscriptions.find_subscriptions(connection, names=names)
+        return {subscription.name: subscription for subscription in found}

@@ -1,9 +1,10 @@
 """Rows of `subscriptions`, and the cursors that come and go with them."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, func, literal, select, text, update
+from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -142,6 +143,12 @@ async def find_subscription(connection: AsyncConnection, *, name: str) -> Subscr
     """The subscription of this name."""
     row = (await connection.execute(_SUBSCRIPTION.where(subscriptions.c.name == name))).one_or_none()
     return None if row is None else _subscription(row)
+
+
+async def find_subscriptions(connection: AsyncConnection, *, names: Sequence[str]) -> list[Subscription]:
+    """The subscriptions of these names, as far as they exist."""
+    wanted = subscriptions.c.name == any_(literal(names, ARRAY(Text)))
+    return [_subscription(row) for row in await connection.execute(_SUBSCRIPTION.where(wanted))]
 
 
 async def longest_retention(connection: AsyncConnection, *, topic_id: int) -> timedelta | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, func, insert, literal, select, update
+from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, func, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -62,6 +62,12 @@ async def find_topic(connection: AsyncConnection, *, name: str) -> Topic | None:
     """The topic of this name."""
     row = (await connection.execute(_TOPIC.where(topics.c.name == name))).one_or_none()
     return None if row is None else _topic(row)
+
+
+async def find_topics(connection: AsyncConnection, *, names: Sequence[str]) -> list[Topic]:
+    """The topics of these names, as far as they exist."""
+    rows = await connection.execute(_TOPIC.where(topics.c.name == any_(literal(names, ARRAY(Text)))))
+    return [_topic(row) for row in rows]
 
 
 async def lock_topic(connection: AsyncConnection, *, name: str, share: bool = False) -> Topic | None:

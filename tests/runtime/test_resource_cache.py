@@ -1,0 +1,79 @@
+"""C8: topics and subscriptions by name, read many at a time and dropped when they change."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+import pytest
+
+from broker.domain.errors import NotFound, Unavailable
+from broker.domain.subscription import Subscription
+from broker.domain.topic import Topic
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.tasks import Tasks
+from broker.store import subscriptions, topics
+from broker.store.database import Database
+
+TOPIC = "projects/p/topics/t"
+
+
+def name(number: int) -> str:
+    return f"projects/p/subscriptions/s{number}"
+
+
+@pytest.fixture
+async def cache(database: Database, now: datetime) -> AsyncIterator[ResourceCache]:
+    async with database.transaction() as connection:
+        topic = await topics.insert_topic(connection, topic=Topic(name=TOPIC), shard_count=1, now=now)
+        assert topic is not None
+        for number in range(450):
+            wanted = Subscription(name=name(number), topic=TOPIC)
+            await subscriptions.insert_subscription(
+                connection, subscription=wanted, topic_id=topic.topic_id, now=now
+            )
+    tasks = Tasks()
+    yield ResourceCache(database, tasks)
+    await tasks.close()
+
+
+async def test_each_caller_gets_its_own(cache: ResourceCache) -> None:
+    found = await asyncio.gather(*(cache.subscription(name(number)) for number in range(450)))
+    assert [subscription.name for subscription in found] == [name(number) for number in range(450)]
+    assert (await cache.topic(TOPIC)).name == TOPIC
+    assert await cache.subscription(name(3)) is found[3], "kept"
+
+
+async def test_one_that_is_missing_fails_alone(cache: ResourceCache) -> None:
+    found = await asyncio.gather(
+        cache.subscription(name(1)),
+        cache.subscription(name(-1)),
+        cache.subscription(name(2)),
+        return_exceptions=True,
+    )
+    assert isinstance(found[1], NotFound)
+    assert [s.name for s in (found[0], found[2]) if isinstance(s, Subscription)] == [name(1), name(2)]
+
+
+async def test_what_was_dropped_is_read_again(cache: ResourceCache, database: Database) -> None:
+    before = await cache.subscription(name(1))
+    async with database.transaction() as connection:
+        await subscriptions.delete_subscription(connection, subscription_id=before.subscription_id)
+    cache.drop(name(1))
+    with pytest.raises(NotFound):
+        await cache.subscription(name(1))
+
+
+async def test_a_caller_that_leaves_does_not_take_the_others_along(cache: ResourceCache) -> None:
+    leaving = asyncio.create_task(cache.subscription(name(1)))
+    staying = asyncio.create_task(cache.subscription(name(1)))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert (await staying).name == name(1)
+
+
+async def test_without_the_database_all_that_asked_are_told() -> None:
+    tasks = Tasks()
+    cache = ResourceCache(Database("postgresql://nobody@127.0.0.1:1/none"), tasks)
+    outcomes = await asyncio.gather(cache.topic(TOPIC), cache.topic(TOPIC), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [Unavailable, Unavailable]
+    await tasks.close()
