@@ -207,12 +207,6 @@ async def list_subscriptions(connection: AsyncConnection, *, project: str, page:
     return [_subscription(row) for row in rows]
 
 
-async def find_push_subscription(connection: AsyncConnection, *, name: str) -> Subscription | None:
-    """The subscription of this name if messages are pushed for it, also while that is paused."""
-    subscription = await find_subscription(connection, name=name)
-    return subscription if subscription is not None and subscription.is_push else None
-
-
 async def list_push_subscriptions(connection: AsyncConnection, *, after: int, limit: int) -> list[Subscription]:
     """Up to `limit` push subscriptions with ids greater than `after`, by id, the paused ones included."""
     query = _SUBSCRIPTION.where(_IS_PUSH, subscriptions.c.subscription_id > after)

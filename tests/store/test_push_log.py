@@ -173,9 +173,6 @@ async def test_push_subscriptions_are_listed_by_id_with_their_pauses(log: Log) -
         ]
         assert await subscriptions.list_push_subscriptions(connection, after=0, limit=1) == listed[:1]
         assert await subscriptions.list_push_subscriptions(connection, after=ids[0], limit=1) == listed[1:]
-        assert await subscriptions.find_push_subscription(connection, name=found[2].name) == listed[1]
-        assert await subscriptions.find_push_subscription(connection, name=found[1].name) is None
-        assert await subscriptions.find_push_subscription(connection, name="projects/p/subscriptions/x") is None
         await subscriptions.detach_subscription(connection, subscription_id=ids[0], now=log.start)
         await subscriptions.update_subscription(
             connection, subscription=replace(found[2], push_config=PULL), now=log.start

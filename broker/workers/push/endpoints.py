@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 
 from broker.domain.subscription import Subscription
 from broker.store.database import Database
-from broker.store.subscriptions import find_push_subscription, list_push_subscriptions
+from broker.store.subscriptions import find_subscriptions, list_push_subscriptions
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.envelope import Envelope
@@ -76,14 +77,16 @@ class Endpoints:
 
     async def _follow_changes(self) -> None:
         while self._changed:
-            name = self._changed.pop()
+            names = list(islice(self._changed, _PAGE))
+            self._changed.difference_update(names)
             try:
                 async with self._database.transaction() as connection:
-                    subscription = await find_push_subscription(connection, name=name)
+                    found = {s.name: s for s in await find_subscriptions(connection, names=names)}
             except BaseException:
-                self._changed.add(name)
+                self._changed.update(names)
                 raise
-            self._update(name, subscription)
+            for name in names:
+                self._update(name, found.get(name))
 
     async def _follow_all(self) -> None:
         loop = asyncio.get_running_loop()
@@ -125,7 +128,8 @@ class Endpoints:
             self._change(known, subscription)
 
     def _is_ours(self, subscription: Subscription) -> bool:
-        return not subscription.push_paused_reason and self._owns(subscription.subscription_id)
+        pushed = subscription.is_push and not subscription.push_paused_reason
+        return pushed and self._owns(subscription.subscription_id)
 
     def _add(self, subscription: Subscription) -> None:
         now = asyncio.get_running_loop().time()

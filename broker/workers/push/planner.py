@@ -105,7 +105,7 @@ class PushPlanner:
         """A request has ended: there may be room for what there was none for."""
         if endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
             self._look_unserved(endpoint)
-        if not endpoint.flights:  # else another one will end
+        if not endpoint.flights and (endpoint.unserved or endpoint.buffer):  # else another one will end
             self._set_alarm(endpoint)
 
     async def poll_heads(self) -> int:
@@ -151,15 +151,20 @@ class PushPlanner:
     # --- alarms --------------------------------------------------------------------------------------------------
 
     def _set_alarm(self, endpoint: Endpoint) -> None:
-        if endpoint.alarm is not None:
-            endpoint.alarm.cancel()
-            endpoint.alarm = None
+        """An alarm that rings too early does no harm, so one that is set already is only ever brought forward."""
         if endpoint.closed:
             return
         loop = asyncio.get_running_loop()
-        delay = endpoint.next_alarm(loop.time(), self._clock.now())
-        if delay is not None:
-            endpoint.alarm = loop.call_later(max(delay, _SHORTEST_ALARM_SECONDS), self._ring, endpoint)
+        now = loop.time()
+        delay = endpoint.next_alarm(now, self._clock.now())
+        if delay is None:
+            return
+        at = now + max(delay, _SHORTEST_ALARM_SECONDS)
+        if endpoint.alarm is not None:
+            if endpoint.alarm.when() <= at:
+                return
+            endpoint.alarm.cancel()
+        endpoint.alarm = loop.call_at(at, self._ring, endpoint)
 
     def _ring(self, endpoint: Endpoint) -> None:
         """Something is due, or the endpoint may be tried again."""
