@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -18,6 +19,7 @@ from broker.app import STOP_WAITING, AppConfig, create_app
 from broker.cli.one_write import OneWriteProtocol
 
 KEEP_ALIVE_SECONDS = 75
+OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit
 GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
 
 
@@ -52,6 +54,7 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
+    _raise_file_limit()
     server = _Server(
         uvicorn.Config(
             create_app(config),
@@ -72,6 +75,14 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
     threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve([listener]))
+
+
+def _raise_file_limit() -> None:
+    """As far as the operator's hard limit allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _end_with_parent(pipe: Connection) -> None:

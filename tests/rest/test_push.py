@@ -18,7 +18,9 @@ def path() -> str:
 
 
 async def subscribe(rest: Rest, url: str, **fields: object) -> None:
+    """With an ack deadline so long that nothing is delivered again because it has passed."""
     await rest.create_topic()
+    fields = {"ackDeadlineSeconds": 600} | fields
     await rest.create_subscription(pushConfig={"pushEndpoint": url}, **fields)
 
 
@@ -75,7 +77,6 @@ async def test_a_slow_endpoint_is_believed_late(rest: Rest, push_sink: PushSink,
     await rest.publish(message("hello"))
     await push_sink.wait_for(f"/delay/11/{path}", 2)
     await settled(rest)
-    await push_sink.wait_for(f"/delay/11/{path}", 2, ended=True)
     assert len(await push_sink.requests(f"/delay/11/{path}")) == 2
 
 

@@ -252,9 +252,12 @@ class PushPlanner:
         for endpoint, demand in zip(wanted, request.demands, strict=True):
             outcome = claimed[endpoint.subscription_id]
             if outcome.outcome == "claimed":
-                self._note(shard, endpoint, demand.look_for_due, outcome.next_look_at, now)
+                next_look_at = outcome.next_look_at
                 if outcome.more:
                     endpoint.unserved.add(shard.shard_id)
+                    if demand.look_for_due:
+                        next_look_at = now  # what there is more of may be due
+                self._note(shard, endpoint, demand.look_for_due, next_look_at, now)
                 self._accept(shard, endpoint, outcome.deliveries, now)
             elif outcome.outcome == "locked":
                 asyncio.get_running_loop().call_later(_LOCKED_SECONDS, self._try_again, shard, endpoint)
