@@ -15,6 +15,7 @@ SETTLING_SECONDS = 2.0  # after an answer, within which a fault may lose it
 STALE_SECONDS = 1.0  # after a stopped process goes on, within which it may send what it had in hand
 DEADLINE_SLACK_SECONDS = 0.5  # between a request's start at the broker and its arrival
 RATE_SLACK = 0.25  # of a second's worth: requests do not take equally long to arrive
+RESENT_SECONDS = 1.0  # after a connection was lost, on another one
 TAKEOVER_SECONDS = 20.0  # after a fault, within which a subscription may have two owners, or a new bucket
 
 
@@ -172,7 +173,8 @@ class PushHistory:
             assert subscription.wants(publishes[letter.text]), f"{subscription.name}: not its own: {letter}"
             assert letter.deliveries == subscription.max_attempts, f"{subscription.name}: {letter}"
             tried = requests.get(letter.text, [])
-            assert self.faults or len(tried) == letter.deliveries, f"{subscription.name}: {letter} after {tried}"
+            numbers = {sent.delivery_attempt for sent in tried}
+            assert self.faults or len(numbers) == letter.deliveries, f"{subscription.name}: {letter} after {tried}"
             for sent in tried:
                 assert self._may_come_again(subscription, sent, float("inf")), (
                     f"{subscription.name}: {letter}, {sent}"
@@ -195,11 +197,20 @@ class PushHistory:
         return any(fault.touches(sent.time, ended + SETTLING_SECONDS) for fault in self.faults)
 
     def check_attempt_numbers(self, subscription: Subscription) -> None:
-        """1, 2, 3 and so on; a fault may leave some out, and what a stopped process sends may come late."""
+        """1, 2, 3 and so on; a fault may leave some out, and what a stopped process sends may come late.
+
+        A request that ends without an answer may be sent once more at once: its connection had waited for it, and
+        an endpoint may close such a one at any time.
+        """
         if subscription.max_attempts is None:
             return
         for text, requests in subscription.by_text().items():
-            numbers = [sent.delivery_attempt or 0 for sent in requests if not self._is_stale(sent)]
+            counted = [
+                sent
+                for sent, after in zip(requests, [*requests[1:], None], strict=True)
+                if not _resent(sent, after)
+            ]
+            numbers = [sent.delivery_attempt or 0 for sent in counted if not self._is_stale(sent)]
             where = f"{subscription.name}: attempts of {text}: {numbers}"
             if not self.faults:
                 assert numbers == list(range(1, len(numbers) + 1)), where
@@ -268,3 +279,14 @@ class PushHistory:
             if text not in dead:
                 free_at = max(free_at, min(delivered, default=float("inf")))
             latest = max([sent for sent in (latest, *of_text) if sent], key=lambda sent: sent.time, default=None)
+
+
+def _resent(sent: Sent, after: Sent | None) -> bool:
+    """Whether it was sent once more at once, as the same attempt."""
+    return (
+        after is not None
+        and after.delivery_attempt == sent.delivery_attempt
+        and sent.status is None
+        and sent.ended is not None
+        and after.time - sent.ended < RESENT_SECONDS
+    )

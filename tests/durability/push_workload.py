@@ -199,9 +199,9 @@ class PushWorkload:
         while self._publishing:
             topic = dice.choice(list(self.topics))
             key = dice.choice(("", f"key-{number}-{dice.randrange(_KEYS)}"))
-            attributes = dict(_RARE) if dice.random() < self._rare else {"kind": "common"}
-            if dice.random() < 0.1:
-                attributes["poison"] = "poison"
+            attributes = {"kind": "common"}
+            if dice.random() < self._rare:
+                attributes = dict(_RARE) if dice.random() < 0.7 else {**_RARE, "poison": "yes"}
             texts = [f"{number}-{next(counter)}" for _ in range(dice.choice((1, 1, 2, 3, 8)))]
             publish = Publish(key, texts, attributes)
             self.topics[topic].publishes.append(publish)
