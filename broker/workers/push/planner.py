@@ -210,6 +210,8 @@ class PushPlanner:
         except BaseException:
             for endpoint in chosen:  # the supervisor starts this worker again
                 endpoint.again.add(shard.shard_id)
+                # It may have been committed without our knowing: then learn when those messages fall due.
+                endpoint.due_at[shard.shard_id] = self._clock.now()
             raise
         finally:
             for endpoint, count in chosen.items():
@@ -236,7 +238,7 @@ class PushPlanner:
         return wanted, ordered
 
     async def _claim(self, shard: _Shard, wanted: dict[Endpoint, int]) -> None:
-        now = self._clock.now()
+        now, started = self._clock.now(), asyncio.get_running_loop().time()
         request = PushClaimRequest(
             shard_id=shard.shard_id,
             now=now,
@@ -258,7 +260,7 @@ class PushPlanner:
                     if demand.look_for_due:
                         next_look_at = now  # what there is more of may be due
                 self._note(shard, endpoint, demand.look_for_due, next_look_at, now)
-                self._accept(shard, endpoint, outcome.deliveries, now)
+                self._accept(shard, endpoint, outcome.deliveries, now, started)
             elif outcome.outcome == "locked":
                 asyncio.get_running_loop().call_later(_LOCKED_SECONDS, self._try_again, shard, endpoint)
 
@@ -280,7 +282,7 @@ class PushPlanner:
 
     async def _claim_in_order(self, shard: _Shard, endpoint: Endpoint, count: int) -> None:
         subscription = endpoint.subscription
-        now = self._clock.now()
+        now, started = self._clock.now(), asyncio.get_running_loop().time()
         request = ClaimRequest(
             shard_id=shard.shard_id,
             subscription_id=subscription.subscription_id,
@@ -308,7 +310,7 @@ class PushPlanner:
         self._note(shard, endpoint, looked, next_look_at, now)
         if look_again or sum(len(delivery.messages) for delivery in deliveries) >= count:
             endpoint.unserved.add(shard.shard_id)
-        self._accept(shard, endpoint, deliveries, now)
+        self._accept(shard, endpoint, deliveries, now, started)
 
     def _note(
         self, shard: _Shard, endpoint: Endpoint, looked: bool, next_look_at: datetime | None, now: datetime
@@ -318,11 +320,15 @@ class PushPlanner:
             del endpoint.due_at[shard.shard_id]
         _look_at(endpoint, shard, next_look_at)
 
-    def _accept(self, shard: _Shard, endpoint: Endpoint, deliveries: Sequence[Delivery], now: datetime) -> None:
+    def _accept(
+        self, shard: _Shard, endpoint: Endpoint, deliveries: Sequence[Delivery], now: datetime, started: float
+    ) -> None:
+        """`now` and, by the event loop's clock, `started` are when the claim began: its leases run from there."""
         if deliveries:
             # Should the outcome not be written, the messages fall due by themselves then.
             _look_at(endpoint, shard, now + _lease(endpoint))
-            endpoint.accept(deliveries, asyncio.get_running_loop().time())
+            leased_until = started + _lease(endpoint).total_seconds()
+            endpoint.accept(deliveries, asyncio.get_running_loop().time(), leased_until=leased_until)
         self.sender.pump(endpoint)
 
     def _claimed(self, shard: _Shard, endpoint: Endpoint) -> None:

@@ -134,6 +134,9 @@ class Pusher:
                 )
             await self._wake_ups.announce(name)
         except BrokerError:  # it will say so again
-            endpoint.closed = False
             await asyncio.sleep(1)
-            self._planner.wake(None, endpoint)
+            if (
+                self._endpoints.get(endpoint.subscription_id) is endpoint
+            ):  # not another one by now, or paused after all
+                endpoint.closed = False
+                self._planner.wake(None, endpoint)
