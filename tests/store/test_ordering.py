@@ -57,6 +57,19 @@ async def test_one_response_may_carry_several_messages_of_a_key_in_order(log: Lo
     assert [texts([delivery]) for delivery in deliveries] == [["X"], ["a1", "a2", "a3"], ["b1", "b2"]]
 
 
+async def test_a_claim_that_hands_nothing_out_says_when_the_next_redelivery_is_due(log: Log) -> None:
+    """Also if it did something: whoever asked, after another process was killed, has nothing else to go by."""
+    await publish(log, "a1", "b1")
+    _, b1 = await pull(log)
+    await publish(log, "a2")
+    passing = await log.claim(ordered=True)
+    assert (texts(passing.deliveries[0]), passing.next_delivery_at) == ([], log.start + ACK_DEADLINE)
+    await acknowledge(log, b1)
+    clearing = await log.claim(ordered=True)
+    assert (texts(clearing.deliveries[0]), clearing.next_delivery_at) == ([], log.start + ACK_DEADLINE)
+    assert len(await log.attempts()) == 1, "nothing of b is left"
+
+
 async def test_a_key_waits_until_all_that_is_out_of_it_is_acked(log: Log) -> None:
     await publish(log, "a1", "a2", "a3")
     [run] = await pull(log, 2)
