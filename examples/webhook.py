@@ -19,7 +19,7 @@ class Webhook(BaseHTTPRequestHandler):
         self.send_response(204)
         self.end_headers()
 
-    def log_message(self, format: str, *arguments: object) -> None:
+    def log_message(self, *_: object) -> None:
         """The messages are enough."""
 
 
