@@ -200,6 +200,9 @@ class Broker:
                 yield
             finally:
                 self.long_poll.stop_waiting()
+                with contextlib.suppress(TimeoutError):  # the database may be gone already
+                    async with asyncio.timeout(READY_SECONDS):
+                        await self.pusher.stop_claiming()
                 await supervisor.stop()
                 await self._finish_pushes()
                 await self._tasks.close()

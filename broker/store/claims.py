@@ -62,13 +62,15 @@ class Claimed:
 
     `found` is False if the subscription has no cursor in this shard: it was deleted.  `next_delivery_at` is when
     a redelivery that this claim left behind falls due, if it knows of one.  `look_again`: nothing was handed out,
-    but not all that could be was looked at.
+    but not all that could be was looked at.  `looked_ahead`: `next_delivery_at` is the first of all that is out,
+    not only of what this claim met.
     """
 
     deliveries: Sequence[Sequence[Delivery]]
     found: bool = True
     next_delivery_at: datetime | None = None
     look_again: bool = False
+    looked_ahead: bool = False
 
 
 @dataclass(slots=True)
@@ -130,7 +132,8 @@ async def _claim_once(connection: HotConnection, request: ClaimRequest, attempt_
             return Claimed(nothing, found=False)
         if not any(found.rows) and found.fresh.end is None:
             upcoming, *_ = await connection.run((_READ_NEXT_DELIVERY_AT, request.where), *NOTHING_CHANGED)
-            return Claimed(nothing, next_delivery_at=upcoming[0][0] if upcoming else None)
+            next_delivery_at = upcoming[0][0] if upcoming else None
+            return Claimed(nothing, next_delivery_at=next_delivery_at, looked_ahead=True)
         decided = await _decide(connection, request, found, attempt_ids)
         await connection.run(*_writes(request, found, decided), (COMMIT, {}))
     except BaseException:

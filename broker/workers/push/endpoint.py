@@ -62,8 +62,8 @@ class Flight:
 @dataclass(eq=False, slots=True)
 class Endpoint:
     """`buffer` is claimed and not sent; `asked` parcels are being claimed.  Of the shards: `looking` are queued for
-    a claim, `claiming` have one under way, `again` were woken meanwhile, `unserved` may have something that there
-    was no room for; `due_at` is when to look for redeliveries.
+    a claim, `claiming` have one under way, `unserved` may have something that there was no room for, the longest
+    waiting first; `due_at` is when to look for redeliveries.
     """
 
     subscription: Subscription
@@ -73,17 +73,16 @@ class Endpoint:
     flights: set[Flight] = field(default_factory=set)
     bytes_held: int = 0
     asked: int = 0
-    unserved: set[int] = field(default_factory=set)
+    unserved: dict[int, None] = field(default_factory=dict)
     looking: set[int] = field(default_factory=set)
     claiming: set[int] = field(default_factory=set)
-    again: set[int] = field(default_factory=set)
     due_at: dict[int, datetime] = field(default_factory=dict)
     alarm: asyncio.TimerHandle | None = None
     closed: bool = False  # nothing is claimed or sent any more
     suspended: bool = False  # nor now: the subscription has changed and is being read again
     # Messages whose calls are overdue but still open: where they are out by now.
     late: dict[tuple[int, int], Item] = field(default_factory=dict)
-    late_flights: deque[Flight] = field(default_factory=deque)
+    late_flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     told_breaker: BreakerState = "closed"  # the state that was last written down
 
     @property
@@ -101,16 +100,14 @@ class Endpoint:
         room, waiting = self.health.room(now), len(self.buffer) + self.asked
         if self.subscription.extensions.push.digest is not None:
             return int(room > waiting)
-        ahead = self._ahead()
+        ahead = self._ahead(now)
         if waiting >= room and waiting > ahead // 2:
             return 0
         return max(room + ahead - waiting, 0)
 
-    def _ahead(self) -> int:
+    def _ahead(self, now: float) -> int:
         health = self.health
-        if health.consecutive_failures or self.subscription.extensions.push.messages_per_second is not None:
-            return 0
-        if not health.mean_latency:
+        if not health.mean_latency or not health.flows(now):
             return 0
         return min(int(health.window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
 
@@ -142,10 +139,13 @@ class Endpoint:
             self.buffer.remove(parcel)
             self.bytes_held -= parcel.size
 
-    def forget_late(self) -> None:
-        """No call is overdue and open any more."""
-        if not self.late_flights:
-            self.late.clear()
+    def forget_late(self, flight: Flight) -> None:
+        """An overdue call has ended: its messages are remembered only for others that are still open."""
+        self.late_flights.pop(flight, None)
+        open_keys = {item.key for other in self.late_flights for item in other.parcel.items}
+        for item in flight.parcel.items:
+            if item.key not in open_keys:
+                self.late.pop(item.key, None)
 
     def take_buffer(self) -> Sequence[Parcel]:
         """All that is claimed and not sent, to be given back."""
@@ -157,7 +157,7 @@ class Endpoint:
 
     def next_alarm(self, now: float, clock_now: datetime) -> float | None:
         """In how many seconds something can be done that nobody will say; None: never."""
-        noted = self.unserved | self.looking | self.claiming
+        noted = self.looking | self.claiming | self.unserved.keys()
         delays = [(due - clock_now).total_seconds() for id_, due in self.due_at.items() if id_ not in noted]
         if self.unserved or self.buffer:
             opens_at = self.health.opens_at(now)

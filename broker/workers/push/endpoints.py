@@ -58,9 +58,10 @@ class Endpoints:
         """Follow the changes, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._next_reading):
-                    await self._something.wait()
+            if not self._changed:  # else reading has failed
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(self._next_reading):
+                        await self._something.wait()
             self._something.clear()
             await self._follow_changes()
             if loop.time() >= self._next_reading:
@@ -140,7 +141,9 @@ class Endpoints:
         self._added(endpoint)
 
     def _change(self, endpoint: Endpoint, subscription: Subscription) -> None:
-        if endpoint.subscription.push_config.endpoint != subscription.push_config.endpoint:
+        old = endpoint.subscription
+        is_another = old.push_config.endpoint != subscription.push_config.endpoint
+        if is_another or old.shard_ids != subscription.shard_ids:
             self._remove(endpoint)  # what is out goes on; the new one has a health of its own
             self._add(subscription)
             return

@@ -53,7 +53,7 @@ class Pusher:
         self._make_client = make_client
         self._client: PushClient | None = None
         self._log = PushLog(database)
-        self._settlement = Settlement(database, clock, coalescer, wake_ups)
+        self._settlement = Settlement(coalescer)
         self._planner = PushPlanner(database, clock, attempt_ids, jitter=jitter)
         self._ownership = Ownership(database, clock, changed=lambda: self._endpoints.resource_changed(None))
         self._endpoints = Endpoints(
@@ -100,6 +100,10 @@ class Pusher:
         """A topic or subscription has changed; None: any of them may have."""
         self._endpoints.resource_changed(name)
 
+    async def stop_claiming(self) -> None:
+        """Before the workers are stopped."""
+        await self._planner.stop_claiming()
+
     async def stop(self) -> None:
         """After the workers: end what is out, and write down what came of it.  Raises a BrokerError."""
         self._planner.stop()
@@ -134,6 +138,7 @@ class Pusher:
                 )
             await self._wake_ups.announce(name)
         except BrokerError:  # it will say so again
-            endpoint.closed = False
             await asyncio.sleep(1)
-            self._planner.wake(None, endpoint)
+            if self._endpoints.get(endpoint.subscription_id) is endpoint:
+                endpoint.closed = False
+                self._planner.wake(None, endpoint)
