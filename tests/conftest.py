@@ -5,4 +5,5 @@ pytest_plugins = [
     "tests.fixtures.push_sink",
     "tests.fixtures.push_log",
     "tests.fixtures.pusher",
+    "tests.fixtures.pushes",
 ]

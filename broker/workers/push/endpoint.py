@@ -19,6 +19,18 @@ _AHEAD_SECONDS = 0.2
 _MAX_AHEAD = 500
 # What is claimed for an endpoint and not settled; one message may be larger.
 MAX_BYTES_HELD = 8_000_000
+MAX_BYTES_OF_ALL = 512_000_000  # endpoints that hang hold what they were sent
+
+
+@dataclass(slots=True)
+class Memory:
+    """Bytes that all endpoints of the process hold.  Beyond the limit each may hold one message."""
+
+    bytes_held: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes_held >= MAX_BYTES_OF_ALL
 
 
 @dataclass(eq=False, slots=True)
@@ -69,6 +81,7 @@ class Endpoint:
     subscription: Subscription
     health: EndpointHealth
     envelope: Envelope
+    memory: Memory = field(default_factory=Memory)  # shared by all
     buffer: deque[Parcel] = field(default_factory=deque)
     flights: set[Flight] = field(default_factory=set)
     bytes_held: int = 0
@@ -95,8 +108,11 @@ class Endpoint:
         Some more than may be sent at once, but then only when half of those are used up: a claim for one message
         costs as much as a claim for a hundred.
         """
-        if self.closed or self.suspended or (self.bytes_held >= MAX_BYTES_HELD and (self.buffer or self.flights)):
+        if self.closed or self.suspended:
             return 0
+        if self.memory.is_full or self.bytes_held >= MAX_BYTES_HELD:
+            has_some = self.buffer or self.flights or self.asked
+            return 0 if has_some else min(1, self.health.room(now))
         room, waiting = self.health.room(now), len(self.buffer) + self.asked
         if self.subscription.extensions.push.digest is not None:
             return int(room > waiting)
@@ -119,8 +135,17 @@ class Endpoint:
         source = iter(items)
         while parcel_items := list(islice(source, max(size, 1))):
             parcel = Parcel(parcel_items, now, sum(item.message.size for item in parcel_items))
-            self.bytes_held += parcel.size
+            self._hold(parcel)
             self.buffer.append(parcel)
+
+    def _hold(self, parcel: Parcel) -> None:
+        self.bytes_held += parcel.size
+        self.memory.bytes_held += parcel.size
+
+    def let_go(self, parcel: Parcel) -> None:
+        """A parcel was settled, or given back."""
+        self.bytes_held -= parcel.size
+        self.memory.bytes_held -= parcel.size
 
     def _items(self, delivery: Delivery) -> Iterator[Item]:
         name = attempt_name(self.subscription_id, delivery)
@@ -137,7 +162,7 @@ class Endpoint:
         emptied = [parcel for parcel in self.buffer if not parcel.items]
         for parcel in emptied:
             self.buffer.remove(parcel)
-            self.bytes_held -= parcel.size
+            self.let_go(parcel)
 
     def forget_late(self, flight: Flight) -> None:
         """An overdue call has ended: its messages are remembered only for others that are still open."""
@@ -152,7 +177,7 @@ class Endpoint:
         parcels = list(self.buffer)
         self.buffer.clear()
         for parcel in parcels:
-            self.bytes_held -= parcel.size
+            self.let_go(parcel)
         return parcels
 
     def next_alarm(self, now: float, clock_now: datetime) -> float | None:

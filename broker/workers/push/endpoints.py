@@ -8,7 +8,7 @@ from itertools import islice
 from broker.domain.subscription import Subscription
 from broker.store.database import Database
 from broker.store.subscriptions import find_subscriptions, list_push_subscriptions
-from broker.workers.push.endpoint import Endpoint
+from broker.workers.push.endpoint import Endpoint, Memory
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.envelope import Envelope
 
@@ -35,6 +35,7 @@ class Endpoints:
         self._removed = removed
         self._endpoints: dict[int, Endpoint] = {}
         self._by_name: dict[str, Endpoint] = {}
+        self._memory = Memory()
         self._changed: set[str] = set()
         self._read_all = True
         self._read_at = self._spacing = 0.0
@@ -135,7 +136,7 @@ class Endpoints:
     def _add(self, subscription: Subscription) -> None:
         now = asyncio.get_running_loop().time()
         health = EndpointHealth(subscription.extensions.push, now=now)
-        endpoint = Endpoint(subscription, health, Envelope(subscription))
+        endpoint = Endpoint(subscription, health, Envelope(subscription), self._memory)
         self._endpoints[subscription.subscription_id] = endpoint
         self._by_name[subscription.name] = endpoint
         self._added(endpoint)

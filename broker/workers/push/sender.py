@@ -200,7 +200,7 @@ class PushSender:
     def _leave(self, endpoint: Endpoint, flight: Flight) -> None:
         """The request does not count as outstanding any more."""
         endpoint.flights.discard(flight)
-        endpoint.bytes_held -= flight.parcel.size
+        endpoint.let_go(flight.parcel)
         self._open -= 1
         self._open_to_failing -= flight.to_failing
         self._schedule()
