@@ -110,11 +110,12 @@ class PushMachine(RuleBasedStateMachine):
     @rule(fault=st.sampled_from([Unavailable, Aborted]), count=st.integers(1, 4))
     def fail_claims(self, fault: type[Exception], count: int) -> None:
         """The next claims do not reach the database."""
-        self.faults += [fault("for the test")] * count
+        self.faults[:] = [fault("for the test")] * count
 
     def teardown(self) -> None:
         if not hasattr(self, "published"):
             return
+        self.faults.clear()
         self.pushing.far_side.answers = lambda _: 200
         for call in self.pushing.far_side.open_calls:
             call.answer(200)
