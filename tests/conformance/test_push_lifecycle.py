@@ -295,6 +295,35 @@ async def test_seeking_to_the_future_pushes_nothing_of_the_past(pushes: Pushes) 
 
 
 @side_by_side
+async def test_seeking_to_the_future_also_ends_what_is_in_flight(pushes: Pushes) -> None:
+    """A9 (8.2): a request that fails after it was sought past is not repeated."""
+    path = await pushes.subscribe("/hang", "/status/200", ackDeadlineSeconds=10)
+    await pushes.rest.publish("x")
+    await pushes.wait_for(path, 1)
+    await seek(pushes, at(datetime.now(UTC)))
+    await pushes.settled(path, 1, seconds=10 + A_WHILE)
+    await pushes.rest.publish("later")
+    assert (await pushes.texts(path, 2)) == ["x", "later"]
+
+
+@side_by_side
+async def test_an_answer_to_a_deleted_subscription_acknowledges_nothing_of_its_namesake(pushes: Pushes) -> None:
+    """A8 (1.1): nor does its failure count."""
+    gate = pushes.path("")[1:]
+    path = await pushes.subscribe(f"/gate/{gate}", name="same")
+    await pushes.rest.publish(*numbers(3, "old"))
+    await pushes.wait_for(path, 1)
+    await pushes.rest.ok("DELETE", pushes.rest.subscription("same"))
+    again = await pushes.subscribe("/status/500", name="same")
+    await pushes.rest.publish(*numbers(3, "new"))
+    await pushes.wait_for(again, 3)
+    await pushes.sink.open_gate(gate)
+    await pushes.sink.program(again, "/status/200")
+    await pushes.until_taken(again, *numbers(3, "new"))
+    assert not [t for t in await pushes.texts(again) if t.startswith("old")]
+
+
+@side_by_side
 async def test_seeking_to_a_snapshot_pushes_what_it_holds(pushes: Pushes) -> None:
     """A9 (8.3): what was not acknowledged when it was made, and all that came later; as often as it is sought."""
     await pushes.rest.create_subscription()
