@@ -24,6 +24,9 @@ from broker.store.binary import ENCODERS
 from broker.store.statements import COMMIT, NO_WAIT, Statement
 
 _BINARY = 1
+# When the server dies with something of ours unread, the socket has an error.  uvloop then calls the reader a last
+# time and never again, whatever is left to read (libuv ends a poll at POLLERR): so we look by ourselves, too.
+_WATCH_SECONDS = 0.5
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 Bound = tuple[Statement, dict[str, Any]]
@@ -67,6 +70,7 @@ class HotConnection:
         self._socket = self._pgconn.socket
         self._loop.add_reader(self._socket, self._read)
         self._registered = True
+        self._watch = self._loop.call_later(_WATCH_SECONDS, self._look)
 
     @property
     def closed(self) -> bool:
@@ -149,6 +153,12 @@ class HotConnection:
         except psycopg.Error as error:
             self._lose(error)
 
+    def _look(self) -> None:
+        """Whether the connection was lost without a word."""
+        self._read()
+        if self._registered:
+            self._watch = self._loop.call_later(_WATCH_SECONDS, self._look)
+
     def _finish(self, batch: _Batch) -> None:
         error = next((errors.error_from_result(r) for r in batch.results if r.status not in _OK), None)
         if error is None:
@@ -163,6 +173,7 @@ class HotConnection:
         self._failed = True
         if self._registered:
             self._registered = False
+            self._watch.cancel()
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
         while self._in_flight:

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import uvloop
 
 from broker.store import messages
 from broker.store.hot_connection import HotConnection
@@ -16,6 +17,7 @@ from tests.store.interleavings.steps import execute, open_transaction, until_wai
 
 _LOCK = Statement(b"lock", b"UPDATE shards SET head = head")
 _DIVIDE = Statement(b"divide", b"SELECT 1 / (random() * 0)::int")
+_SLEEP = Statement(b"sleep", b"SELECT pg_sleep(60)")
 _PID = Statement(b"pid", b"SELECT pg_backend_pid()")
 
 
@@ -34,6 +36,12 @@ async def _sent_behind(log: Log, connection: HotConnection, *data: str) -> list[
     tasks = [asyncio.create_task(log.publish(text, connection=connection)) for text in data]
     await asyncio.sleep(0)  # each has run to its wait
     return tasks
+
+
+def _wait_until(connection: psycopg.Connection[Any], condition: str, pid: int) -> None:
+    asking = f"SELECT {condition} FROM pg_stat_activity WHERE pid = {pid}"
+    while connection.execute(asking).fetchone() != (True,):
+        pass
 
 
 async def _stored(log: Log) -> list[tuple[Any, ...]]:
@@ -93,6 +101,29 @@ async def test_a_connection_that_is_lost_fails_every_batch_in_flight(log: Log) -
         assert [isinstance(outcome, psycopg.OperationalError) for outcome in outcomes] == [True, True]
         assert connection.closed
     assert await _stored(log) == [(1, b"warm")]
+
+
+def test_so_does_one_whose_server_ends_without_having_read_all_of_them(database_url: str) -> None:
+    """That leaves an error on the socket, for which uvloop, which the broker runs on, calls a reader only once."""
+
+    async def lose() -> None:
+        connection = HotConnection(await psycopg.AsyncConnection.connect(database_url, autocommit=True))
+        [[(pid,)]] = await connection.run((_PID, {}))
+        asleep = asyncio.create_task(connection.run((_SLEEP, {})))
+        await asyncio.sleep(0)
+        with psycopg.connect(
+            database_url, autocommit=True
+        ) as other:  # this loop is busy until the server has ended
+            _wait_until(other, "wait_event = 'PgSleep'", pid)
+            unread = asyncio.create_task(connection.run((_PID, {})))
+            await asyncio.sleep(0)
+            other.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
+        async with asyncio.timeout(10):
+            outcomes = await asyncio.gather(asleep, unread, return_exceptions=True)
+        assert all(isinstance(outcome, psycopg.OperationalError) for outcome in outcomes)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(lose())
 
 
 async def test_a_task_that_is_cancelled_takes_the_batches_behind_it_along(log: Log) -> None:
