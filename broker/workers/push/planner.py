@@ -103,10 +103,11 @@ class PushPlanner:
 
     def settled(self, endpoint: Endpoint) -> None:
         """A request has ended: there may be room for what there was none for."""
-        if endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
+        now = asyncio.get_running_loop().time()
+        if endpoint.unserved and endpoint.wants(now):
             self._look_unserved(endpoint)
         if not endpoint.flights and (endpoint.unserved or endpoint.buffer):  # else another one will end
-            self._set_alarm(endpoint)
+            self._set_alarm(endpoint, now)
 
     async def poll_heads(self) -> int:
         """The safety net under the notifications: look whether a shard has moved on."""
@@ -150,12 +151,15 @@ class PushPlanner:
 
     # --- alarms --------------------------------------------------------------------------------------------------
 
-    def _set_alarm(self, endpoint: Endpoint) -> None:
-        """An alarm that rings too early does no harm, so one that is set already is only ever brought forward."""
+    def _set_alarm(self, endpoint: Endpoint, now: float) -> None:
+        """An alarm that rings too early does no harm, so one that is set already is only ever brought forward.
+
+        `now` is the time at which the endpoint was found to want nothing: at a later one there may be room, for
+        which no alarm is set, and nobody would look.
+        """
         if endpoint.closed:
             return
         loop = asyncio.get_running_loop()
-        now = loop.time()
         delay = endpoint.next_alarm(now, self._clock.now())
         if delay is None:
             return
@@ -170,13 +174,14 @@ class PushPlanner:
         """Something is due, or the endpoint may be tried again."""
         endpoint.alarm = None
         self.sender.pump(endpoint)
-        now = self._clock.now()
+        clock_now = self._clock.now()
         for shard_id, due in endpoint.due_at.items():
-            if due <= now:
+            if due <= clock_now:
                 self._look(self._shards[shard_id], endpoint)
-        if endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
+        now = asyncio.get_running_loop().time()
+        if endpoint.unserved and endpoint.wants(now):
             self._look_unserved(endpoint)
-        self._set_alarm(endpoint)
+        self._set_alarm(endpoint, now)
 
     # --- claiming ------------------------------------------------------------------------------------------------
 
@@ -232,7 +237,7 @@ class PushPlanner:
                 group[endpoint] = count
             elif not endpoint.closed:
                 endpoint.unserved.add(shard.shard_id)
-                self._set_alarm(endpoint)
+                self._set_alarm(endpoint, now)
         return wanted, ordered
 
     async def _claim(self, shard: _Shard, wanted: dict[Endpoint, int]) -> None:
@@ -327,12 +332,13 @@ class PushPlanner:
 
     def _claimed(self, shard: _Shard, endpoint: Endpoint) -> None:
         endpoint.claiming.discard(shard.shard_id)
+        now = asyncio.get_running_loop().time()
         if shard.shard_id in endpoint.again:
             endpoint.again.discard(shard.shard_id)
             self._try_again(shard, endpoint)
-        elif endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
+        elif endpoint.unserved and endpoint.wants(now):
             self._look_unserved(endpoint)
-        self._set_alarm(endpoint)
+        self._set_alarm(endpoint, now)
 
     def _try_again(self, shard: _Shard, endpoint: Endpoint) -> None:
         if not endpoint.closed:
