@@ -65,6 +65,19 @@ async def test_a_rate_limit_holds_messages_back_and_loses_none(pushes: Pushes) -
 
 
 @side_by_side
+async def test_many_limited_subscriptions_all_get_everything(pushes: Pushes) -> None:
+    """C3: some of them once stopped for good, when the room came between two looks at the clock."""
+
+    async def one(n: int) -> None:
+        await pushes.rest.create_topic(f"topic{n}")
+        path = await pushes.subscribe(name=f"sub{n}", topic=f"topic{n}", **options(messagesPerSecond=20))
+        await pushes.rest.publish(*[str(n) for n in range(50)], topic=f"topic{n}")
+        assert len(set(await pushes.texts(path, 50))) == 50
+
+    await asyncio.gather(*[one(n) for n in range(40)])
+
+
+@side_by_side
 async def test_a_rate_limit_is_changed_while_messages_wait(pushes: Pushes) -> None:
     """C3."""
     path = await pushes.subscribe(**options(messagesPerSecond=0.1))

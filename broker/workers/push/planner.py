@@ -112,7 +112,7 @@ class PushPlanner:
         self._look_unserved(endpoint, now)
         # Else another one will end, and there is room for what waits; one that hangs must not be waited for.
         if not endpoint.flights or not endpoint.health.room(now):
-            self._set_alarm(endpoint)
+            self._set_alarm(endpoint, now)
 
     async def poll_heads(self) -> int:
         """The safety net under the notifications: look whether a shard has moved on."""
@@ -167,12 +167,15 @@ class PushPlanner:
 
     # --- alarms --------------------------------------------------------------------------------------------------
 
-    def _set_alarm(self, endpoint: Endpoint) -> None:
-        """An alarm that rings too early does no harm, so one that is set already is only ever brought forward."""
+    def _set_alarm(self, endpoint: Endpoint, now: float) -> None:
+        """An alarm that rings too early does no harm, so one that is set already is only ever brought forward.
+
+        `now` is the time at which the endpoint was found to want nothing: at a later one there may be room, for
+        which no alarm is set, and nobody would look.
+        """
         if endpoint.closed:
             return
         loop = asyncio.get_running_loop()
-        now = loop.time()
         delay = endpoint.next_alarm(now, self._clock.now())
         if delay is None:
             return
@@ -187,12 +190,13 @@ class PushPlanner:
         """Something is due, or the endpoint may be tried again."""
         endpoint.alarm = None
         self.sender.pump(endpoint)
-        now = self._clock.now()
+        clock_now = self._clock.now()
         for shard_id, due in endpoint.due_at.items():
-            if due <= now:
+            if due <= clock_now:
                 self._look(self._shards[shard_id], endpoint)
-        self._look_unserved(endpoint, asyncio.get_running_loop().time())
-        self._set_alarm(endpoint)
+        now = asyncio.get_running_loop().time()
+        self._look_unserved(endpoint, now)
+        self._set_alarm(endpoint, now)
 
     # --- claiming ------------------------------------------------------------------------------------------------
 
@@ -252,7 +256,7 @@ class PushPlanner:
                 group[endpoint] = count
             elif not endpoint.closed and shard.shard_id not in endpoint.unserved:
                 endpoint.unserved[shard.shard_id] = None
-                self._set_alarm(endpoint)
+                self._set_alarm(endpoint, now)
         return wanted, ordered
 
     async def _claim(self, shard: _Shard, wanted: dict[Endpoint, int]) -> None:
@@ -358,8 +362,9 @@ class PushPlanner:
         """A claim for so many parcels is over."""
         endpoint.claiming.discard(shard.shard_id)
         endpoint.asked -= count
-        self._look_unserved(endpoint, asyncio.get_running_loop().time())
-        self._set_alarm(endpoint)
+        now = asyncio.get_running_loop().time()
+        self._look_unserved(endpoint, now)
+        self._set_alarm(endpoint, now)
 
 
 def _lease(endpoint: Endpoint) -> timedelta:
