@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from math import inf
 
 from broker.domain.ack_id import AttemptName, attempt_name
 from broker.domain.delivery import Delivery, StoredMessage
@@ -54,6 +55,7 @@ class Parcel:
 
     items: list[Item]
     claimed_at: float
+    leased_until: float
     size: int  # bytes
 
 
@@ -127,14 +129,14 @@ class Endpoint:
             return 0
         return min(int(health.window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
 
-    def accept(self, deliveries: Iterable[Delivery], now: float) -> None:
+    def accept(self, deliveries: Iterable[Delivery], now: float, *, leased_until: float = inf) -> None:
         """Put what was claimed behind what waits."""
         digest = self.subscription.extensions.push.digest
         items = [item for delivery in deliveries for item in self._items(delivery)]
         size = len(items) if digest is not None else 1
         source = iter(items)
         while parcel_items := list(islice(source, max(size, 1))):
-            parcel = Parcel(parcel_items, now, sum(item.message.size for item in parcel_items))
+            parcel = Parcel(parcel_items, now, leased_until, sum(item.message.size for item in parcel_items))
             self._hold(parcel)
             self.buffer.append(parcel)
 

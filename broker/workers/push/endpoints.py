@@ -86,6 +86,7 @@ class Endpoints:
                     found = {s.name: s for s in await find_subscriptions(connection, names=names)}
             except BaseException:
                 self._changed.update(names)
+                self._something.set()  # they are suspended until they are read: as soon as `run` is started again
                 raise
             for name in names:
                 self._update(name, found.get(name))

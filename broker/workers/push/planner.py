@@ -238,6 +238,8 @@ class PushPlanner:
         finally:
             for endpoint, count in chosen.items():  # a fault: the supervisor starts this worker again
                 endpoint.unserved[shard.shard_id] = None
+                # It may have been committed without our knowing: then learn when those messages fall due.
+                endpoint.due_at[shard.shard_id] = self._clock.now()
                 self._claimed(shard, endpoint, count)
 
     def _choose(self, shard: _Shard) -> tuple[dict[Endpoint, int], dict[Endpoint, int]]:
@@ -355,7 +357,8 @@ class PushPlanner:
             _look_at(endpoint, shard, now + _lease(endpoint))
             # Their lease runs since the claim began; one that took long leaves them a little time all the same.
             latest = asyncio.get_running_loop().time() - MAX_BUFFERED_SECONDS / 2
-            endpoint.accept(deliveries, max(begun_at, latest))
+            leased_until = begun_at + _lease(endpoint).total_seconds()
+            endpoint.accept(deliveries, max(begun_at, latest), leased_until=leased_until)
         self.sender.pump(endpoint)
 
     def _claimed(self, shard: _Shard, endpoint: Endpoint, count: int) -> None:

@@ -109,8 +109,9 @@ class PushSender:
     def _start_next(self, endpoint: Endpoint, now: float) -> None:
         if endpoint.suspended or not endpoint.buffer:
             return
-        if now - endpoint.buffer[0].claimed_at > MAX_BUFFERED_SECONDS:
-            self.give_back(endpoint)  # its lease might end before the request does
+        first = endpoint.buffer[0]
+        if now - first.claimed_at > MAX_BUFFERED_SECONDS or now > first.leased_until:
+            self.give_back(endpoint)  # its lease might end before the request does, or has while we were stopped
         elif not endpoint.health.room(now):
             self._give_back_if_long(endpoint, now)
         elif endpoint.health.consecutive_failures and self._open_to_failing >= _MAX_OPEN_TO_FAILING:
