@@ -70,6 +70,7 @@ class Flight:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     overdue: bool = False
+    excused: bool = False  # it would be overdue, but its answer may not have been read yet
     to_failing: bool = False  # it began while the endpoint failed
 
 

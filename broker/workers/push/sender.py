@@ -30,6 +30,9 @@ _STARTS_AT_ONCE = 64
 _MAX_OPEN_TO_FAILING = MAX_OPEN_REQUESTS // 2  # of those, to endpoints that fail: they take no room from the others
 _LATE_DEADLINES = 3  # a call stays open for so many ack deadlines in all, at most 600 s
 _MAX_CALL_SECONDS = 600.0
+# A deadline noticed so late means that this process stood still: answers may have come that are not read yet.
+_STOOD_STILL_SECONDS = 0.5
+_READING_SECONDS = 0.1
 _MAX_LATE_CALLS = 32  # of an endpoint
 _MAX_LATE_CALLS_OF_ALL = 1_000
 _GONE = 410
@@ -248,6 +251,10 @@ class PushSender:
         loop = asyncio.get_running_loop()
         assert flight.task is not None
         deadline = endpoint.subscription.ack_deadline_seconds
+        if loop.time() - flight.begun_at > deadline + _STOOD_STILL_SECONDS and not flight.excused:
+            flight.excused = True
+            flight.timer = loop.call_later(_READING_SECONDS, self._overdue, endpoint, flight)
+            return
         flight.overdue = True
         self._leave(endpoint, flight)
         endpoint.late |= {item.key: item for item in flight.parcel.items}
