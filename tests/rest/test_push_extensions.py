@@ -317,9 +317,6 @@ async def test_what_is_not_pushed_is_not_paused(pushes: Pushes) -> None:
 # --- what is shown ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a request that hangs is told of only when something else of the subscription ends"
-)
 @side_by_side
 async def test_the_status_shows_what_is_outstanding(pushes: Pushes) -> None:
     """C6: docs/operations.md: how many requests are outstanding, about once a second while something changes."""

@@ -86,7 +86,7 @@ class Endpoint:
     envelope: Envelope
     memory: Memory = field(default_factory=Memory)  # shared by all
     buffer: deque[Parcel] = field(default_factory=deque)
-    flights: set[Flight] = field(default_factory=set)
+    flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     bytes_held: int = 0
     asked: int = 0
     unserved: dict[int, None] = field(default_factory=dict)
@@ -100,6 +100,7 @@ class Endpoint:
     late: dict[tuple[int, int], Item] = field(default_factory=dict)
     late_flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     told_breaker: BreakerState = "closed"  # the state that was last written down
+    told_waiting: int = 0  # requests outstanding when that was last written down because one waits for long
 
     @property
     def subscription_id(self) -> int:

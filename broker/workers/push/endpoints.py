@@ -1,7 +1,7 @@
 """The push subscriptions that this process delivers to, kept as they are in the database."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 
@@ -44,6 +44,10 @@ class Endpoints:
     def get(self, subscription_id: int) -> Endpoint | None:
         """The endpoint of a subscription, if this process delivers to it."""
         return self._endpoints.get(subscription_id)
+
+    def all(self) -> Iterable[Endpoint]:
+        """All endpoints that this process delivers to."""
+        return self._endpoints.values()
 
     def resource_changed(self, name: str | None) -> None:
         """A subscription or topic has changed; None: anything may have."""

@@ -85,7 +85,7 @@ class Pusher:
             "push planner 2": self._planner.run,
             "push heads": PeriodicWorker(self._planner.poll_heads, HEADS_INTERVAL_SECONDS).run,
             "push settlement": self._settlement.run,
-            "push log": PeriodicWorker(self._log.flush, LOG_INTERVAL_SECONDS).run,
+            "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS).run,
             "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS).run,
         }
 
@@ -116,6 +116,10 @@ class Pusher:
             await self._ownership.leave()
         finally:
             await self._client.close()
+
+    async def _write_log(self) -> None:
+        self._sender.tell_of_waiting(self._endpoints.all())
+        await self._log.flush()
 
     # --- what a sender asks for ----------------------------------------------------------------------------------
 

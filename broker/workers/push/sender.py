@@ -8,7 +8,7 @@ buffered ──room──► out ──success──► acknowledged
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from broker.domain.message_id import message_id
@@ -35,6 +35,7 @@ _STOOD_STILL_SECONDS = 0.5
 _READING_SECONDS = 0.1
 _MAX_LATE_CALLS = 32  # of an endpoint
 _MAX_LATE_CALLS_OF_ALL = 1_000
+_LONG_SECONDS = 1.0  # a request that is out for longer is worth telling of
 _GONE = 410
 _PAUSE_WITH_BUFFER_SECONDS = 1.0  # what is claimed waits for an endpoint that may be tried again so soon
 
@@ -143,7 +144,7 @@ class PushSender:
         health = endpoint.health
         flight = Flight(parcel, health, health.begin(now, messages=len(parcel.items)), now)
         flight.to_failing = health.consecutive_failures > 0
-        endpoint.flights.add(flight)
+        endpoint.flights[flight] = None
         self._open += 1
         self._open_to_failing += flight.to_failing
         loop = asyncio.get_running_loop()
@@ -203,7 +204,7 @@ class PushSender:
 
     def _leave(self, endpoint: Endpoint, flight: Flight) -> None:
         """The request does not count as outstanding any more."""
-        endpoint.flights.discard(flight)
+        endpoint.flights.pop(flight, None)
         endpoint.let_go(flight.parcel)
         self._open -= 1
         self._open_to_failing -= flight.to_failing
@@ -304,6 +305,17 @@ class PushSender:
                 )
             )
         self._tell(endpoint)
+
+    def tell_of_waiting(self, endpoints: Iterable[Endpoint]) -> None:
+        """Write down which endpoints have had a request for long: that is neither a success nor a failure yet."""
+        now = asyncio.get_running_loop().time()
+        for endpoint in endpoints:
+            oldest = next(iter(endpoint.flights), None)
+            waits = oldest is not None and now - oldest.begun_at > _LONG_SECONDS
+            waiting = endpoint.health.outstanding if waits else 0
+            if waiting != endpoint.told_waiting:
+                endpoint.told_waiting = waiting
+                self._tell(endpoint)
 
     def _tell(self, endpoint: Endpoint) -> None:
         health = endpoint.health
