@@ -25,6 +25,7 @@ from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
@@ -171,14 +172,19 @@ class Broker:
     async def check_ready(self) -> None:
         """Raises a BrokerError unless the database answers and its schema is the one this broker knows."""
         try:
-            async with asyncio.timeout(READY_SECONDS), self._database.connection() as connection:
-                current = await migrations.current_revision(connection)
+            async with asyncio.timeout(READY_SECONDS):
+                # A pooled connection may be one to a server that has been started again since.
+                current = await retrying(self._current_revision, Unavailable)
         except TimeoutError:
             raise Unavailable("The database does not answer.") from None
         if current != migrations.head_revision():
             raise FailedPrecondition(
                 f"The database's schema is at {current}, this broker needs {migrations.head_revision()}."
             )
+
+    async def _current_revision(self) -> str | None:
+        async with self._database.connection() as connection:
+            return await migrations.current_revision(connection)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -194,6 +200,9 @@ class Broker:
                 yield
             finally:
                 self.long_poll.stop_waiting()
+                with contextlib.suppress(TimeoutError):  # the database may be gone already
+                    async with asyncio.timeout(READY_SECONDS):
+                        await self.pusher.stop_claiming()
                 await supervisor.stop()
                 await self._finish_pushes()
                 await self._tasks.close()

@@ -4,4 +4,6 @@ pytest_plugins = [
     "tests.fixtures.log",
     "tests.fixtures.push_sink",
     "tests.fixtures.push_log",
+    "tests.fixtures.pusher",
+    "tests.fixtures.pushes",
 ]

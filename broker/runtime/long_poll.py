@@ -284,12 +284,13 @@ class LongPoll:
             raise SubscriptionChanged
         if claimed.next_delivery_at is not None:
             alarms.append(claimed.next_delivery_at)
-        if claimed.look_again:  # a long stretch that a filter does not match: go on in a moment
-            alarms.append(self._clock.now())
         for pull, deliveries in zip(pulls, claimed.deliveries, strict=True):
             if deliveries:
                 pull.answer.set_result(list(deliveries))
-        return [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
+        hungry = [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
+        if hungry and not claimed.looked_ahead:  # something was found, if nothing for these: go on in a moment
+            alarms.append(self._clock.now())
+        return hungry
 
     async def _claim_once(self, subscription: Subscription, shard_id: int, pulls: list[_Pull]) -> Claimed:
         async with self._database.hot() as connection:

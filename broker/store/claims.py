@@ -61,14 +61,16 @@ class Claimed:
     """The deliveries for each demand, in the order of the demands.
 
     `found` is False if the subscription has no cursor in this shard: it was deleted.  `next_delivery_at` is when
-    the next redelivery falls due, None if there is none; if something was handed out, of those that this claim has
-    looked at only.  `look_again`: nothing was handed out, but not all that could be was looked at.
+    a redelivery that this claim left behind falls due, if it knows of one.  `look_again`: nothing was handed out,
+    but not all that could be was looked at.  `looked_ahead`: `next_delivery_at` is the first of all that is out,
+    not only of what this claim met.
     """
 
     deliveries: Sequence[Sequence[Delivery]]
     found: bool = True
     next_delivery_at: datetime | None = None
     look_again: bool = False
+    looked_ahead: bool = False
 
 
 @dataclass(slots=True)
@@ -130,18 +132,18 @@ async def _claim_once(connection: HotConnection, request: ClaimRequest, attempt_
             return Claimed(nothing, found=False)
         if not any(found.rows) and found.fresh.end is None:
             upcoming, *_ = await connection.run((_READ_NEXT_DELIVERY_AT, request.where), *NOTHING_CHANGED)
-            return Claimed(nothing, next_delivery_at=upcoming[0][0] if upcoming else None)
+            next_delivery_at = upcoming[0][0] if upcoming else None
+            return Claimed(nothing, next_delivery_at=next_delivery_at, looked_ahead=True)
         decided = await _decide(connection, request, found, attempt_ids)
-        writes = list(_writes(request, found, decided))
-        if any(decided.by_demand):
-            await connection.run(*writes, (COMMIT, {}))
-            return Claimed(decided.by_demand, next_delivery_at=min(_times_left(found), default=None))
-        *_, upcoming, _ = await connection.run(*writes, (_READ_NEXT_DELIVERY_AT, request.where), (COMMIT, {}))
+        await connection.run(*_writes(request, found, decided), (COMMIT, {}))
     except BaseException:
         await connection.close()  # its transaction is open
         raise
-    next_delivery_at = upcoming[0][0] if upcoming else None
-    return Claimed(nothing, next_delivery_at=next_delivery_at, look_again=not found.all_seen)
+    return Claimed(
+        decided.by_demand,
+        next_delivery_at=min(_times_left(found), default=None),
+        look_again=not any(decided.by_demand) and not found.all_seen,
+    )
 
 
 async def _lock_and_read(connection: HotConnection, request: ClaimRequest) -> _Found:

@@ -31,7 +31,7 @@ class DeadlineChange:
 
     `status`: "delivering" moves the ack deadline, "pending" is a nack (a retry policy delays it from there on), and
     "exhausted" gives the messages up to the dead-letter forwarder.  "released" is a nack of what reached nobody:
-    the attempt does not count.  Attempts that hold an ordering key are released whole, by `release_attempts`.
+    the attempt does not count.
     """
 
     attempt: AttemptName

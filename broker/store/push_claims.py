@@ -253,5 +253,5 @@ async def _claim_alone(
     if not claimed.found:
         return PushClaimed((), outcome="gone")
     [deliveries] = claimed.deliveries
-    more = bool(deliveries) or claimed.look_again
+    more = not claimed.looked_ahead
     return PushClaimed(deliveries, more=more, next_look_at=claimed.next_delivery_at)

@@ -1,5 +1,7 @@
 """The official google-cloud-pubsub package over its REST transport, unchanged (D2)."""
 
+import asyncio
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +12,8 @@ from google.cloud import pubsub_v1
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.pubsub_v1 import types
+
+from tests.fixtures.push_sink import PushSink
 
 # Python's cgi-era helpers and protobuf's internals warn in some releases of the client; that is not our business.
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
@@ -202,3 +206,52 @@ def test_a_push_config_is_set_read_and_removed(google: Google) -> None:
     assert updated.push_config == types.PushConfig()
     google.subscriber.modify_push_config(subscription=google.subscription, push_config=types.PushConfig())
     assert google.pull_at_once() == []
+
+
+async def test_a_push_subscription_is_created_with_all_fields_and_pushed(
+    google: Google, push_sink: PushSink
+) -> None:
+    """D2, A8."""
+    path = f"/status/200/{uuid.uuid4().hex}"
+    push_config = types.PushConfig(
+        push_endpoint=push_sink.url + path,
+        attributes={"x-goog-version": "v1"},
+        oidc_token=types.PushConfig.OidcToken(service_account_email="a@b.example", audience="who"),
+        no_wrapper=types.PushConfig.NoWrapper(write_metadata=True),
+    )
+    wanted = types.Subscription(
+        name=google.subscription,
+        topic=google.topic,
+        push_config=push_config,
+        ack_deadline_seconds=30,
+        retain_acked_messages=True,
+        message_retention_duration=Duration(seconds=3600),
+        labels={"team": "payments"},
+        enable_message_ordering=True,
+        expiration_policy=types.ExpirationPolicy(ttl=Duration(seconds=86400 * 2)),
+        filter='attributes.env = "prod"',
+        dead_letter_policy=types.DeadLetterPolicy(dead_letter_topic=google.topic, max_delivery_attempts=7),
+        retry_policy=types.RetryPolicy(minimum_backoff=Duration(seconds=1), maximum_backoff=Duration(seconds=2)),
+    )
+
+    def create() -> types.Subscription:
+        google.publisher.create_topic(name=google.topic)
+        created = google.subscriber.create_subscription(request=wanted)
+        google.publisher.publish(google.topic, b"no").result(timeout=20)
+        google.publisher.publish(google.topic, b"yes", env="prod").result(timeout=20)
+        return created
+
+    created = await asyncio.to_thread(create)
+    assert created.state == types.Subscription.State.ACTIVE
+    created.state = types.Subscription.State.STATE_UNSPECIFIED
+    assert created == wanted
+    [request] = await push_sink.wait_for(path, 1)
+    assert request.body == b"yes"
+    assert request.headers["env"] == "prod"
+    assert request.headers["authorization"].startswith("Bearer ")
+
+    def switch() -> types.Subscription:
+        google.subscriber.modify_push_config(subscription=google.subscription, push_config=types.PushConfig())
+        return google.subscriber.get_subscription(subscription=google.subscription)
+
+    assert (await asyncio.to_thread(switch)).push_config == types.PushConfig()

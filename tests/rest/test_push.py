@@ -33,7 +33,7 @@ async def settled(rest: Rest) -> None:
 
     async def is_empty() -> bool:
         position = await rest.ok("GET", f"{rest.subscription()}/snapshot")
-        return int(position.get("numUndeliveredMessages", 0)) == 0
+        return int(position["undeliveredMessages"]) == 0
 
     await eventually(is_empty)
 

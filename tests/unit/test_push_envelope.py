@@ -17,7 +17,6 @@ from broker.workers.push.digest_envelope import DigestItem, failed_message_ids
 from broker.workers.push.envelope import Envelope, PushRequest
 
 PUBLISHED = datetime(2021, 2, 26, 19, 13, 55, 749_000, tzinfo=UTC)
-NOW = datetime.now(UTC)
 SECRETS = tuple("whsec_" + base64.b64encode(bytes([i]) * 32).decode() for i in (1, 2))
 POLICY = {"dead_letter_policy": DeadLetterPolicy(dead_letter_topic="projects/p/topics/d", max_delivery_attempts=5)}
 
@@ -41,7 +40,7 @@ def message(
 
 
 def request(to: Subscription, what: StoredMessage, attempt: int = 1, token: str | None = None) -> PushRequest:
-    return Envelope(to).request(what, shard_id=3, attempt_number=attempt, now=NOW, token=token)
+    return Envelope(to).request(what, shard_id=3, attempt_number=attempt, now=datetime.now(UTC), token=token)
 
 
 def test_a_wrapped_message_is_googles_json() -> None:
@@ -92,7 +91,7 @@ def test_messages_of_other_times_show_their_own() -> None:
     for seconds in (0, 0, 1):
         what = message()
         what.publish_time += timedelta(seconds=seconds)
-        body = envelope.request(what, shard_id=1, attempt_number=1, now=NOW, token=None).body
+        body = envelope.request(what, shard_id=1, attempt_number=1, now=datetime.now(UTC), token=None).body
         shown.append(json.loads(body)["message"]["publishTime"][17:19])
     assert shown == ["55", "55", "56"]
 
@@ -100,7 +99,7 @@ def test_messages_of_other_times_show_their_own() -> None:
 def test_the_token_is_the_authorization_and_none_takes_it_away() -> None:
     envelope, shown = Envelope(subscription()), []
     for token in ("one", "one", "two", None):
-        made = envelope.request(message(), shard_id=1, attempt_number=1, now=NOW, token=token)
+        made = envelope.request(message(), shard_id=1, attempt_number=1, now=datetime.now(UTC), token=token)
         shown.append(made.headers.get("Authorization"))
     assert shown == ["Bearer one", "Bearer one", "Bearer two", None]
     unwrapped = request(subscription(wrapper="no_wrapper"), message(), token="one")
@@ -173,7 +172,7 @@ def test_the_webhook_id_stays_over_attempts_and_differs_between_subscriptions() 
 def test_a_digest_carries_its_messages_as_single_ones_are() -> None:
     to = replace(subscription(secrets=SECRETS), **POLICY, dead_letter_topic_id=9)
     items = [DigestItem(message({"n": str(n)}), shard_id=n, attempt_number=n) for n in (1, 2)]
-    made = Envelope(to).digest(items, now=NOW, token="t")
+    made = Envelope(to).digest(items, now=datetime.now(UTC), token="t")
     single = [json.loads(request(to, item.message).body)["message"] for item in items]
     for n, one in enumerate(single, 1):
         one["messageId"] = one["message_id"] = f"{n}000000000000042"

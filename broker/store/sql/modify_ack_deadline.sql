@@ -20,7 +20,8 @@ WITH asked AS (
 locked AS (
     SELECT d.*, asked.mask, asked.new_part,
            CASE asked.status WHEN 'released' THEN 'pending' ELSE asked.status END AS new_status,
-           CASE asked.status WHEN 'released' THEN d.attempt_number - 1 ELSE d.attempt_number END AS new_number,
+           -- Only once, should this be repeated because its answer was lost.
+           d.attempt_number - (asked.status = 'released' AND d.status = 'delivering')::int AS new_number,
            asked.exactly_once AND (d.status <> 'delivering' OR d.next_delivery_at <= %(now)s) AS expired,
            CASE
                WHEN asked.status = 'exhausted' THEN 'infinity'

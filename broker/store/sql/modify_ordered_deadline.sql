@@ -1,7 +1,8 @@
 -- As modify_ack_deadline, for attempts that hold a key.  The messages of a key in one response share the deadline of
 -- the first of them that is not acked: none of the others could go out before it anyway, so a new deadline that does
 -- not name it changes nothing.  A nack takes the message and all later ones of the key back, acked or not; what comes
--- before it stays out.  Only the first can be rejected (`exhausted`: it waits for the dead-letter forwarder).
+-- before it stays out.  Only the first can be rejected (`exhausted`: it waits for the dead-letter forwarder).  What is
+-- `released` comes back likewise, but reached nobody: the attempt does not count.
 -- Returns the bits that were still out.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
 --     statuses text[], next_delivery_ats timestamptz[], minimum_backoffs float8[], maximum_backoffs float8[],
@@ -16,7 +17,8 @@ WITH asked AS (
 ),
 locked AS (
     SELECT d.subscription_id, d.attempt_id, d.part, d.open, d.attempt_numbers, d.status, d.next_delivery_at AS due,
-           asked.status AS new_status, asked.next_delivery_at, asked.minimum_backoff, asked.maximum_backoff, asked.exactly_once,
+           CASE asked.status WHEN 'released' THEN 'pending' ELSE asked.status END AS new_status,
+           (asked.status = 'released' AND d.status = 'delivering')::int AS uncounted, d.out_count, asked.next_delivery_at, asked.minimum_backoff, asked.maximum_backoff, asked.exactly_once,
            d.open & asked.bits & ~((d.open | ~d.open) >> d.out_count) AS hit
     FROM delivery_attempts AS d
     JOIN asked USING (subscription_id, attempt_id)
@@ -54,6 +56,11 @@ returned AS (
     UPDATE delivery_attempts AS d
     SET open = n.open | ((n.open | ~n.open) >> (n.first - 1)),
         out_count = n.first - 1,
+        attempt_numbers = CASE n.uncounted WHEN 0 THEN d.attempt_numbers ELSE ARRAY(
+            SELECT CASE WHEN position BETWEEN n.first AND n.out_count THEN number - 1 ELSE number END
+            FROM unnest(d.attempt_numbers) WITH ORDINALITY AS numbers (number, position)
+            ORDER BY position
+        ) END,
         retry_at = n.new_delivery_at,
         status = CASE WHEN n.first = n.head THEN n.new_status ELSE d.status END,
         next_delivery_at = CASE WHEN n.first = n.head THEN n.new_delivery_at ELSE d.next_delivery_at END

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from math import inf
 
 from broker.domain.ack_id import AttemptName, attempt_name
 from broker.domain.delivery import Delivery, StoredMessage
@@ -19,6 +20,18 @@ _AHEAD_SECONDS = 0.2
 _MAX_AHEAD = 500
 # What is claimed for an endpoint and not settled; one message may be larger.
 MAX_BYTES_HELD = 8_000_000
+MAX_BYTES_OF_ALL = 512_000_000  # endpoints that hang hold what they were sent
+
+
+@dataclass(slots=True)
+class Memory:
+    """Bytes that all endpoints of the process hold.  Beyond the limit each may hold one message."""
+
+    bytes_held: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes_held >= MAX_BYTES_OF_ALL
 
 
 @dataclass(eq=False, slots=True)
@@ -64,29 +77,30 @@ class Flight:
 @dataclass(eq=False, slots=True)
 class Endpoint:
     """`buffer` is claimed and not sent; `asked` parcels are being claimed.  Of the shards: `looking` are queued for
-    a claim, `claiming` have one under way, `again` were woken meanwhile, `unserved` may have something that there
-    was no room for; `due_at` is when to look for redeliveries.
+    a claim, `claiming` have one under way, `unserved` may have something that there was no room for, the longest
+    waiting first; `due_at` is when to look for redeliveries.
     """
 
     subscription: Subscription
     health: EndpointHealth
     envelope: Envelope
+    memory: Memory = field(default_factory=Memory)  # shared by all
     buffer: deque[Parcel] = field(default_factory=deque)
-    flights: set[Flight] = field(default_factory=set)
+    flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     bytes_held: int = 0
     asked: int = 0
-    unserved: set[int] = field(default_factory=set)
+    unserved: dict[int, None] = field(default_factory=dict)
     looking: set[int] = field(default_factory=set)
     claiming: set[int] = field(default_factory=set)
-    again: set[int] = field(default_factory=set)
     due_at: dict[int, datetime] = field(default_factory=dict)
     alarm: asyncio.TimerHandle | None = None
     closed: bool = False  # nothing is claimed or sent any more
     suspended: bool = False  # nor now: the subscription has changed and is being read again
     # Messages whose calls are overdue but still open: where they are out by now.
     late: dict[tuple[int, int], Item] = field(default_factory=dict)
-    late_flights: deque[Flight] = field(default_factory=deque)
+    late_flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     told_breaker: BreakerState = "closed"  # the state that was last written down
+    told_waiting: int = 0  # requests outstanding when that was last written down because one waits for long
 
     @property
     def subscription_id(self) -> int:
@@ -98,25 +112,26 @@ class Endpoint:
         Some more than may be sent at once, but then only when half of those are used up: a claim for one message
         costs as much as a claim for a hundred.
         """
-        if self.closed or self.suspended or (self.bytes_held >= MAX_BYTES_HELD and (self.buffer or self.flights)):
+        if self.closed or self.suspended:
             return 0
+        if self.memory.is_full or self.bytes_held >= MAX_BYTES_HELD:
+            has_some = self.buffer or self.flights or self.asked
+            return 0 if has_some else min(1, self.health.room(now))
         room, waiting = self.health.room(now), len(self.buffer) + self.asked
         if self.subscription.extensions.push.digest is not None:
             return int(room > waiting)
-        ahead = self._ahead()
+        ahead = self._ahead(now)
         if waiting >= room and waiting > ahead // 2:
             return 0
         return max(room + ahead - waiting, 0)
 
-    def _ahead(self) -> int:
+    def _ahead(self, now: float) -> int:
         health = self.health
-        if health.consecutive_failures or self.subscription.extensions.push.messages_per_second is not None:
-            return 0
-        if not health.mean_latency:
+        if not health.mean_latency or not health.flows(now):
             return 0
         return min(int(health.window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
 
-    def accept(self, deliveries: Iterable[Delivery], now: float, *, leased_until: float) -> None:
+    def accept(self, deliveries: Iterable[Delivery], now: float, *, leased_until: float = inf) -> None:
         """Put what was claimed behind what waits."""
         digest = self.subscription.extensions.push.digest
         items = [item for delivery in deliveries for item in self._items(delivery)]
@@ -124,8 +139,17 @@ class Endpoint:
         source = iter(items)
         while parcel_items := list(islice(source, max(size, 1))):
             parcel = Parcel(parcel_items, now, leased_until, sum(item.message.size for item in parcel_items))
-            self.bytes_held += parcel.size
+            self._hold(parcel)
             self.buffer.append(parcel)
+
+    def _hold(self, parcel: Parcel) -> None:
+        self.bytes_held += parcel.size
+        self.memory.bytes_held += parcel.size
+
+    def let_go(self, parcel: Parcel) -> None:
+        """A parcel was settled, or given back."""
+        self.bytes_held -= parcel.size
+        self.memory.bytes_held -= parcel.size
 
     def _items(self, delivery: Delivery) -> Iterator[Item]:
         name = attempt_name(self.subscription_id, delivery)
@@ -142,24 +166,27 @@ class Endpoint:
         emptied = [parcel for parcel in self.buffer if not parcel.items]
         for parcel in emptied:
             self.buffer.remove(parcel)
-            self.bytes_held -= parcel.size
+            self.let_go(parcel)
 
-    def forget_late(self) -> None:
-        """No call is overdue and open any more."""
-        if not self.late_flights:
-            self.late.clear()
+    def forget_late(self, flight: Flight) -> None:
+        """An overdue call has ended: its messages are remembered only for others that are still open."""
+        self.late_flights.pop(flight, None)
+        open_keys = {item.key for other in self.late_flights for item in other.parcel.items}
+        for item in flight.parcel.items:
+            if item.key not in open_keys:
+                self.late.pop(item.key, None)
 
     def take_buffer(self) -> Sequence[Parcel]:
         """All that is claimed and not sent, to be given back."""
         parcels = list(self.buffer)
         self.buffer.clear()
         for parcel in parcels:
-            self.bytes_held -= parcel.size
+            self.let_go(parcel)
         return parcels
 
     def next_alarm(self, now: float, clock_now: datetime) -> float | None:
         """In how many seconds something can be done that nobody will say; None: never."""
-        noted = self.unserved | self.looking | self.claiming
+        noted = self.looking | self.claiming | self.unserved.keys()
         delays = [(due - clock_now).total_seconds() for id_, due in self.due_at.items() if id_ not in noted]
         if self.unserved or self.buffer:
             opens_at = self.health.opens_at(now)

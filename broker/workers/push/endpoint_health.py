@@ -169,6 +169,11 @@ class EndpointHealth:
             free = min(free, int(alone))
         return min(free, self._rate_room(now)) if free > 0 else 0
 
+    def flows(self, now: float) -> bool:
+        """Whether only the answers that are awaited limit how many requests start: nothing else holds them back."""
+        held_back = self._backoff or self.consecutive_failures or self._bucket is not None or now < self._retry_at
+        return self.breaker == "closed" and not held_back
+
     def opens_at(self, now: float) -> float | None:
         """When there will be room without any answer coming in; None: there is room now, or an answer must come."""
         if self.room(now):

@@ -1,14 +1,14 @@
 """The push subscriptions that this process delivers to, kept as they are in the database."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 
 from broker.domain.subscription import Subscription
 from broker.store.database import Database
 from broker.store.subscriptions import find_subscriptions, list_push_subscriptions
-from broker.workers.push.endpoint import Endpoint
+from broker.workers.push.endpoint import Endpoint, Memory
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.envelope import Envelope
 
@@ -35,6 +35,7 @@ class Endpoints:
         self._removed = removed
         self._endpoints: dict[int, Endpoint] = {}
         self._by_name: dict[str, Endpoint] = {}
+        self._memory = Memory()
         self._changed: set[str] = set()
         self._read_all = True
         self._read_at = self._spacing = 0.0
@@ -43,6 +44,10 @@ class Endpoints:
     def get(self, subscription_id: int) -> Endpoint | None:
         """The endpoint of a subscription, if this process delivers to it."""
         return self._endpoints.get(subscription_id)
+
+    def all(self) -> Iterable[Endpoint]:
+        """All endpoints that this process delivers to."""
+        return self._endpoints.values()
 
     def resource_changed(self, name: str | None) -> None:
         """A subscription or topic has changed; None: anything may have."""
@@ -58,9 +63,10 @@ class Endpoints:
         """Follow the changes, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._next_reading):
-                    await self._something.wait()
+            if not self._changed:  # else reading has failed
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(self._next_reading):
+                        await self._something.wait()
             self._something.clear()
             await self._follow_changes()
             if loop.time() >= self._next_reading:
@@ -135,13 +141,15 @@ class Endpoints:
     def _add(self, subscription: Subscription) -> None:
         now = asyncio.get_running_loop().time()
         health = EndpointHealth(subscription.extensions.push, now=now)
-        endpoint = Endpoint(subscription, health, Envelope(subscription))
+        endpoint = Endpoint(subscription, health, Envelope(subscription), self._memory)
         self._endpoints[subscription.subscription_id] = endpoint
         self._by_name[subscription.name] = endpoint
         self._added(endpoint)
 
     def _change(self, endpoint: Endpoint, subscription: Subscription) -> None:
-        if endpoint.subscription.push_config.endpoint != subscription.push_config.endpoint:
+        old = endpoint.subscription
+        is_another = old.push_config.endpoint != subscription.push_config.endpoint
+        if is_another or old.shard_ids != subscription.shard_ids:
             self._remove(endpoint)  # what is out goes on; the new one has a health of its own
             self._add(subscription)
             return

@@ -8,6 +8,7 @@ https://cloud.google.com/pubsub/docs/push#receive_push, …/payload-unwrapping. 
 also when empty (as the emulator sends them): a receiver may look for them without a check.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -120,9 +121,9 @@ class Envelope:
         ]
         body, headers = _encode(_Digest(self._subscription, entries)), self._headers(token)
         if self._signer is not None:
-            first, last = entries[0].message.message_id, entries[-1].message.message_id
-            # A repeat may have other messages between the same two: the attempt tells them apart.
-            webhook_id = self._webhook_id(f"{first}-{last}-{items[0].attempt_number}")
+            # The same for a repeat of the same messages; another for other messages between the first and the last.
+            ids = sorted(entry.message.message_id for entry in entries)
+            webhook_id = self._webhook_id(hashlib.sha256(",".join(ids).encode()).hexdigest()[:32])
             headers = {**headers, **self._signer.headers(webhook_id, body, now=now)}
         return PushRequest(self._url, body, headers, want_body=True)
 

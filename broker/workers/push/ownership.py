@@ -8,7 +8,7 @@ since they lock cursors; only a limit may be used twice meanwhile.
 
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from broker.runtime.database_clock import DatabaseClock
@@ -29,6 +29,8 @@ class Ownership:
         self._changed = changed
         self._process_id = uuid.uuid4().hex
         self._others: frozenset[str] = frozenset()
+        self._seen_at: datetime | None = None  # when this process could last say that it runs
+        self._kept_until: datetime | None = None  # others that are not heard of are believed to run
 
     def owns(self, subscription_id: int) -> bool:
         """Whether this process delivers to the subscription."""
@@ -41,7 +43,13 @@ class Ownership:
         async with self._database.transaction() as connection:
             await record_process(connection, process_id=self._process_id, now=now)
             running = await list_processes(connection, seen_since=now - GONE_AFTER)
+        if self._seen_at is not None and now - self._seen_at > GONE_AFTER:
+            # The database was away, for the others as well: else the first to be back would own everything.
+            self._kept_until = now + GONE_AFTER
+        self._seen_at = now
         others = frozenset(running) - {self._process_id}
+        if self._kept_until is not None and now < self._kept_until:
+            others |= self._others
         if others != self._others:
             self._others = others
             self._changed()

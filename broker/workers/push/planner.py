@@ -19,15 +19,15 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.jitter import Jitter
 from broker.runtime.retrying import retrying
 from broker.store.claim_request import ClaimRequest
-from broker.store.claims import claim_messages
+from broker.store.claims import Claimed, claim_messages
 from broker.store.database import Database
 from broker.store.push_claims import MAX_DEMANDS, PushClaimed, PushClaimRequest, PushDemand, claim_for_push
 from broker.store.shards import read_heads
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
-from broker.workers.push.sender import LEASE_MARGIN_SECONDS, PushSender
+from broker.workers.push.sender import LEASE_MARGIN_SECONDS, MAX_BUFFERED_SECONDS, PushSender
 
 _MAX_ORDERED = 20  # ordered subscriptions are claimed for one by one: so many before other shards have a turn
-_LOCKED_SECONDS = 0.02  # after which a cursor that somebody else held is tried again
+_LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
 _SHORTEST_ALARM_SECONDS = 0.001
 
 
@@ -61,6 +61,8 @@ class PushPlanner:
         self._turns: deque[_Shard] = deque()
         self._turn = asyncio.Event()
         self._heads: dict[int, int] = {}
+        self._serving = 0  # turns under way
+        self._served = asyncio.Event()
         self._stopping = False
         self.sender: PushSender  # set by whoever connects the two
 
@@ -73,6 +75,7 @@ class PushPlanner:
             shard.endpoints[endpoint.subscription_id] = endpoint
             endpoint.due_at[shard_id] = self._clock.now()
             self._look(shard, endpoint)
+        self.sender.pump(endpoint)  # what waited while it was being read
 
     def remove(self, endpoint: Endpoint) -> None:
         """Nothing is claimed for an endpoint any more; what was not sent is given back."""
@@ -103,10 +106,13 @@ class PushPlanner:
 
     def settled(self, endpoint: Endpoint) -> None:
         """A request has ended: there may be room for what there was none for."""
-        if endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
-            self._look_unserved(endpoint)
-        if not endpoint.flights and (endpoint.unserved or endpoint.buffer):  # else another one will end
-            self._set_alarm(endpoint)
+        if not (endpoint.unserved or endpoint.buffer):
+            return
+        now = asyncio.get_running_loop().time()
+        self._look_unserved(endpoint, now)
+        # Else another one will end, and there is room for what waits; one that hangs must not be waited for.
+        if not endpoint.flights or not endpoint.health.room(now):
+            self._set_alarm(endpoint, now)
 
     async def poll_heads(self) -> int:
         """The safety net under the notifications: look whether a shard has moved on."""
@@ -120,8 +126,16 @@ class PushPlanner:
             self.wake(shard_id, None)
         return len(moved)
 
+    async def stop_claiming(self) -> None:
+        """Begin no claim any more, and wait for those under way: what they hand out can be given back."""
+        self._stopping = True
+        self._turns.clear()
+        while self._serving:
+            self._served.clear()
+            await self._served.wait()
+
     def stop(self) -> None:
-        """Claim nothing any more, and give back what was not sent."""
+        """Give back what was not sent."""
         self._stopping = True
         for shard in self._shards.values():
             for endpoint in shard.endpoints.values():
@@ -137,9 +151,12 @@ class PushPlanner:
         endpoint.looking.add(shard.shard_id)
         self._queue(shard)
 
-    def _look_unserved(self, endpoint: Endpoint) -> None:
-        unserved, endpoint.unserved = endpoint.unserved, set()
-        for shard_id in unserved:
+    def _look_unserved(self, endpoint: Endpoint, now: float) -> None:
+        """If there is room now, look where something may be that there was none for: the longest waiting first."""
+        if not endpoint.unserved or not endpoint.wants(now):
+            return
+        for shard_id in [id_ for id_ in endpoint.unserved if id_ not in endpoint.claiming]:
+            del endpoint.unserved[shard_id]
             self._look(self._shards[shard_id], endpoint)
 
     def _queue(self, shard: _Shard) -> None:
@@ -150,12 +167,15 @@ class PushPlanner:
 
     # --- alarms --------------------------------------------------------------------------------------------------
 
-    def _set_alarm(self, endpoint: Endpoint) -> None:
-        """An alarm that rings too early does no harm, so one that is set already is only ever brought forward."""
+    def _set_alarm(self, endpoint: Endpoint, now: float) -> None:
+        """An alarm that rings too early does no harm, so one that is set already is only ever brought forward.
+
+        `now` is the time at which the endpoint was found to want nothing: at a later one there may be room, for
+        which no alarm is set, and nobody would look.
+        """
         if endpoint.closed:
             return
         loop = asyncio.get_running_loop()
-        now = loop.time()
         delay = endpoint.next_alarm(now, self._clock.now())
         if delay is None:
             return
@@ -170,13 +190,13 @@ class PushPlanner:
         """Something is due, or the endpoint may be tried again."""
         endpoint.alarm = None
         self.sender.pump(endpoint)
-        now = self._clock.now()
+        clock_now = self._clock.now()
         for shard_id, due in endpoint.due_at.items():
-            if due <= now:
+            if due <= clock_now:
                 self._look(self._shards[shard_id], endpoint)
-        if endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
-            self._look_unserved(endpoint)
-        self._set_alarm(endpoint)
+        now = asyncio.get_running_loop().time()
+        self._look_unserved(endpoint, now)
+        self._set_alarm(endpoint, now)
 
     # --- claiming ------------------------------------------------------------------------------------------------
 
@@ -188,7 +208,12 @@ class PushPlanner:
                 await self._turn.wait()
             shard = self._turns.popleft()
             shard.queued = False
-            await self._serve(shard)
+            self._serving += 1
+            try:
+                await self._serve(shard)
+            finally:
+                self._serving -= 1
+                self._served.set()
 
     async def _serve(self, shard: _Shard) -> None:
         """One turn of a shard."""
@@ -205,18 +230,17 @@ class PushPlanner:
         try:
             if wanted:
                 await self._claim(shard, wanted)
+                for endpoint in wanted:
+                    self._claimed(shard, endpoint, chosen.pop(endpoint))
             for endpoint, count in ordered.items():
                 await self._claim_in_order(shard, endpoint, count)
-        except BaseException:
-            for endpoint in chosen:  # the supervisor starts this worker again
-                endpoint.again.add(shard.shard_id)
+                self._claimed(shard, endpoint, chosen.pop(endpoint))
+        finally:
+            for endpoint, count in chosen.items():  # a fault: the supervisor starts this worker again
+                endpoint.unserved[shard.shard_id] = None
                 # It may have been committed without our knowing: then learn when those messages fall due.
                 endpoint.due_at[shard.shard_id] = self._clock.now()
-            raise
-        finally:
-            for endpoint, count in chosen.items():
-                endpoint.asked -= count
-                self._claimed(shard, endpoint)
+                self._claimed(shard, endpoint, count)
 
     def _choose(self, shard: _Shard) -> tuple[dict[Endpoint, int], dict[Endpoint, int]]:
         """Who is claimed for in this turn, and for how many parcels: unordered and ordered subscriptions."""
@@ -228,17 +252,17 @@ class PushPlanner:
             endpoint = shard.looks.pop(subscription_id)
             endpoint.looking.discard(shard.shard_id)
             if shard.shard_id in endpoint.claiming:
-                endpoint.again.add(shard.shard_id)
+                endpoint.unserved[shard.shard_id] = None  # looked at again after that
             elif count := endpoint.wants(now):
                 group = ordered if endpoint.subscription.enable_message_ordering else wanted
                 group[endpoint] = count
-            elif not endpoint.closed:
-                endpoint.unserved.add(shard.shard_id)
-                self._set_alarm(endpoint)
+            elif not endpoint.closed and shard.shard_id not in endpoint.unserved:
+                endpoint.unserved[shard.shard_id] = None
+                self._set_alarm(endpoint, now)
         return wanted, ordered
 
     async def _claim(self, shard: _Shard, wanted: dict[Endpoint, int]) -> None:
-        now, started = self._clock.now(), asyncio.get_running_loop().time()
+        now, begun_at = self._clock.now(), asyncio.get_running_loop().time()
         request = PushClaimRequest(
             shard_id=shard.shard_id,
             now=now,
@@ -256,13 +280,15 @@ class PushPlanner:
             if outcome.outcome == "claimed":
                 next_look_at = outcome.next_look_at
                 if outcome.more:
-                    endpoint.unserved.add(shard.shard_id)
+                    endpoint.unserved[shard.shard_id] = None
                     if demand.look_for_due:
                         next_look_at = now  # what there is more of may be due
                 self._note(shard, endpoint, demand.look_for_due, next_look_at, now)
-                self._accept(shard, endpoint, outcome.deliveries, now, started)
+                self._accept(shard, endpoint, outcome.deliveries, now, begun_at)
             elif outcome.outcome == "locked":
-                asyncio.get_running_loop().call_later(_LOCKED_SECONDS, self._try_again, shard, endpoint)
+                endpoint.due_at[shard.shard_id] = now + _LOCKED
+            else:  # it was deleted, which will be heard of
+                endpoint.due_at.pop(shard.shard_id, None)
 
     def _demand(self, shard: _Shard, endpoint: Endpoint, count: int, now: datetime) -> PushDemand:
         subscription = endpoint.subscription
@@ -282,7 +308,7 @@ class PushPlanner:
 
     async def _claim_in_order(self, shard: _Shard, endpoint: Endpoint, count: int) -> None:
         subscription = endpoint.subscription
-        now, started = self._clock.now(), asyncio.get_running_loop().time()
+        now, begun_at = self._clock.now(), asyncio.get_running_loop().time()
         request = ClaimRequest(
             shard_id=shard.shard_id,
             subscription_id=subscription.subscription_id,
@@ -298,19 +324,22 @@ class PushPlanner:
             jitter=self._jitter(),
         )
 
-        async def claim() -> tuple[Sequence[Delivery], datetime | None, bool]:
+        async def claim() -> Claimed:
             async with self._database.hot() as connection:
-                claimed = await claim_messages(connection, request, self._attempt_ids)
-            return claimed.deliveries[0], claimed.next_delivery_at, claimed.look_again
+                return await claim_messages(connection, request, self._attempt_ids)
 
-        deliveries, next_look_at, look_again = await retrying(claim, Aborted)
+        claimed = await retrying(claim, Aborted)
+        if not claimed.found:  # it was deleted, which will be heard of
+            endpoint.due_at.pop(shard.shard_id, None)
+            return
+        [deliveries] = claimed.deliveries
         looked = _is_due(endpoint, shard, now)
-        if looked and deliveries:
-            next_look_at = now  # what else falls due, a claim tells only if it found nothing
+        # What else falls due, a claim tells only if it found nothing.
+        next_look_at = claimed.next_delivery_at if claimed.looked_ahead or not looked else now
         self._note(shard, endpoint, looked, next_look_at, now)
-        if look_again or sum(len(delivery.messages) for delivery in deliveries) >= count:
-            endpoint.unserved.add(shard.shard_id)
-        self._accept(shard, endpoint, deliveries, now, started)
+        if claimed.look_again or sum(len(delivery.messages) for delivery in deliveries) >= count:
+            endpoint.unserved[shard.shard_id] = None
+        self._accept(shard, endpoint, deliveries, now, begun_at)
 
     def _note(
         self, shard: _Shard, endpoint: Endpoint, looked: bool, next_look_at: datetime | None, now: datetime
@@ -321,28 +350,24 @@ class PushPlanner:
         _look_at(endpoint, shard, next_look_at)
 
     def _accept(
-        self, shard: _Shard, endpoint: Endpoint, deliveries: Sequence[Delivery], now: datetime, started: float
+        self, shard: _Shard, endpoint: Endpoint, deliveries: Sequence[Delivery], now: datetime, begun_at: float
     ) -> None:
-        """`now` and, by the event loop's clock, `started` are when the claim began: its leases run from there."""
         if deliveries:
             # Should the outcome not be written, the messages fall due by themselves then.
             _look_at(endpoint, shard, now + _lease(endpoint))
-            leased_until = started + _lease(endpoint).total_seconds()
-            endpoint.accept(deliveries, asyncio.get_running_loop().time(), leased_until=leased_until)
+            # Their lease runs since the claim began; one that took long leaves them a little time all the same.
+            latest = asyncio.get_running_loop().time() - MAX_BUFFERED_SECONDS / 2
+            leased_until = begun_at + _lease(endpoint).total_seconds()
+            endpoint.accept(deliveries, max(begun_at, latest), leased_until=leased_until)
         self.sender.pump(endpoint)
 
-    def _claimed(self, shard: _Shard, endpoint: Endpoint) -> None:
+    def _claimed(self, shard: _Shard, endpoint: Endpoint, count: int) -> None:
+        """A claim for so many parcels is over."""
         endpoint.claiming.discard(shard.shard_id)
-        if shard.shard_id in endpoint.again:
-            endpoint.again.discard(shard.shard_id)
-            self._try_again(shard, endpoint)
-        elif endpoint.unserved and endpoint.wants(asyncio.get_running_loop().time()):
-            self._look_unserved(endpoint)
-        self._set_alarm(endpoint)
-
-    def _try_again(self, shard: _Shard, endpoint: Endpoint) -> None:
-        if not endpoint.closed:
-            self._look(shard, endpoint)
+        endpoint.asked -= count
+        now = asyncio.get_running_loop().time()
+        self._look_unserved(endpoint, now)
+        self._set_alarm(endpoint, now)
 
 
 def _lease(endpoint: Endpoint) -> timedelta:

@@ -53,7 +53,7 @@ class Pusher:
         self._make_client = make_client
         self._client: PushClient | None = None
         self._log = PushLog(database)
-        self._settlement = Settlement(database, clock, coalescer, wake_ups)
+        self._settlement = Settlement(coalescer)
         self._planner = PushPlanner(database, clock, attempt_ids, jitter=jitter)
         self._ownership = Ownership(database, clock, changed=lambda: self._endpoints.resource_changed(None))
         self._endpoints = Endpoints(
@@ -85,7 +85,7 @@ class Pusher:
             "push planner 2": self._planner.run,
             "push heads": PeriodicWorker(self._planner.poll_heads, HEADS_INTERVAL_SECONDS).run,
             "push settlement": self._settlement.run,
-            "push log": PeriodicWorker(self._log.flush, LOG_INTERVAL_SECONDS).run,
+            "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS).run,
             "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS).run,
         }
 
@@ -100,6 +100,10 @@ class Pusher:
         """A topic or subscription has changed; None: any of them may have."""
         self._endpoints.resource_changed(name)
 
+    async def stop_claiming(self) -> None:
+        """Before the workers are stopped."""
+        await self._planner.stop_claiming()
+
     async def stop(self) -> None:
         """After the workers: end what is out, and write down what came of it.  Raises a BrokerError."""
         self._planner.stop()
@@ -112,6 +116,10 @@ class Pusher:
             await self._ownership.leave()
         finally:
             await self._client.close()
+
+    async def _write_log(self) -> None:
+        self._sender.tell_of_waiting(self._endpoints.all())
+        await self._log.flush()
 
     # --- what a sender asks for ----------------------------------------------------------------------------------
 
@@ -135,8 +143,6 @@ class Pusher:
             await self._wake_ups.announce(name)
         except BrokerError:  # it will say so again
             await asyncio.sleep(1)
-            if (
-                self._endpoints.get(endpoint.subscription_id) is endpoint
-            ):  # not another one by now, or paused after all
+            if self._endpoints.get(endpoint.subscription_id) is endpoint:
                 endpoint.closed = False
                 self._planner.wake(None, endpoint)

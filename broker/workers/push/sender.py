@@ -8,7 +8,7 @@ buffered ──room──► out ──success──► acknowledged
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from broker.domain.message_id import message_id
@@ -34,6 +34,8 @@ _MAX_CALL_SECONDS = 600.0
 _STOOD_STILL_SECONDS = 0.5
 _READING_SECONDS = 0.1
 _MAX_LATE_CALLS = 32  # of an endpoint
+_MAX_LATE_CALLS_OF_ALL = 1_000
+_LONG_SECONDS = 1.0  # a request that is out for longer is worth telling of
 _GONE = 410
 _PAUSE_WITH_BUFFER_SECONDS = 1.0  # what is claimed waits for an endpoint that may be tried again so soon
 
@@ -65,8 +67,9 @@ class PushSender:
         self._running: set[asyncio.Task[None]] = set()
         self._open = 0
         self._open_to_failing = 0
-        self._ready: dict[int, Endpoint] = {}  # have something to send; in the order of their turns
-        self._crowded_out: dict[int, Endpoint] = {}  # of those, failing ones that there is no room for
+        self._ready: dict[Endpoint, None] = {}  # have something to send; in the order of their turns
+        self._crowded_out: dict[Endpoint, None] = {}  # of those, failing ones that there is no room for
+        self._late: dict[Flight, None] = {}  # overdue and still open, oldest first
         self._scheduled = False
 
     def pump(self, endpoint: Endpoint) -> None:
@@ -74,11 +77,11 @@ class PushSender:
         if endpoint.closed:
             self.give_back(endpoint)
         elif endpoint.buffer:
-            self._ready[endpoint.subscription_id] = endpoint
+            self._ready[endpoint] = None
             self._schedule()
 
     def _schedule(self) -> None:
-        if not self._scheduled and self._open < MAX_OPEN_REQUESTS:
+        if not self._scheduled and self._waiting:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._start_some)
 
@@ -90,12 +93,22 @@ class PushSender:
         self._scheduled = False
         now = asyncio.get_running_loop().time()
         for _ in range(_STARTS_AT_ONCE):
-            if not self._ready or self._open >= MAX_OPEN_REQUESTS:
+            waiting = self._waiting
+            if not waiting:
                 break
-            endpoint = self._ready.pop(next(iter(self._ready)))
+            endpoint = next(iter(waiting))
+            del waiting[endpoint]
             self._start_next(endpoint, now)
-        if self._ready:
-            self._schedule()
+        self._schedule()
+
+    @property
+    def _waiting(self) -> dict[Endpoint, None]:
+        """Those whose turns are next; none if there is no room."""
+        if self._open >= MAX_OPEN_REQUESTS:
+            return {}
+        if self._crowded_out and self._open_to_failing < _MAX_OPEN_TO_FAILING:
+            return self._crowded_out
+        return self._ready
 
     def _start_next(self, endpoint: Endpoint, now: float) -> None:
         if endpoint.suspended or not endpoint.buffer:
@@ -106,11 +119,11 @@ class PushSender:
         elif not endpoint.health.room(now):
             self._give_back_if_long(endpoint, now)
         elif endpoint.health.consecutive_failures and self._open_to_failing >= _MAX_OPEN_TO_FAILING:
-            self._crowded_out[endpoint.subscription_id] = endpoint
+            self._crowded_out[endpoint] = None
         else:
             self._begin(endpoint, endpoint.buffer.popleft(), now)
             if endpoint.buffer:
-                self._ready[endpoint.subscription_id] = endpoint
+                self._ready[endpoint] = None
 
     def give_back(self, endpoint: Endpoint) -> None:
         """Release what is claimed for an endpoint and not sent."""
@@ -131,7 +144,7 @@ class PushSender:
         health = endpoint.health
         flight = Flight(parcel, health, health.begin(now, messages=len(parcel.items)), now)
         flight.to_failing = health.consecutive_failures > 0
-        endpoint.flights.add(flight)
+        endpoint.flights[flight] = None
         self._open += 1
         self._open_to_failing += flight.to_failing
         loop = asyncio.get_running_loop()
@@ -144,20 +157,11 @@ class PushSender:
         flight.task.add_done_callback(self._running.discard)
 
     async def _fly(self, endpoint: Endpoint, flight: Flight) -> None:
+        outcome = None  # if the broker stops, the call was overdue for too long, or a fault of ours: it falls due
         try:
             outcome = await self._client.post(self._request(endpoint, flight.parcel))
-        except BaseException:  # the broker stops, or the call was overdue for too long
-            if not flight.overdue:
-                flight.health.abandoned(flight.attempt, asyncio.get_running_loop().time())
-            raise
         finally:
-            self._landed(endpoint, flight)
-        if flight.overdue:
-            if isinstance(outcome, Answer) and outcome.status in SUCCESS:
-                self._late_success(endpoint, flight)
-        else:
-            self._finish(endpoint, flight, outcome)
-            self._next(endpoint)
+            self._landed(endpoint, flight, outcome)
 
     def _request(self, endpoint: Endpoint, parcel: Parcel) -> PushRequest:
         subscription = endpoint.subscription
@@ -181,27 +185,30 @@ class PushSender:
             token=token,
         )
 
-    def _landed(self, endpoint: Endpoint, flight: Flight) -> None:
+    def _landed(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable | None) -> None:
         """The call has ended."""
         assert flight.timer is not None
         flight.timer.cancel()
         if flight.overdue:
-            endpoint.late_flights.remove(flight)
-            asyncio.get_running_loop().call_soon(endpoint.forget_late)  # after what is done with its outcome
+            if isinstance(outcome, Answer) and outcome.status in SUCCESS:
+                self._late_success(endpoint, flight)
+            self._late.pop(flight, None)
+            endpoint.forget_late(flight)
+            return
+        self._leave(endpoint, flight)
+        if outcome is None:
+            flight.health.abandoned(flight.attempt, asyncio.get_running_loop().time())
         else:
-            self._leave(endpoint, flight)
+            self._finish(endpoint, flight, outcome)
+        self._next(endpoint)
 
     def _leave(self, endpoint: Endpoint, flight: Flight) -> None:
         """The request does not count as outstanding any more."""
-        endpoint.flights.discard(flight)
-        endpoint.bytes_held -= flight.parcel.size
+        endpoint.flights.pop(flight, None)
+        endpoint.let_go(flight.parcel)
         self._open -= 1
-        if flight.to_failing:
-            self._open_to_failing -= 1
-            self._ready |= self._crowded_out
-            self._crowded_out.clear()
-        if self._ready:
-            self._schedule()
+        self._open_to_failing -= flight.to_failing
+        self._schedule()
 
     def _next(self, endpoint: Endpoint) -> None:
         self.pump(endpoint)
@@ -251,12 +258,13 @@ class PushSender:
             return
         flight.overdue = True
         self._leave(endpoint, flight)
-        endpoint.late_flights.append(flight)
         endpoint.late |= {item.key: item for item in flight.parcel.items}
         left = min(_LATE_DEADLINES * deadline, _MAX_CALL_SECONDS) - deadline
         flight.timer = loop.call_later(max(left, 0), flight.task.cancel)
-        if len(endpoint.late_flights) > _MAX_LATE_CALLS and (oldest := endpoint.late_flights[0].task) is not None:
-            oldest.cancel()
+        for late_calls, most in ((endpoint.late_flights, _MAX_LATE_CALLS), (self._late, _MAX_LATE_CALLS_OF_ALL)):
+            late_calls[flight] = None
+            if len(late_calls) > most:
+                _give_up_oldest(late_calls)
         flight.health.failed(flight.attempt, loop.time())
         self._settlement.nack(flight.parcel.items, endpoint.subscription.retry_policy)
         self._log_failure(
@@ -298,6 +306,17 @@ class PushSender:
             )
         self._tell(endpoint)
 
+    def tell_of_waiting(self, endpoints: Iterable[Endpoint]) -> None:
+        """Write down which endpoints have had a request for long: that is neither a success nor a failure yet."""
+        now = asyncio.get_running_loop().time()
+        for endpoint in endpoints:
+            oldest = next(iter(endpoint.flights), None)
+            waits = oldest is not None and now - oldest.begun_at > _LONG_SECONDS
+            waiting = endpoint.health.outstanding if waits else 0
+            if waiting != endpoint.told_waiting:
+                endpoint.told_waiting = waiting
+                self._tell(endpoint)
+
     def _tell(self, endpoint: Endpoint) -> None:
         health = endpoint.health
         now = asyncio.get_running_loop().time()
@@ -317,6 +336,13 @@ class PushSender:
                 retry_at=None if opens_at is None else clock_now + timedelta(seconds=opens_at - now),
             )
         )
+
+
+def _give_up_oldest(late_calls: dict[Flight, None]) -> None:
+    oldest = next(iter(late_calls))
+    del late_calls[oldest]
+    if oldest.task is not None:
+        oldest.task.cancel()
 
 
 def _message_id(item: Item) -> str:

@@ -2,38 +2,32 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from broker.domain.ack_id import AttemptName
-from broker.domain.errors import BrokerError
+from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.retry_policy import RetryPolicy
 from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.wake_ups import WakeUps
-from broker.store.database import Database
-from broker.store.delivery_attempts import release_attempts
 from broker.workers.push.endpoint import Item
 
 _RELEASED = NewDeadline(0, "released")
+_AWAY_SECONDS = 0.5  # after which acks that the database did not take are sent to it again
+_MAX_KEPT = 100_000  # attempts whose acks wait for the database; what is beyond is delivered again
 
 logger = logging.getLogger(__name__)
 
 
 class Settlement:
-    """Filled by the senders; `run` is a supervised worker.  What cannot be written falls due by itself and is
-    delivered again.
+    """Filled by the senders; `run` is a supervised worker.
+
+    While the database is away acks are kept: what an endpoint took it should not get again.  What else cannot be
+    written falls due by itself and is delivered again.
     """
 
-    def __init__(
-        self, database: Database, clock: DatabaseClock, coalescer: AckCoalescer, wake_ups: WakeUps
-    ) -> None:
-        self._database = database
-        self._clock = clock
+    def __init__(self, coalescer: AckCoalescer) -> None:
         self._coalescer = coalescer
-        self._wake_ups = wake_ups
         self._acks: dict[AttemptName, set[int]] = {}
         self._deadlines: dict[NewDeadline, dict[AttemptName, set[int]]] = {}
-        self._released_in_order: dict[tuple[int, int], set[int]] = {}  # (shard_id, subscription_id) -> attempt ids
         self._something = asyncio.Event()
 
     def acknowledge(self, items: Iterable[Item]) -> None:
@@ -48,15 +42,7 @@ class Settlement:
 
     def release(self, items: Iterable[Item]) -> None:
         """They were not sent: due at once, the attempt not counted."""
-        unordered = []
-        for item in items:
-            name = item.name
-            if name.ordered:  # of a key one message is out at a time: the attempt is released as a whole
-                attempts = self._released_in_order.setdefault((name.shard_id, name.subscription_id), set())
-                attempts.add(name.attempt_id)
-            else:
-                unordered.append(item)
-        self._add(unordered, _RELEASED)
+        self._add(items, _RELEASED)
 
     def _add(self, items: Iterable[Item], deadline: NewDeadline) -> None:
         messages = self._deadlines.setdefault(deadline, {})
@@ -68,43 +54,37 @@ class Settlement:
         """Write what comes, for ever; what comes meanwhile goes with the next."""
         while True:
             await self._something.wait()
-            await self.flush()
+            if not await self.flush():
+                await asyncio.sleep(_AWAY_SECONDS)
 
     async def close(self) -> None:
         """Write what there is, and wait for what is being written."""
         await self.flush()
         await self._coalescer.acknowledge({})  # flushes follow each other
 
-    async def flush(self) -> None:
-        """Write what there is."""
+    async def flush(self) -> bool:
+        """Write what there is.  Returns whether the database took it."""
         self._something.clear()
         acks, self._acks = self._acks, {}
         deadlines, self._deadlines = self._deadlines, {}
-        in_order, self._released_in_order = self._released_in_order, {}
-        written: Sequence[object] = await asyncio.gather(
-            *([self._coalescer.acknowledge(acks)] if acks else []),
-            *(
-                self._coalescer.modify_ack_deadline(messages, new)
-                for new, messages in deadlines.items()
-                if messages
-            ),
-            *([self._release_in_order(in_order)] if in_order else []),
+        of_acks, *others = await asyncio.gather(
+            self._coalescer.acknowledge(acks),
+            *(self._coalescer.modify_ack_deadline(messages, new) for new, messages in deadlines.items()),
             return_exceptions=True,
         )
-        for outcome in written:
-            if isinstance(outcome, BrokerError):
-                logger.warning("results of pushes were not written, so they are delivered again: %s", outcome)
-            elif isinstance(outcome, BaseException):
+        if isinstance(of_acks, Unavailable):
+            self._take_back(acks)
+        for outcome in (of_acks, *others):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, BrokerError):
                 raise outcome
+        failed = next((outcome for outcome in (of_acks, *others) if isinstance(outcome, BrokerError)), None)
+        if failed is not None:
+            logger.warning("results of pushes were not written: %s", failed)
+        return failed is None
 
-    async def _release_in_order(self, attempts: Mapping[tuple[int, int], set[int]]) -> None:
-        for (shard_id, subscription_id), attempt_ids in sorted(attempts.items()):
-            async with self._database.hot() as connection:
-                await release_attempts(
-                    connection,
-                    shard_id=shard_id,
-                    subscription_id=subscription_id,
-                    attempt_ids=sorted(attempt_ids),
-                    now=self._clock.now(),
-                )
-            self._wake_ups.redeliverable(subscription_id)
+    def _take_back(self, acks: dict[AttemptName, set[int]]) -> None:
+        for name, positions in acks.items():
+            if name in self._acks or len(self._acks) < _MAX_KEPT:
+                self._acks.setdefault(name, set()).update(positions)
+        if self._acks:
+            self._something.set()

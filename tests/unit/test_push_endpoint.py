@@ -1,0 +1,104 @@
+"""What an endpoint wants and holds: the part of push without a loop or a database (A8)."""
+
+from datetime import UTC, datetime, timedelta
+
+from broker.domain.delivery import Delivery, StoredMessage
+from broker.domain.push_config import Digest, PushConfig, PushOptions
+from broker.domain.subscription import Extensions, Subscription
+from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
+from broker.workers.push.endpoint_health import EndpointHealth
+from broker.workers.push.envelope import Envelope
+
+NOW = 1000.0
+TIME = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def make_endpoint(options: PushOptions | None = None) -> Endpoint:
+    options = options or PushOptions()
+    subscription = Subscription(
+        name="projects/p/subscriptions/s",
+        topic="projects/p/topics/t",
+        subscription_id=7,
+        shard_ids=(1, 2),
+        push_config=PushConfig(endpoint="http://far.example/push"),
+        extensions=Extensions(push=options),
+    )
+    return Endpoint(subscription, EndpointHealth(options, now=NOW), Envelope(subscription))
+
+
+def delivery(*seqs: int, size: int = 10, attempt_id: int = 1) -> Delivery:
+    messages = [StoredMessage(seq, TIME, None, "{}", b"x" * size) for seq in seqs]
+    return Delivery(1, attempt_id, 1, messages)
+
+
+def test_an_unknown_endpoint_is_claimed_for_as_far_as_there_is_room() -> None:
+    endpoint = make_endpoint()
+    assert endpoint.wants(NOW) == endpoint.health.room(NOW) == 8
+    endpoint.asked = 3
+    assert endpoint.wants(NOW) == 5
+    endpoint.accept([delivery(*range(5))], NOW)
+    assert endpoint.wants(NOW) == 0
+
+
+def test_nothing_is_wanted_by_what_is_closed_suspended_or_full() -> None:
+    endpoint = make_endpoint()
+    endpoint.suspended = True
+    assert endpoint.wants(NOW) == 0
+    endpoint.suspended, endpoint.closed = False, True
+    assert endpoint.wants(NOW) == 0
+    endpoint.closed = False
+    endpoint.accept([delivery(1, size=MAX_BYTES_HELD)], NOW)
+    assert endpoint.wants(NOW) == 0
+
+
+def test_a_fast_endpoint_is_claimed_for_ahead_until_it_asks_for_a_rest() -> None:
+    endpoint = make_endpoint()
+    first, second = endpoint.health.begin(NOW), endpoint.health.begin(NOW)
+    endpoint.health.succeeded(endpoint.health.begin(NOW), NOW + 0.001)
+    assert endpoint.wants(NOW + 0.001) > 100
+    endpoint.health.failed(first, NOW + 0.002, retry_after=30)
+    endpoint.health.succeeded(second, NOW + 0.003)
+    assert endpoint.wants(NOW + 0.004) == 0
+    assert endpoint.next_alarm(NOW, TIME) is None
+    endpoint.unserved[1] = None
+    assert 29 < (endpoint.next_alarm(NOW + 0.004, TIME) or 0) <= 30
+
+
+def test_a_digest_is_one_parcel_and_one_at_a_time() -> None:
+    digest = Digest(max_messages=3, max_delay=timedelta(seconds=1), max_bytes=1000)
+    endpoint = make_endpoint(PushOptions(digest=digest))
+    assert endpoint.wants(NOW) == 1
+    endpoint.accept([delivery(1, 2), delivery(7, attempt_id=2)], NOW)
+    assert [[item.message.seq for item in parcel.items] for parcel in endpoint.buffer] == [[1, 2, 7]]
+
+
+def test_alarms_are_for_what_nobody_will_say() -> None:
+    endpoint = make_endpoint()
+    assert endpoint.next_alarm(NOW, TIME) is None
+    endpoint.due_at = {1: TIME + timedelta(seconds=5), 2: TIME + timedelta(seconds=3)}
+    assert endpoint.next_alarm(NOW, TIME) == 3
+    endpoint.claiming.add(2)
+    assert endpoint.next_alarm(NOW, TIME) == 5
+    endpoint.unserved[1] = None
+    assert endpoint.next_alarm(NOW, TIME) is None, "there is room: whoever noted it looks"
+
+
+def test_bytes_are_given_back_as_parcels_go() -> None:
+    endpoint = make_endpoint()
+    endpoint.accept([delivery(1, 2, 3)], NOW)
+    held = endpoint.bytes_held
+    first = endpoint.buffer[0].items[0]
+    endpoint.drop(first)
+    assert endpoint.bytes_held == held - first.message.size
+    assert len(endpoint.take_buffer()) == 2
+    assert endpoint.bytes_held == 0
+
+
+def test_a_message_is_followed_while_its_call_is_overdue() -> None:
+    """To where it is out by now."""
+    endpoint = make_endpoint()
+    endpoint.accept([delivery(1)], NOW)
+    [old] = endpoint.take_buffer()[0].items
+    endpoint.late[old.key] = old
+    endpoint.accept([delivery(1, attempt_id=2)], NOW)
+    assert endpoint.late[old.key].name.attempt_id == 2

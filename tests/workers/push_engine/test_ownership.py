@@ -1,0 +1,115 @@
+"""Which process delivers to which push subscription, as processes come and go (decision 0010)."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from broker.runtime.database_clock import DatabaseClock
+from broker.store.database import Database
+from broker.workers.push.ownership import GONE_AFTER, Ownership
+
+SUBSCRIPTIONS = range(2_000)
+
+
+class SetClock(DatabaseClock):
+    """Goes on when it is told to."""
+
+    def __init__(self, now: datetime) -> None:
+        self.time = now
+
+    def now(self) -> datetime:
+        return self.time
+
+    def move(self, delta: timedelta) -> None:
+        self.time += delta
+
+
+@pytest.fixture
+async def clock(database: Database) -> SetClock:
+    return SetClock(await database.now())
+
+
+@pytest.fixture
+def start(database: Database, clock: SetClock) -> Callable[[], Ownership]:
+    return lambda: Ownership(database, clock, changed=lambda: None)
+
+
+async def heartbeats(*running: Ownership) -> None:
+    for _ in range(2):  # the second hears what the last one said in the first
+        for process in running:
+            await process.run_once()
+
+
+def owners(*running: Ownership) -> dict[int, Ownership]:
+    """Who delivers; exactly one must."""
+    found = {}
+    for subscription_id in SUBSCRIPTIONS:
+        [found[subscription_id]] = [process for process in running if process.owns(subscription_id)]
+    return found
+
+
+def moved(before: dict[int, Ownership], after: dict[int, Ownership]) -> list[int]:
+    return [id_ for id_ in SUBSCRIPTIONS if before[id_] is not after[id_]]
+
+
+async def test_a_process_that_joins_takes_its_share_and_moves_nothing_else(start: Callable[[], Ownership]) -> None:
+    first, second, third = start(), start(), start()
+    await heartbeats(first, second)
+    before = owners(first, second)
+    await heartbeats(first, second, third)
+    after = owners(first, second, third)
+    taken = moved(before, after)
+    assert all(after[id_] is third for id_ in taken)
+    assert len(SUBSCRIPTIONS) / 4 < len(taken) < len(SUBSCRIPTIONS) / 2.4, "about a third"
+
+
+async def test_a_process_that_leaves_gives_its_share_to_the_others_at_once(start: Callable[[], Ownership]) -> None:
+    first, second, third = start(), start(), start()
+    await heartbeats(first, second, third)
+    before = owners(first, second, third)
+    await third.leave()
+    await heartbeats(first, second)
+    after = owners(first, second)
+    assert all(before[id_] is third for id_ in moved(before, after))
+
+
+async def test_a_process_that_was_killed_is_missed_after_some_seconds(
+    start: Callable[[], Ownership], clock: SetClock
+) -> None:
+    first, killed = start(), start()
+    await heartbeats(first, killed)
+    clock.move(timedelta(seconds=2))
+    await first.run_once()
+    assert any(not first.owns(id_) for id_ in SUBSCRIPTIONS), "not yet"
+    clock.move(GONE_AFTER - timedelta(seconds=1))
+    await first.run_once()
+    assert all(first.owns(id_) for id_ in SUBSCRIPTIONS)
+
+
+async def test_after_an_absence_of_the_database_nothing_has_moved(
+    start: Callable[[], Ownership], clock: SetClock
+) -> None:
+    """Or the first process to reach it again would take everything, and give it back a second later."""
+    first, second = start(), start()
+    await heartbeats(first, second)
+    before = owners(first, second)
+    clock.move(timedelta(minutes=1))
+    await first.run_once()
+    assert moved(before, owners(first, second)) == []
+    clock.move(timedelta(seconds=1))
+    await heartbeats(first, second)
+    assert moved(before, owners(first, second)) == []
+
+
+async def test_who_did_not_survive_the_absence_is_missed_all_the_same(
+    start: Callable[[], Ownership], clock: SetClock
+) -> None:
+    first, second = start(), start()
+    await heartbeats(first, second)
+    clock.move(timedelta(minutes=1))
+    for _ in range(6):
+        await first.run_once()
+        clock.move(timedelta(seconds=1))
+    assert all(first.owns(id_) for id_ in SUBSCRIPTIONS)
+    assert second is not first
