@@ -26,6 +26,7 @@ MAX_RETRY_AFTER = 3600.0  # seconds; an endpoint that wants more is asked again 
 
 _CONNECT_SECONDS = 10.0  # for the name, the connection and TLS in all
 _ADDRESS_SECONDS = 3.0  # for one address while there are others to try
+_STALE_SECONDS = 1.0  # after which a kept connection that ends was not one that had been closed before
 _BODY_SECONDS = 1.0  # for a body that nobody needs: what decides is the status
 _IDLE_SECONDS = 15.0  # shorter than what servers keep a connection for, mostly
 _UNREADABLE_DATES = (TypeError, ValueError, OverflowError)
@@ -78,7 +79,8 @@ class PushClient:
         """Send a request.  Takes as long as the endpoint does; cancelling it closes the connection.
 
         Never raises for what the other side does.  A connection that the endpoint closed while it was idle is no
-        failure: the request is sent once more, on a new one.
+        failure: the request is sent once more, on a new one.  One that ends later was closed by an endpoint that
+        had the request.
         """
         try:
             target = parse_target(request.url)
@@ -88,10 +90,12 @@ class PushClient:
         origin = target.origin
         connection = self._reuse(origin)
         if connection is not None:
+            loop = asyncio.get_running_loop()
+            sent_at = loop.time()
             try:
                 return await self._exchange(origin, connection, request, data)
             except ConnectionLost as lost:
-                if not lost.untouched:
+                if not lost.untouched or loop.time() - sent_at > _STALE_SECONDS:
                     return Unreachable(describe(lost))
         try:
             return await self._exchange(origin, await self._connect(origin), request, data)

@@ -277,6 +277,17 @@ async def test_a_kept_connection_that_the_endpoint_closes_is_no_failure(
     assert len(set(connections)) == 3
 
 
+async def test_a_kept_connection_that_ends_after_a_while_is_a_failure(
+    push_sink: PushSink, client: PushClient, mine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The endpoint had the request; that it gave up must be seen, and count."""
+    monkeypatch.setattr(http_client, "_STALE_SECONDS", -1.0)  # any moment is a while
+    await push_sink.program(f"/{mine}", "/status/200", "/close", "/status/200")
+    await answer(client, to(f"{push_sink.url}/{mine}"))
+    await reason(client, to(f"{push_sink.url}/{mine}"))
+    assert len(await push_sink.requests(f"/{mine}")) == 2
+
+
 async def test_a_new_connection_that_closes_is_not_tried_again(
     push_sink: PushSink, client: PushClient, mine: str
 ) -> None:
