@@ -33,11 +33,12 @@ class Children:
         self._log_level = log_level
         # "spawn": a fork would share this process's event loop and signal handlers with the child.
         self._context = multiprocessing.get_context("spawn")
+        self._serving: set[int] = set()  # the numbers of those that have begun to
         self._ready = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Event]:
-        """Keep the children running within the block; yields an event that is set once the first one serves."""
+        """Keep the children running within the block; yields an event that is set once all serve."""
         keepers = [asyncio.create_task(self._keep(number)) for number in range(self._count)]
         try:
             yield self._ready
@@ -68,28 +69,30 @@ class Children:
         _start(process)
         theirs.close()
         try:
-            await self._wait(process, ours)
+            await self._wait(process, ours, number)
         finally:
             await _stop(process)
             ours.close()
         return process.exitcode
 
-    async def _wait(self, process: BaseProcess, pipe: Connection) -> None:
+    async def _wait(self, process: BaseProcess, pipe: Connection, number: int) -> None:
         """Until the child ends; its one word on the pipe says that it serves."""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         loop.add_reader(process.sentinel, ended.set)
-        loop.add_reader(pipe.fileno(), self._hear, pipe)
+        loop.add_reader(pipe.fileno(), self._hear, pipe, number)
         try:
             await ended.wait()
         finally:
             loop.remove_reader(process.sentinel)
             loop.remove_reader(pipe.fileno())
 
-    def _hear(self, pipe: Connection) -> None:
+    def _hear(self, pipe: Connection, number: int) -> None:
         try:
             pipe.recv()
-            self._ready.set()
+            self._serving.add(number)
+            if len(self._serving) == self._count:
+                self._ready.set()
         except (EOFError, OSError):
             asyncio.get_running_loop().remove_reader(pipe.fileno())
 
