@@ -26,6 +26,7 @@ from broker.runtime.long_poll import LongPoll
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.retrying import retrying
+from broker.runtime.shard_heads import ShardHeads
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
@@ -52,7 +53,7 @@ from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Supervisor
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
-HEADS_INTERVAL_SECONDS = 1.0  # how late a pull is if its notification was lost
+HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
 STOP_WAITING = "stop_waiting"  # the key, in the state of the ASGI lifespan, of what a server calls before it stops
 
@@ -104,16 +105,9 @@ class Broker:
         )
         self._activity = activity
         self._signer = TokenSigner(self._database, self._clock, issuer=config.issuer or config.base_url)
-        self.pusher = Pusher(
-            self._database,
-            self._clock,
-            attempt_ids,
-            acks,
-            self._wake_ups,
-            self._tasks,
-            self._signer,
-            make_client=self._make_push_client,
-            jitter=jitter,
+        self.pusher = self._pusher(acks, attempt_ids, jitter)
+        self.shard_heads = ShardHeads(
+            self._database, watched=self._watched_shards, wake=lambda shard_id: self._wake(shard_id, None)
         )
         self.dead_letter_forwarder = DeadLetterForwarder(
             self._database, self._clock, self._resources, self._wake_ups
@@ -144,6 +138,19 @@ class Broker:
             pushes=PushService(self._database, self._clock, self._wake_ups),
         )
 
+    def _pusher(self, acks: AckCoalescer, attempt_ids: AttemptIds, jitter: Jitter) -> Pusher:
+        return Pusher(
+            self._database,
+            self._clock,
+            attempt_ids,
+            acks,
+            self._wake_ups,
+            self._tasks,
+            self._signer,
+            make_client=self._make_push_client,
+            jitter=jitter,
+        )
+
     def _make_push_client(self) -> PushClient:
         config = self._config
         policy = parse_address_policy(config.push_private_addresses, config.push_allowed_networks)
@@ -159,6 +166,9 @@ class Broker:
     def _wake(self, shard_id: int | None, subscription_id: int | None) -> None:
         self.long_poll.wake(shard_id, subscription_id)
         self.pusher.wake(shard_id, subscription_id)
+
+    def _watched_shards(self) -> set[int]:
+        return {*self.long_poll.watched_shards(), *self.pusher.watched_shards()}
 
     def _drop(self, name: str | None) -> None:
         self._resources.drop(name)
@@ -229,7 +239,7 @@ class Broker:
             "notification listener": self._wake_ups.run_listener,
             "notification sender": self._wake_ups.run_sender,
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS).run,
-            "heads": PeriodicWorker(self.long_poll.poll_heads, HEADS_INTERVAL_SECONDS).run,
+            "heads": PeriodicWorker(self.shard_heads.run_once, HEADS_INTERVAL_SECONDS).run,
             "dead-letter forwarder": PeriodicWorker(
                 self.dead_letter_forwarder.run_once, config.dead_letter_interval_seconds
             ).run,

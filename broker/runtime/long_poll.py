@@ -25,7 +25,6 @@ from broker.store.claim_request import ClaimRequest
 from broker.store.claims import Claimed, claim_messages
 from broker.store.database import Database
 from broker.store.delivery_attempts import release_attempts
-from broker.store.shards import read_heads
 
 MAX_CLAIM_MESSAGES = 4_000  # one claim serves so many messages at most; the pulls beyond wait for the next
 _SHORTEST_ALARM_SECONDS = 0.001
@@ -78,7 +77,6 @@ class LongPoll:
         self._jitter = jitter
         self._queues: dict[int, _Queue] = {}  # by subscription
         self._watchers: dict[int, set[_Queue]] = {}  # by shard
-        self._heads: dict[int, int] = {}  # of watched shards, as last polled
         self._stopping = False
 
     async def pull(
@@ -157,17 +155,9 @@ class LongPoll:
         """The subscriptions that a pull of this process waits for."""
         return self._queues.keys()
 
-    async def poll_heads(self) -> int:
-        """The safety net under the notifications: look whether a watched shard has moved on."""
-        if not self._watchers:
-            return 0
-        async with self._database.hot() as connection:
-            heads = await read_heads(connection, shard_ids=list(self._watchers))
-        moved = [shard_id for shard_id, head in heads.items() if self._heads.get(shard_id) != head]
-        self._heads = heads
-        for shard_id in moved:
-            self.wake(shard_id, None)
-        return len(moved)
+    def watched_shards(self) -> Collection[int]:
+        """The shards of those subscriptions."""
+        return self._watchers.keys()
 
     # --- the queue of a subscription ---------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from broker.domain.page import invalid_page_token
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
-from broker.services.subscriptions import subscription_not_found
+from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store import filters, subscriptions, topics
 from broker.store.database import Database
@@ -45,9 +45,7 @@ class FilterService:
         """
         filter_path = _compiled(text)
         async with self._database.transaction() as connection:
-            subscription = await subscriptions.find_subscription(connection, name=subscription_name)
-        if subscription is None:
-            raise subscription_not_found(subscription_name)
+            subscription = await existing_subscription(connection, subscription_name)
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(subscription_name)}).")
         filter_path = filter_path or subscription.filter_path

@@ -8,8 +8,8 @@ from broker.domain.push_state import PushFailure, PushFailurePage, PushState, pu
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
-from broker.services.subscriptions import subscription_not_found
-from broker.store import push_failures, push_states, subscriptions
+from broker.services.subscriptions import existing_subscription, locked_subscription
+from broker.store import push_failures, push_states
 from broker.store.database import Database, ResourceConnection
 
 MAX_REASON_LENGTH = 1_000
@@ -27,14 +27,14 @@ class PushService:
     async def get_push_status(self, name: str) -> tuple[Subscription, PushState | None]:
         """A subscription and what is known of its endpoint (None: nothing yet).  Raises NotFound."""
         async with self._database.transaction() as connection:
-            subscription = await _find(connection, name)
+            subscription = await existing_subscription(connection, name)
             state = await push_states.read_push_state(connection, subscription_id=subscription.subscription_id)
         return subscription, state
 
     async def list_push_failures(self, name: str, page: PushFailurePage) -> tuple[Sequence[PushFailure], str]:
         """A page of the last failed attempts, newest first, and the token of the next page.  Raises NotFound."""
         async with self._database.transaction() as connection:
-            subscription = await _find(connection, name)
+            subscription = await existing_subscription(connection, name)
             found = await push_failures.list_push_failures(
                 connection, subscription_id=subscription.subscription_id, page=page
             )
@@ -66,18 +66,9 @@ class PushService:
         await self._wake_ups.announce(name)
 
 
-async def _find(connection: ResourceConnection, name: str) -> Subscription:
-    subscription = await subscriptions.find_subscription(connection, name=name)
-    if subscription is None:
-        raise subscription_not_found(name)
-    return subscription
-
-
 async def _lock(connection: ResourceConnection, name: str) -> int:
     """The id of a push subscription, which stays one until the transaction ends."""
-    subscription = await subscriptions.lock_subscription(connection, name=name)
-    if subscription is None:
-        raise subscription_not_found(name)
+    subscription = await locked_subscription(connection, name)
     if not subscription.is_push:
         raise FailedPrecondition(f"Nothing is pushed for this subscription (resource={leaf(name)}).")
     return subscription.subscription_id

@@ -17,8 +17,8 @@ from broker.domain.topic import DELETED_TOPIC
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
-from broker.services.subscriptions import subscription_not_found
-from broker.store import cursors, snapshots, subscriptions
+from broker.services.subscriptions import existing_subscription, subscription_not_found
+from broker.store import cursors, snapshots
 from broker.store.cursors import SeekPlace
 from broker.store.database import Database, ResourceConnection, driver_connection
 
@@ -141,7 +141,7 @@ class SnapshotService:
     async def positions(self, subscription_name: str) -> tuple[Subscription, Sequence[Position]]:
         """Where a subscription stands in each shard of its topic (A12, B3).  Raises NotFound."""
         async with self._database.transaction() as connection:
-            subscription = await self._subscription(connection, subscription_name)
+            subscription = await existing_subscription(connection, subscription_name)
         async with self._database.connection() as hot:
             found = await cursors.read_positions(
                 hot, subscription_id=subscription.subscription_id, filter_path=subscription.filter_path
@@ -162,14 +162,8 @@ class SnapshotService:
             for shard_id, first_attempt_id in zip(subscription.shard_ids, ids, strict=True)
         ]
 
-    async def _subscription(self, connection: ResourceConnection, name: str) -> Subscription:
-        subscription = await subscriptions.find_subscription(connection, name=name)
-        if subscription is None:
-            raise subscription_not_found(name)
-        return subscription
-
     async def _attached(self, connection: ResourceConnection, name: str) -> Subscription:
-        subscription = await self._subscription(connection, name)
+        subscription = await existing_subscription(connection, name)
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
         return subscription

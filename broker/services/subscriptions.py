@@ -27,6 +27,22 @@ def subscription_not_found(name: str) -> NotFound:
     return NotFound(f"Subscription does not exist (resource={leaf(name)}).")
 
 
+async def existing_subscription(connection: ResourceConnection, name: str) -> Subscription:
+    """The subscription of this name.  Raises NotFound."""
+    subscription = await subscriptions.find_subscription(connection, name=name)
+    if subscription is None:
+        raise subscription_not_found(name)
+    return subscription
+
+
+async def locked_subscription(connection: ResourceConnection, name: str) -> Subscription:
+    """The subscription of this name, kept from changing until the transaction ends.  Raises NotFound."""
+    subscription = await subscriptions.lock_subscription(connection, name=name)
+    if subscription is None:
+        raise subscription_not_found(name)
+    return subscription
+
+
 class SubscriptionService:
     """The subscriptions of Google's Subscriber service.  Every change is announced to all processes."""
 
@@ -67,16 +83,13 @@ class SubscriptionService:
     async def get_subscription(self, name: str) -> Subscription:
         """Raises NotFound."""
         async with self._database.transaction() as connection:
-            subscription = await subscriptions.find_subscription(connection, name=name)
-        if subscription is None:
-            raise subscription_not_found(name)
-        return subscription
+            return await existing_subscription(connection, name)
 
     async def update_subscription(self, wanted: Subscription, paths: Sequence[str]) -> Subscription:
         """Change the fields in the mask.  Raises InvalidArgument, NotFound; nothing is changed then."""
         check_field_mask(paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         async with self._database.transaction() as connection:
-            current = await self._lock(connection, wanted.name)
+            current = await locked_subscription(connection, wanted.name)
             subscription = current.updated(wanted, paths)
             # A policy that was allowed once does not stand in the way of other changes.
             floor = self._min_delivery_attempts if "dead_letter_policy" in paths else 1
@@ -95,7 +108,7 @@ class SubscriptionService:
         Raises InvalidArgument, NotFound; nothing is changed then.
         """
         async with self._database.transaction() as connection:
-            current = await self._lock(connection, name)
+            current = await locked_subscription(connection, name)
             subscription = replace(current, push_config=push_config)
             check_subscription(subscription, min_delivery_attempts=1)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
@@ -105,14 +118,14 @@ class SubscriptionService:
     async def delete_subscription(self, name: str) -> None:
         """Delete a subscription and its backlog; its waiting pulls end with NOT_FOUND.  Raises NotFound."""
         async with self._database.transaction() as connection:
-            subscription = await self._lock(connection, name)
+            subscription = await locked_subscription(connection, name)
             await subscriptions.delete_subscription(connection, subscription_id=subscription.subscription_id)
         await self._wake_ups.announce(name)
 
     async def detach_subscription(self, name: str) -> None:
         """Detach a subscription from its topic: its backlog is dropped, pulls are refused.  Raises NotFound."""
         async with self._database.transaction() as connection:
-            subscription = await self._lock(connection, name)
+            subscription = await locked_subscription(connection, name)
             await subscriptions.detach_subscription(
                 connection, subscription_id=subscription.subscription_id, now=self._clock.now()
             )
@@ -123,12 +136,6 @@ class SubscriptionService:
         async with self._database.transaction() as connection:
             found = await subscriptions.list_subscriptions(connection, project=project, page=page)
         return cut_page(found, page, lambda subscription: subscription.name)
-
-    async def _lock(self, connection: ResourceConnection, name: str) -> Subscription:
-        subscription = await subscriptions.lock_subscription(connection, name=name)
-        if subscription is None:
-            raise subscription_not_found(name)
-        return subscription
 
 
 async def _require_dead_letter_topic(connection: ResourceConnection, subscription: Subscription) -> None:

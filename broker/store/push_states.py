@@ -1,6 +1,6 @@
 """Rows of `push_states`: how deliveries to each push subscription's endpoint go, and which are paused."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -89,10 +89,3 @@ async def read_push_state(connection: ResourceConnection, *, subscription_id: in
         retry_at=row.retry_at,
         paused_reason=row.paused_reason,
     )
-
-
-async def read_paused(connection: ResourceConnection) -> Mapping[int, str]:
-    """The reasons of all pauses, by subscription id."""
-    query = select(push_states.c.subscription_id, push_states.c.paused_reason)
-    rows = await connection.execute(query.where(push_states.c.paused_reason != ""))
-    return {row.subscription_id: row.paused_reason for row in rows}

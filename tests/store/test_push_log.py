@@ -23,6 +23,12 @@ from tests.store.interleavings.steps import until_waiting
 ENDPOINT = "http://127.0.0.1:9/push"
 
 
+async def read_paused(connection: ResourceConnection) -> dict[int, str]:
+    """The reasons of all pauses, by subscription id."""
+    paused = text("SELECT subscription_id, paused_reason FROM push_states WHERE paused_reason <> ''")
+    return {row.subscription_id: row.paused_reason for row in await connection.execute(paused)}
+
+
 @pytest.fixture
 async def connection(log: Log) -> AsyncIterator[ResourceConnection]:
     async with log.database.transaction() as connection:
@@ -98,16 +104,16 @@ async def test_many_states_are_written_at_once_and_read_back(log: Log) -> None:
 async def test_a_state_leaves_a_pause_alone_unless_it_is_one(log: Log, connection: ResourceConnection) -> None:
     own = log.subscription.subscription_id
     await push_states.pause_pushes(connection, subscription_id=own, reason="by hand", now=log.start)
-    assert await push_states.read_paused(connection) == {own: "by hand"}
+    assert await read_paused(connection) == {own: "by hand"}
     await push_states.write_push_states(connection, states=[state(own, log.start, window=9)])
-    assert await push_states.read_paused(connection) == {own: "by hand"}
+    assert await read_paused(connection) == {own: "by hand"}
     await push_states.write_push_states(connection, states=[state(own, log.start, paused_reason="it is gone")])
-    assert await push_states.read_paused(connection) == {own: "it is gone"}
+    assert await read_paused(connection) == {own: "it is gone"}
     assert await push_states.resume_pushes(connection, subscription_id=own)
     assert not await push_states.resume_pushes(connection, subscription_id=own)
-    assert await push_states.read_paused(connection) == {}
+    assert await read_paused(connection) == {}
     await push_states.write_push_states(connection, states=[state(own, log.start)])
-    assert await push_states.read_paused(connection) == {}
+    assert await read_paused(connection) == {}
 
 
 async def test_pausing_keeps_what_is_known_of_the_endpoint(log: Log, connection: ResourceConnection) -> None:
@@ -128,7 +134,7 @@ async def test_what_an_endpoint_said_does_not_pause_its_successor(log: Log) -> N
             assert bool(paused) == await push_states.pause_pushes(
                 connection, subscription_id=own, reason="410", now=log.start, endpoint=endpoint
             )
-            assert await push_states.read_paused(connection) == paused
+            assert await read_paused(connection) == paused
 
 
 async def test_a_pause_waits_for_a_new_endpoint_that_is_just_being_set(log: Log) -> None:
@@ -285,7 +291,7 @@ async def test_what_was_noted_goes_with_its_subscription_but_stays_when_it_is_de
     async with log.database.transaction() as connection:
         name = "projects/p/subscriptions/more-0"
         assert await delete_expired_subscription(connection, name=name, now=log.start) is not None
-        assert await push_states.read_paused(connection) == {third: "why"}
+        assert await read_paused(connection) == {third: "why"}
     assert await failures(log, other) == []
     assert len(await failures(log, third)) == 1
 
@@ -296,7 +302,7 @@ async def test_what_comes_after_the_deletion_is_not_stored(log: Log, connection:
     assert await push_states.write_push_states(connection, states=[state(own, log.start)]) == 0
     assert await push_failures.record_push_failures(connection, failures=[failure(own, log.start)]) == 0
     await push_states.pause_pushes(connection, subscription_id=own, reason="why", now=log.start)
-    assert await push_states.read_paused(connection) == {}
+    assert await read_paused(connection) == {}
 
 
 # --- the log of a process ---------------------------------------------------------------------------------
@@ -326,7 +332,7 @@ async def test_a_pause_is_not_lost_by_a_state_that_follows_it_at_once(log: Log) 
     process.changed(state(own, log.start, window=3))
     await process.flush()
     async with log.database.transaction() as connection:
-        assert await push_states.read_paused(connection) == {own: "it is gone"}
+        assert await read_paused(connection) == {own: "it is gone"}
 
 
 async def test_what_could_not_be_written_is_kept_for_the_next_flush(log: Log) -> None:

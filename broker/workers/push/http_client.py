@@ -15,14 +15,14 @@ from functools import cache
 
 from broker.workers.push.address_policy import ALLOW_ALL, AddressPolicy
 from broker.workers.push.connection import MAX_BODY, Connection, ConnectionLost, describe
+from broker.workers.push.endpoint_health import MAX_RETRY_AFTER
 from broker.workers.push.envelope import PushRequest
 from broker.workers.push.resolver import Resolver
 from broker.workers.push.target import Origin, parse_target
 
-__all__ = ["MAX_BODY", "SUCCESS", "Answer", "PushClient", "Unreachable"]
+__all__ = ["MAX_BODY", "MAX_RETRY_AFTER", "SUCCESS", "Answer", "PushClient", "Unreachable"]
 
 SUCCESS = frozenset({102, 200, 201, 202, 204})  # https://cloud.google.com/pubsub/docs/push#receive_push
-MAX_RETRY_AFTER = 3600.0  # seconds; an endpoint that wants more is asked again after so long
 
 _CONNECT_SECONDS = 10.0  # for the name, the connection and TLS in all
 _ADDRESS_SECONDS = 3.0  # for one address while there are others to try

@@ -8,7 +8,7 @@ have times of their own.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -22,7 +22,6 @@ from broker.store.claim_request import ClaimRequest
 from broker.store.claims import Claimed, claim_messages
 from broker.store.database import Database
 from broker.store.push_claims import MAX_DEMANDS, PushClaimed, PushClaimRequest, PushDemand, claim_for_push
-from broker.store.shards import read_heads
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
 from broker.workers.push.sender import LEASE_MARGIN_SECONDS, MAX_BUFFERED_SECONDS, PushSender
 
@@ -60,7 +59,6 @@ class PushPlanner:
         self._shards: dict[int, _Shard] = {}
         self._turns: deque[_Shard] = deque()
         self._turn = asyncio.Event()
-        self._heads: dict[int, int] = {}
         self._serving = 0  # turns under way
         self._served = asyncio.Event()
         self._stopping = False
@@ -114,17 +112,9 @@ class PushPlanner:
         if not endpoint.flights or not endpoint.health.room(now):
             self._set_alarm(endpoint, now)
 
-    async def poll_heads(self) -> int:
-        """The safety net under the notifications: look whether a shard has moved on."""
-        if not self._shards:
-            return 0
-        async with self._database.hot() as connection:
-            heads = await read_heads(connection, shard_ids=list(self._shards))
-        moved = [shard_id for shard_id, head in heads.items() if self._heads.get(shard_id) != head]
-        self._heads = heads
-        for shard_id in moved:
-            self.wake(shard_id, None)
-        return len(moved)
+    def watched_shards(self) -> Collection[int]:
+        """The shards that there is an endpoint for."""
+        return self._shards.keys()
 
     async def stop_claiming(self) -> None:
         """Begin no claim any more, and wait for those under way: what they hand out can be given back."""

@@ -1,7 +1,7 @@
 """Push in this process: its parts, connected."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import BrokerError
@@ -23,7 +23,6 @@ from broker.workers.push.planner import PushPlanner
 from broker.workers.push.sender import PushSender
 from broker.workers.push.settlement import Settlement
 
-HEADS_INTERVAL_SECONDS = 2.0  # how late a push is if its notification was lost
 LOG_INTERVAL_SECONDS = 1.0
 GRACE_SECONDS = 2.0  # for requests that are out when the broker stops
 
@@ -83,7 +82,6 @@ class Pusher:
             # One claims while the rows of the other are on their way.
             "push planner 1": self._planner.run,
             "push planner 2": self._planner.run,
-            "push heads": PeriodicWorker(self._planner.poll_heads, HEADS_INTERVAL_SECONDS).run,
             "push settlement": self._settlement.run,
             "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS).run,
             "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS).run,
@@ -95,6 +93,10 @@ class Pusher:
             self._planner.wake(shard_id, None)
         elif endpoint := self._endpoints.get(subscription_id):
             self._planner.wake(None, endpoint)
+
+    def watched_shards(self) -> Collection[int]:
+        """The shards that `wake` does something for."""
+        return self._planner.watched_shards()
 
     def resource_changed(self, name: str | None) -> None:
         """A topic or subscription has changed; None: any of them may have."""
