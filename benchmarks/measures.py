@@ -11,15 +11,8 @@ from benchmarks.push import push_latency, push_throughput
 from benchmarks.push_bulkheads import bulkheads
 from benchmarks.push_wide import pull_10000, push_10000
 from benchmarks.report import Row
-from benchmarks.throughput import (
-    drain_1,
-    drain_2,
-    many_subscriptions,
-    publish_100,
-    publish_1000,
-    publish_and_drain,
-    publish_single,
-)
+from benchmarks.subscriptions import many_subscriptions, subscriptions_100, subscriptions_1000
+from benchmarks.throughput import drain_1, drain_2, publish_100, publish_1000, publish_and_drain, publish_single
 
 MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "latency": latency,
@@ -31,6 +24,8 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "drain-2": drain_2,
     "publish-and-drain": publish_and_drain,
     "subscriptions": many_subscriptions,
+    "subscriptions-100": subscriptions_100,
+    "subscriptions-1000": subscriptions_1000,
     "push-throughput": push_throughput,
     "bulkheads": bulkheads,
     "copy-limit": copy_limit,
