@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.bench import Bench, fresh_place, say
+from benchmarks.bench import Bench, Place, fresh_place, say
 from benchmarks.generators import run_loads
 from benchmarks.load_spec import Result, Spec
 from benchmarks.postgres import scratch_connection, time_commits
@@ -65,23 +65,25 @@ def _commit_round(bench: Bench, commits: list[float], failures: dict[str, str]) 
 def _round(bench: Bench, server: Server, taken: _Taken, failures: dict[str, str]) -> None:
     try:
         bench.use(server)
-        taken.publish += _one(bench, server, "lone_publish").publish_seconds
-        taken.pull += _one(bench, server, "waiting_pull").pull_seconds
+        for role, samples in (("lone_publish", taken.publish), ("waiting_pull", taken.pull)):
+            with fresh_place(server) as place:
+                result = latency_load(server, place, role, bench.options.seconds)
+                samples += result.publish_seconds + result.pull_seconds
     except LoadFailed as error:
         failures[server.name] = str(error)
 
 
-def _one(bench: Bench, server: Server, role: str) -> Result:
-    with fresh_place(server) as place:
-        spec = Spec(
-            role=role,
-            host=server.host,
-            port=server.port,
-            topic=place.topic,
-            subscription=place.subscriptions[0],
-            seconds=bench.options.seconds,
-        )
-        return run_loads([spec])[0]
+def latency_load(server: Server, place: Place, role: str, seconds: float) -> Result:
+    """One message at a time, by the role lone_publish or waiting_pull.  Raises LoadFailed."""
+    spec = Spec(
+        role=role,
+        host=server.host,
+        port=server.port,
+        topic=place.topic,
+        subscription=place.subscriptions[0],
+        seconds=seconds,
+    )
+    return run_loads([spec])[0]
 
 
 def _rows(taken: Mapping[str, _Taken], commits: Sequence[float], failures: Mapping[str, str]) -> list[Row]:

@@ -7,11 +7,8 @@ regular expression, and many connections are served by one selector.  All times 
 the same in every process.
 """
 
-import base64
 import json
-import os
 import random
-import re
 import selectors
 import signal
 import sys
@@ -19,31 +16,21 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
+from benchmarks.calls import ACK_ID, acknowledge, publish_requests
 from benchmarks.load_spec import Result, Run, Spec
+from benchmarks.paced_load import PACED_ROLES
 from benchmarks.push_load import PUSH_ROLES
+from benchmarks.spread_load import SPREAD_ROLES
 from benchmarks.wire import Connection, LoadFailed, build_request
 
-_ACK_ID = re.compile(rb'"ackId": *"([^"]+)"')
-_BODIES = 8  # different ones, so that nothing in a server can live on having just seen the same bytes
 _EMPTY_ANSWERS = 30  # in a row, before a backlog counts as drained
 _EMPTY_PAUSE_SECONDS = 0.01
 _SETTLE_SECONDS = (0.004, 0.008)  # from sending a pull to being sure that it waits
 
 
-def publish_body(batch: int, size: int) -> bytes:
-    """A publish request of `batch` messages with `size` bytes of random data each."""
-    messages = [{"data": base64.b64encode(os.urandom(size)).decode()} for _ in range(batch)]
-    return json.dumps({"messages": messages}).encode()
-
-
-def _publish_requests(spec: Spec) -> list[bytes]:
-    path = f"/v1/{spec.topic}:publish"
-    return [build_request("POST", path, publish_body(spec.batch, spec.size)) for _ in range(_BODIES)]
-
-
 def prepare_publish(spec: Spec) -> Run:
     """Publish on every connection, one request at a time on each, for `seconds` and at most `count` messages."""
-    requests = _publish_requests(spec)
+    requests = publish_requests(spec)
     connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
     allowed = -(-spec.count // spec.batch) if spec.count else sys.maxsize
 
@@ -54,7 +41,7 @@ def prepare_publish(spec: Spec) -> Run:
         with selectors.DefaultSelector() as selector:
             for connection in connections[:allowed]:
                 selector.register(connection, selectors.EVENT_READ, connection)
-                connection.send(requests[sent % _BODIES])
+                connection.send(requests[sent % len(requests)])
                 sent += 1
             while selector.get_map():
                 for key, _ in selector.select():
@@ -62,7 +49,7 @@ def prepare_publish(spec: Spec) -> Run:
                     connection.receive()
                     result.requests += 1
                     if sent < allowed and time.monotonic() < stop:
-                        connection.send(requests[sent % _BODIES])
+                        connection.send(requests[sent % len(requests)])
                         sent += 1
                     else:
                         selector.unregister(connection)
@@ -86,10 +73,10 @@ def prepare_drain(spec: Spec) -> Run:
         stop = result.started + (spec.limit_seconds or spec.seconds)
         empty = 0
         while time.monotonic() < stop:
-            ack_ids = _ACK_ID.findall(connection.call(pull))
+            ack_ids = ACK_ID.findall(connection.call(pull))
             if ack_ids:
                 empty = 0
-                connection.call(_acknowledge(spec, ack_ids))
+                connection.call(acknowledge(spec.subscription, ack_ids))
                 result.requests += 1
                 result.messages += len(ack_ids)
                 result.ended = time.monotonic()
@@ -103,20 +90,15 @@ def prepare_drain(spec: Spec) -> Run:
     return run
 
 
-def _acknowledge(spec: Spec, ack_ids: list[bytes]) -> bytes:
-    body = b'{"ackIds":["' + b'","'.join(ack_ids) + b'"]}'
-    return build_request("POST", f"/v1/{spec.subscription}:acknowledge", body)
-
-
 def prepare_lone_publish(spec: Spec) -> Run:
     """Publish on one connection, each request after the answer to the one before; note how long each took."""
-    requests = _publish_requests(spec)
+    requests = publish_requests(spec)
     connection = Connection(spec.host, spec.port)
 
     def run() -> Result:
         result = Result(started=time.monotonic())
         while (before := time.monotonic()) < result.started + spec.seconds:
-            connection.call(requests[result.requests % _BODIES])
+            connection.call(requests[result.requests % len(requests)])
             result.publish_seconds.append(time.monotonic() - before)
             result.requests += 1
         result.ended = time.monotonic()
@@ -128,7 +110,7 @@ def prepare_lone_publish(spec: Spec) -> Run:
 
 def prepare_waiting_pull(spec: Spec) -> Run:
     """Send a pull, let it wait, publish on another connection, note when each is answered; ack; again."""
-    requests = _publish_requests(spec)
+    requests = publish_requests(spec)
     publisher, puller, acker = (Connection(spec.host, spec.port) for _ in range(3))
     pull = build_request("POST", f"/v1/{spec.subscription}:pull", b'{"maxMessages":10}')
 
@@ -143,7 +125,7 @@ def prepare_waiting_pull(spec: Spec) -> Run:
                 if selector.select(0):
                     raise LoadFailed("a pull was answered before anything was published: it did not wait")
                 ack_ids = _publish_to_waiting(result, selector, publisher, puller, requests, pull)
-                acker.call(_acknowledge(spec, ack_ids))
+                acker.call(acknowledge(spec.subscription, ack_ids))
         result.ended = time.monotonic()
         result.messages = result.requests
         return result
@@ -161,7 +143,7 @@ def _publish_to_waiting(
 ) -> list[bytes]:
     """One publish to the pull that waits.  Returns the ack ids."""
     before = time.monotonic()
-    publisher.send(requests[result.requests % _BODIES])
+    publisher.send(requests[result.requests % len(requests)])
     result.requests += 1
     published = False
     ack_ids: list[bytes] = []
@@ -171,7 +153,7 @@ def _publish_to_waiting(
                 publisher.receive()
                 published = True
                 continue
-            ack_ids = _ACK_ID.findall(puller.receive())
+            ack_ids = ACK_ID.findall(puller.receive())
             if ack_ids:
                 result.pull_seconds.append(time.monotonic() - before)
             else:  # its wait happened to end; the message comes with the next one
@@ -185,6 +167,8 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
     "lone_publish": prepare_lone_publish,
     "waiting_pull": prepare_waiting_pull,
     **PUSH_ROLES,
+    **PACED_ROLES,
+    **SPREAD_ROLES,
 }
 
 
