@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 
+from benchmarks import bench
 from benchmarks.latency import percentile
 from benchmarks.load_spec import Result
 from benchmarks.servers import Broker
@@ -49,6 +50,9 @@ class Sample:
     python: float
     postgres: float
     wal: float
+    waiting: int  # messages published and not yet drained
+    cpu: float  # µs of the broker's processor time for a message, PostgreSQL's included
+    others: float  # processors busy with something else
     sizes: dict[str, Size] = field(default_factory=dict)
 
     @property
@@ -67,17 +71,20 @@ class Sampler:
     def begin(self) -> None:
         self._wal = self._wal_position()
 
-    def end(self, minute: float, published: Result, drained: Result) -> Sample:
+    def end(self, minute: float, published: Result, drained: Result, used: bench.Sample, waiting: int) -> Sample:
         """Raises LoadFailed."""
         memory = self._broker.memory_bytes()
         return Sample(
             minute=minute,
             published=published.messages / (published.ended - published.started),
-            drained=drained.messages / (drained.ended - drained.started),
+            drained=drained.messages / max(drained.ended - drained.started, 1e-3),
             p50=percentile(published.publish_seconds, 50),
             p99=percentile(published.publish_seconds, 99),
             python=memory.get("python", 0) / _MEGABYTE,
             postgres=memory.get("postgres", 0) / _MEGABYTE,
+            waiting=waiting,
+            cpu=sum(used.cpu.values()),
+            others=used.others,
             wal=(self._wal_position() - self._wal) / published.messages,
             sizes={table: self._size(table) for table in TABLES},
         )
@@ -105,12 +112,15 @@ _HEADINGS = (
     "minute",
     "in/s",
     "out/s",
+    "waiting",
     "p50 ms",
     "p99 ms",
     "python MB",
     "postgres MB",
     "WAL B/message",
     "dead rows",
+    "µs/message",
+    "others",
 )
 
 
@@ -126,11 +136,14 @@ def line(sample: Sample) -> str:
         f"{sample.minute:g}",
         f"{sample.published:,.0f}",
         f"{sample.drained:,.0f}",
+        f"{sample.waiting:,}",
         *("" if value is None else f"{value:.2f}" for value in (sample.p50, sample.p99)),
         f"{sample.python:,.0f}",
         f"{sample.postgres:,.0f}",
         f"{sample.wal:,.0f}",
         f"{sample.dead:,}",
+        f"{sample.cpu:.2f}",
+        f"{sample.others:.1f}",
         *sizes,
         str(sample.sizes["messages"].relations - 2),  # but for the parent, and for what was moved aside
     ]
