@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -74,14 +75,13 @@ def encode_messages(messages: Sequence[NewMessage]) -> EncodedMessages:
     lengths = list(map(len, bodies))
     sizes = [length + len(_NO_ATTRIBUTES) for length in lengths]
     attributes = b""
-    if any(message.attributes for message in messages):
+    if any([message.attributes for message in messages]):
         texts = [_encode_json(message.attributes) if message.attributes else b"" for message in messages]
         attributes = b"".join([_LENGTH(len(text) + 1) + _JSONB_VERSION + text if text else _NULL for text in texts])
         if b"\\u0000" in attributes:
             _refuse_nul(messages)
         sizes = [_size(m, length, text) for m, length, text in zip(messages, lengths, texts, strict=True)]
-    prefixes = map(_LENGTH, lengths)
-    data = b"".join([part for element in zip(prefixes, bodies, strict=True) for part in element])
+    data = b"".join(chain.from_iterable(zip(map(_LENGTH, lengths), bodies, strict=True)))
     return EncodedMessages(len(messages), sum(sizes), ordering_key, attributes, data, list(_parts(sizes)))
 
 

@@ -19,8 +19,8 @@ AUTOVACUUM = (
 )
 
 # A batch: consecutive messages, published at one time with one ordering key or none, the last of them `last_seq`.
-# Its bodies and attributes are arrays with an element for each (no attributes: a null, or no array).  `size` is that
-# of all bodies and of the attributes as text.
+# Its bodies and attributes are arrays with an element for each (no attributes: a null, or no array).  `size` is of
+# all bodies and of the attributes as text.
 BATCH_COLUMNS = """
         shard_id bigint NOT NULL,
         publish_time timestamptz NOT NULL,
