@@ -75,8 +75,9 @@ def encode_messages(messages: Sequence[NewMessage]) -> EncodedMessages:
     lengths = list(map(len, bodies))
     sizes = [length + len(_NO_ATTRIBUTES) for length in lengths]
     attributes = b""
-    if any([message.attributes for message in messages]):
-        texts = [_encode_json(message.attributes) if message.attributes else b"" for message in messages]
+    each = [message.attributes for message in messages]
+    if any(each):
+        texts = [_encode_json(of_message) if of_message else b"" for of_message in each]
         attributes = b"".join([_LENGTH(len(text) + 1) + _JSONB_VERSION + text if text else _NULL for text in texts])
         if b"\\u0000" in attributes:
             _refuse_nul(messages)
