@@ -104,22 +104,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     named += ["profile"] if given.profile else []
     wanted = set(named) or MEASURES.keys() - ON_REQUEST
     rows: list[Row] = []
-    interrupted = False
     try:
         with _cleaned_up(bench):
             for name in MEASURES:
-                if name in wanted:
+                if name in wanted and not bench.interrupted:
                     rows += MEASURES[name](bench)
             rows += shares_of_limits(rows)
     except KeyboardInterrupt:
-        interrupted = True
+        bench.interrupted = True
+    if bench.interrupted:
         say("interrupted")
     print(f"{where['system']}, {where['processors']} processors, Python {where['python']}, {where['at']}")
     print(f"load average before the start: {where['load_average'][0]}; others: processors busy with other work\n")
     print(table(rows))
     if given.json is not None:
         given.json.write_text(json.dumps(as_json(rows, asdict(options), where), indent=2) + "\n")
-    return 130 if interrupted else int(any(row.error for row in rows))
+    return 130 if bench.interrupted else int(any(row.error for row in rows))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ class Bench:
     emulator: Emulator | None
     warm_up: Callable[[Server, float], None]  # loads a server for so many seconds; raises LoadFailed
     started: list[Server] = field(default_factory=list)
+    interrupted: bool = False  # set by a measure that reports what it had until then; no other is begun
 
     @property
     def servers(self) -> list[Server]:

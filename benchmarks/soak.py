@@ -11,7 +11,7 @@ from benchmarks.generators import Throughput, run_loads, throughput
 from benchmarks.load_spec import Result, Spec
 from benchmarks.report import Row
 from benchmarks.servers import Broker
-from benchmarks.soak_samples import TABLES, Sample, Sampler, heading, line
+from benchmarks.soak_samples import LOG, TABLES, Sample, Sampler, heading, line
 from benchmarks.throughput import MESSAGE_BYTES, UNIT, fill, through_load
 from benchmarks.wire import LoadFailed
 
@@ -67,7 +67,7 @@ def soak(bench: Bench) -> list[Row]:
         error = f"broker: {failed}, {broker.last_words if broker.started else ''}"
         say(f"soak: FAILED: {error}")
     except KeyboardInterrupt:
-        say("soak: ended early")  # what there is is reported
+        bench.interrupted = True  # what there is is reported
     finally:
         broker.stop()
     rows = _rows(samples, top) if samples else []
@@ -164,7 +164,7 @@ def _table(table: str, samples: Sequence[Sample]) -> Row:
     row.note = (
         f"indexes {sizes[-1].indexes:,.1f}; the most {max(row.rounds['broker']):,.1f}; dead rows at most {dead:,}"
     )
-    if table == "messages":
+    if table == LOG:
         given_back = sum(max(0, a.relations - b.relations) for a, b in pairwise(sizes))
         row.note += f"; {given_back} partitions given back"
     return row

@@ -10,7 +10,8 @@ from benchmarks.load_spec import Result
 from benchmarks.servers import Broker
 from benchmarks.wire import LoadFailed
 
-TABLES = ("messages", "delivery_attempts", "cursors", "shards")
+LOG = "message_batches"
+TABLES = (LOG, "delivery_attempts", "cursors", "shards")
 _MEGABYTE = 1e6
 # A table and what is below it: partitions, and for the log what was moved aside.
 _SIZES = b"""
@@ -20,7 +21,7 @@ FROM pg_class AS c
 LEFT JOIN pg_stat_user_tables AS t ON t.relid = c.oid
 WHERE c.oid = to_regclass(%(table)s)
    OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass(%(table)s))
-   OR %(table)s = 'messages' AND c.oid = to_regclass('straggler_messages')
+   OR %(table)s = 'message_batches' AND c.oid = to_regclass('straggler_batches')
 """
 
 
@@ -145,6 +146,6 @@ def line(sample: Sample) -> str:
         f"{sample.cpu:.2f}",
         f"{sample.others:.1f}",
         *sizes,
-        str(sample.sizes["messages"].relations - 2),  # but for the parent, and for what was moved aside
+        str(sample.sizes[LOG].relations - 2),  # but for the parent, and for what was moved aside
     ]
     return "| " + " | ".join(cells) + " |"
