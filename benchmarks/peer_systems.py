@@ -62,8 +62,8 @@ class ThroughClient(System):
     """A server through a Python client.
 
     Where messages stay after they are acked, one backlog serves all rounds, each with a new subscription: to
-    fill it takes NATS longer than all else.  `kept` has the topics with such a backlog, by the server's directory and
-    the number of messages.
+    fill it takes NATS longer than all else.  `kept` has the topics with such a backlog, by the server's directory
+    and the number of messages.
     """
 
     def __init__(

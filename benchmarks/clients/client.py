@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import ClassVar
 
+ANSWER_SECONDS = 60.0  # longer than any answer takes that is worth measuring, as in wire.py
+
 # Loaded only where they are used: most of them belong to the optional dependencies `peers`.
 _CLASSES: Mapping[str, str] = {
     "aiohttp": "benchmarks.clients.rest:RestClient",

@@ -7,7 +7,7 @@ import nats
 import nats.errors
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
 
-from benchmarks.clients.client import Client
+from benchmarks.clients.client import ANSWER_SECONDS, Client
 
 _MOST_OUT = 10_000  # messages delivered and not acked; well above what the consumers fetch
 _WAIT_SECONDS = 0.3  # of a fetch that finds too little
@@ -28,8 +28,10 @@ class JetStreamClient(Client):
     fills_batches = True
 
     async def open(self) -> None:
-        self._connection = await nats.connect(f"nats://{self._host}:{self._port}")
-        self._jetstream = self._connection.jetstream()
+        self._connection = await nats.connect(
+            f"nats://{self._host}:{self._port}", connect_timeout=int(ANSWER_SECONDS)
+        )
+        self._jetstream = self._connection.jetstream(timeout=ANSWER_SECONDS)
 
     async def create_topic(self) -> None:
         await self._jetstream.add_stream(

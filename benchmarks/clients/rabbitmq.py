@@ -16,7 +16,7 @@ from pika.exceptions import AMQPError
 from pika.frame import Method
 from pika.spec import Basic
 
-from benchmarks.clients.client import Client
+from benchmarks.clients.client import ANSWER_SECONDS, Client
 
 _QUORUM = {"x-queue-type": "quorum"}
 _PERSISTENT = BasicProperties(delivery_mode=2)
@@ -53,7 +53,9 @@ class RabbitMqClient(Client):
         self._delivered: list[int] = []  # delivery tags that were not yet acked
         self._wanted = 0
         self._enough = asyncio.Event()
-        parameters = ConnectionParameters(self._host, self._port)
+        parameters = ConnectionParameters(
+            self._host, self._port, socket_timeout=ANSWER_SECONDS, stack_timeout=ANSWER_SECONDS
+        )
         self._connection: AsyncioConnection = await self._answer(
             lambda answer: AsyncioConnection(
                 parameters,

@@ -7,10 +7,9 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from benchmarks.clients.client import Client
+from benchmarks.clients.client import ANSWER_SECONDS, Client
 
 _FIELD = b"data"
-_TIMEOUT_SECONDS = 60
 
 
 class RedisStreamsClient(Client):
@@ -26,7 +25,7 @@ class RedisStreamsClient(Client):
 
     async def open(self) -> None:
         # As many connections as there are requests at once: the client has no other way to send them together.
-        self._redis = Redis(host=self._host, port=self._port, socket_timeout=_TIMEOUT_SECONDS)
+        self._redis = Redis(host=self._host, port=self._port, socket_timeout=ANSWER_SECONDS)
         self._group = ""
         self._consumer = uuid.uuid4().hex
         await self._redis.ping()
