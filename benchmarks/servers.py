@@ -122,6 +122,7 @@ class Server(ABC):
             with contextlib.suppress(psutil.NoSuchProcess):  # psutil tells a reused number from the same process
                 victim.kill()
         self._process.wait()
+        psutil.wait_procs(self._seen, timeout=_STOP_SECONDS)  # what still writes would keep its directory
         self._process = None
         self._seen.clear()
         shutil.rmtree(self.directory, ignore_errors=True)
