@@ -65,7 +65,7 @@ class JetStream(Peer):
         if cls._executable():
             return ""
         found = [f"{path} is {_version_of(path, '-v')}" for path in _all_found("nats-server")]
-        # Before 2.10 there is no such setting: a file is synced every 2 minutes, an answer waits for nothing.
+        # Before 2.10 there is no such setting, so no answer could be made to wait for the disk.
         return "; ".join(["no nats-server that can sync before it answers (sync_interval: always)", *found])
 
     @classmethod
