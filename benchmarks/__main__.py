@@ -12,7 +12,8 @@ from types import FrameType
 
 from benchmarks.bench import Bench, Options, say
 from benchmarks.limits import shares_of_limits
-from benchmarks.measures import GROUPS, MEASURES, ON_REQUEST
+from benchmarks.measures import GROUPS, MEASURES, ONLY_IF_NAMED
+from benchmarks.peer_servers import find_peers
 from benchmarks.report import Row, as_json, machine, table
 from benchmarks.servers import Broker, Emulator, find_emulator
 from benchmarks.throughput import warm_up
@@ -99,10 +100,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if jar is None and not given.without_emulator:
         say("Google's emulator was not found (gcloud components, or PUBSUB_EMULATOR_JAR, and java): broker alone")
     bench = Bench(options, Broker(options.workers), Emulator(jar) if jar else None, warm_up)
-    where = machine() | {"emulator": jar.name if jar else None}
     named = [name for only in given.only or () for name in GROUPS.get(only, [only])]
     named += ["profile"] if given.profile else []
-    wanted = set(named) or MEASURES.keys() - ON_REQUEST
+    wanted = set(named) or MEASURES.keys() - ONLY_IF_NAMED
+    if not wanted.isdisjoint(GROUPS["peers"]):
+        bench.peers = find_peers()
+    where = machine() | {"emulator": jar.name if jar else None}
     rows: list[Row] = []
     try:
         with _cleaned_up(bench):

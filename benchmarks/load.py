@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from benchmarks.calls import ACK_ID, acknowledge, publish_requests
+from benchmarks.client_load import CLIENT_ROLES
 from benchmarks.load_spec import Result, Run, Spec
 from benchmarks.paced_load import PACED_ROLES
 from benchmarks.push_load import PUSH_ROLES
@@ -25,6 +26,7 @@ from benchmarks.wire import Connection, LoadFailed, build_request
 
 _EMPTY_ANSWERS = 30  # in a row, before a backlog counts as drained
 _EMPTY_PAUSE_SECONDS = 0.01
+_ANSWER_SECONDS = 60.0  # longer than any answer takes that is worth measuring
 _SETTLE_SECONDS = (0.004, 0.008)  # from sending a pull to being sure that it waits
 
 
@@ -33,6 +35,7 @@ def prepare_publish(spec: Spec) -> Run:
     requests = publish_requests(spec)
     connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
     allowed = -(-spec.count // spec.batch) if spec.count else sys.maxsize
+    sent_at = dict.fromkeys(connections, 0.0)
 
     def run() -> Result:
         result = Result(started=time.monotonic())
@@ -41,6 +44,7 @@ def prepare_publish(spec: Spec) -> Run:
         with selectors.DefaultSelector() as selector:
             for connection in connections[:allowed]:
                 selector.register(connection, selectors.EVENT_READ, connection)
+                sent_at[connection] = time.monotonic()
                 connection.send(requests[sent % len(requests)])
                 sent += 1
             while selector.get_map():
@@ -48,7 +52,11 @@ def prepare_publish(spec: Spec) -> Run:
                     connection = key.data
                     connection.receive()
                     result.requests += 1
-                    if sent < allowed and time.monotonic() < stop:
+                    now = time.monotonic()
+                    if spec.timed:
+                        result.publish_seconds.append(now - sent_at[connection])
+                    if sent < allowed and now < stop:
+                        sent_at[connection] = now
                         connection.send(requests[sent % len(requests)])
                         sent += 1
                     else:
@@ -148,7 +156,10 @@ def _publish_to_waiting(
     published = False
     ack_ids: list[bytes] = []
     while not (published and ack_ids):
-        for key, _ in selector.select():
+        if not (ready := selector.select(_ANSWER_SECONDS)):
+            missing = "the waiting pull" if published else "the publish"
+            raise LoadFailed(f"{missing} was not answered in {_ANSWER_SECONDS:g} s")
+        for key, _ in ready:
             if key.fileobj is publisher:
                 publisher.receive()
                 published = True
@@ -169,6 +180,7 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
     **PUSH_ROLES,
     **PACED_ROLES,
     **SPREAD_ROLES,
+    **CLIENT_ROLES,
 }
 
 
@@ -180,7 +192,9 @@ def main() -> None:
         print("ready", flush=True)
         if not sys.stdin.readline():
             return  # the parent is gone
+        began = time.process_time()
         result = run()
+        result.processor_seconds = time.process_time() - began
     except LoadFailed as error:
         result = Result(error=str(error))
     print(json.dumps(asdict(result)), flush=True)

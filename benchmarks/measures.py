@@ -8,6 +8,7 @@ from benchmarks.latency import latency
 from benchmarks.layers import profile
 from benchmarks.limits import copy_limit, http_limit, select_limit
 from benchmarks.memory import memory
+from benchmarks.peers import peers_drain_1, peers_drain_2, peers_publish_100, peers_publish_single
 from benchmarks.push import push_latency, push_throughput
 from benchmarks.push_bulkheads import bulkheads
 from benchmarks.push_wide import pull_10000, push_10000
@@ -46,15 +47,20 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "scale-waiting": scale_waiting,
     "soak": soak,
     "profile": profile,
+    "peers-publish-single": peers_publish_single,
+    "peers-publish-100": peers_publish_100,
+    "peers-drain-1": peers_drain_1,
+    "peers-drain-2": peers_drain_2,
 }
 _SPEED = (
     *("latency", "publish-100", "publish-1000", "publish-single", "drain-1", "drain-2", "publish-and-drain"),
     *("subscriptions-100", "subscriptions-1000", "copy-limit", "select-limit", "http-limit", "memory"),
 )
 _SCALE = ("scale-backlog", "scale-topics", "scale-bodies", "scale-waiting")
-ON_REQUEST = frozenset([*_SCALE, "soak", "profile"])  # run only if they are named
 GROUPS: Mapping[str, Sequence[str]] = {
     "speed": _SPEED,
     "scale": _SCALE,
     "push": ("push-latency", "push-throughput", "bulkheads", "push-10000", "pull-10000"),
+    "peers": ("peers-publish-single", "peers-publish-100", "peers-drain-1", "peers-drain-2"),
 }
+ONLY_IF_NAMED = frozenset([*GROUPS["peers"], *_SCALE, "soak", "profile"])  # they take long; peers measure others

@@ -33,6 +33,7 @@ def publish_specs(
     seconds: float = 0,
     count: int = 0,
     size: int = MESSAGE_BYTES,
+    timed: bool = False,
 ) -> list[Spec]:
     """Publishers: `count` (in all) or `seconds` bounds them."""
     return [
@@ -46,6 +47,7 @@ def publish_specs(
             connections=connections,
             seconds=seconds,
             count=count // processes,
+            timed=timed,
         )
         for _ in range(processes)
     ]
@@ -76,7 +78,8 @@ def fill(
     run_loads(publish_specs(server, place, batch=batch, processes=2, connections=1, count=count, size=size))
 
 
-def _drain_specs(server: Server, place: Place, pullers: int, seconds: float, limit: float = 0) -> list[Spec]:
+def drain_specs(server: Server, place: Place, pullers: int, seconds: float, limit: float = 0) -> list[Spec]:
+    """Pullers: until the backlog is empty, at most for `seconds`, or with `limit` at least."""
     return [
         Spec(
             role="drain",
@@ -92,7 +95,7 @@ def _drain_specs(server: Server, place: Place, pullers: int, seconds: float, lim
 
 def drain_load(server: Server, place: Place, pullers: int, seconds: float) -> Throughput:
     """Pull up to 1,000 and ack, until the backlog is empty or the time is up.  Raises LoadFailed."""
-    return throughput(run_loads(_drain_specs(server, place, pullers, seconds)))
+    return throughput(run_loads(drain_specs(server, place, pullers, seconds)))
 
 
 def drain_sample(server: Server, place: Place, pullers: int, seconds: float) -> Sample:
@@ -162,7 +165,7 @@ def publish_and_drain(bench: Bench) -> list[Row]:
 def through_load(server: Server, place: Place, seconds: float) -> Throughput:
     """Publish for `seconds` and drain it all meanwhile.  Raises LoadFailed."""
     publishers = publish_specs(server, place, batch=100, processes=2, connections=1, seconds=seconds, count=_MOST)
-    pullers = _drain_specs(server, place, 1, seconds, limit=10 * seconds)
+    pullers = drain_specs(server, place, 1, seconds, limit=10 * seconds)
     results = run_loads([*publishers, *pullers])
     published = sum(result.messages for result in results[: len(publishers)])
     acked = results[-1].messages

@@ -1,11 +1,11 @@
 """Fresh messages of a claim: those that the subscription's cursor has not passed yet."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic
 
-from broker.domain.delivery import LogMessage, Message, StoredMessage
+from broker.domain.delivery import MESSAGE_OVERHEAD, LogMessage, Message, StoredMessage
 from broker.store import statements
 from broker.store.claim_request import ClaimRequest
 from broker.store.hot_connection import Bound, HotConnection
@@ -27,6 +27,7 @@ class Fresh(Generic[Message]):
     messages: Sequence[Message]
     end: tuple[datetime, int] | None
     all_seen: bool
+    size: int | None = None  # of all messages at most, in bytes; None: not added up
 
     def position_after(self, taken: int) -> tuple[datetime, int] | None:
         """Just past the last message looked at, or past the last taken if some were left over (None: stay)."""
@@ -62,7 +63,7 @@ async def fresh_messages(
         large = {**_window(request), "max_bytes": request.max_bytes}
         [rows] = await connection.run((_READ_LARGE_MESSAGES, large))
         return _all(StoredMessage(*row) for row in rows)
-    return _all(_of_batches(rows, request.max_messages))
+    return _of_batches(rows, request.max_messages)
 
 
 def _window(request: ClaimRequest) -> dict[str, Any]:
@@ -78,17 +79,20 @@ def _all(found: Iterable[StoredMessage]) -> Fresh[StoredMessage]:
     return Fresh(messages, just_past(messages[-1]) if messages else None, all_seen=True)
 
 
-def _of_batches(rows: Sequence[Sequence[Any]], max_messages: int) -> list[StoredMessage]:
+def _of_batches(rows: Sequence[Sequence[Any]], max_messages: int) -> Fresh[StoredMessage]:
     """Up to the first batch that came without its data: it is large, and the next claim reads it."""
     messages: list[StoredMessage] = []
-    for seq, publish_time, ordering_key, attributes, data, ordinal in rows:
+    total = 0
+    for seq, publish_time, ordering_key, attributes, data, ordinal, size in rows:
         if data is None:
             break
+        total += size
         if ordinal > 1:  # the cursor stands within the batch
             data = data[ordinal - 1 :]
             attributes = attributes and attributes[ordinal - 1 :]
         messages += stored_messages(seq, publish_time, ordering_key, attributes, data)
-    return messages[:max_messages]
+    del messages[max_messages:]
+    return replace(_all(messages), size=total + len(messages) * MESSAGE_OVERHEAD)
 
 
 def _chosen_messages(rows: Sequence[Sequence[Any]]) -> Fresh[StoredMessage]:

@@ -7,7 +7,7 @@
 -- parameters: shard_id int8, subscription_id int8, retained_since timestamptz, max_messages int8,
 --     max_size int8
 SELECT b.last_seq - b.count + b.ordinal AS seq, b.publish_time, b.ordering_key, b.attributes::text[] AS attributes,
-       CASE WHEN b.size <= %(max_size)s * b.count THEN b.data END AS data, b.ordinal
+       CASE WHEN b.size <= %(max_size)s * b.count THEN b.data END AS data, b.ordinal, b.size
 FROM cursors AS c
 CROSS JOIN LATERAL (
     SELECT l.*, generate_series(greatest(1, c.next_seq - l.last_seq + l.count), l.count) AS ordinal
