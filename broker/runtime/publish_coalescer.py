@@ -80,12 +80,15 @@ class PublishCoalescer:
         queue = self._queues.get(shard_id)
         if queue is None:
             queue = self._queues[shard_id] = _ShardQueue()
-        publish = _Publish(batch, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        publish = _Publish(batch, loop.create_future())
         queue.waiting.append(publish)
         queue.waiting_messages += batch.count
         queue.waiting_bytes += batch.size
         self._queued_bytes += batch.size
         if _may_flush(queue, others=queue.flushing):
+            if not queue.flushing:
+                queue.answered_at = loop.time()
             queue.flushing += 1
             self._tasks.start(self._run(shard_id, queue), name=f"flush shard {shard_id}")
         return await publish.appended
@@ -105,8 +108,6 @@ class PublishCoalescer:
                 publishes = _take(queue)
                 messages = sum(publish.batch.count for publish in publishes)
                 queue.flushing_messages += messages
-                if queue.flushing == 1:
-                    queue.answered_at = loop.time()
                 stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
                 try:
                     await self._flush(shard_id, queue, publishes)
