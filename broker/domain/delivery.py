@@ -74,7 +74,7 @@ class Demand:
 
     def within(self, max_bytes: int) -> "Demand":
         """The same, for at most so many bytes."""
-        return self if self.max_bytes <= max_bytes else Demand(self.max_messages, max_bytes)
+        return self if self.max_bytes <= max_bytes else Demand(max_messages=self.max_messages, max_bytes=max_bytes)
 
 
 @dataclass(frozen=True, slots=True)

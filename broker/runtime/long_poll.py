@@ -63,6 +63,7 @@ class _Queue:
     worth_a_look: bool = False
     claiming: bool = False
     claims: int = 0  # begun so far
+    exhausted: bool = False  # the claim in flight left nothing behind that it knows of
     changed: bool = False
     alarm: asyncio.TimerHandle | None = None
 
@@ -281,13 +282,14 @@ class LongPoll:
         """Claim for `pulls` from each shard in turn, answer those that got something, park the others."""
         subscription, queue.changed = queue.subscription, False
         queue.claims += 1
+        queue.exhausted = True
         if not self._has_room():
             raise Unavailable("Too much is on its way to slow readers; try again.")
         hungry = pulls
         alarms: list[datetime] = []
         for shard_id in random.sample(subscription.shard_ids, len(subscription.shard_ids)):
             if hungry:
-                hungry = await self._claim_shard(subscription, shard_id, hungry, alarms)
+                hungry = await self._claim_shard(queue, subscription, shard_id, hungry, alarms)
         if hungry:
             self._nothing_left(queue, hungry)
         elif queue.pulls:
@@ -295,13 +297,14 @@ class LongPoll:
         self._set_alarm(queue, min(alarms, default=None))
 
     def _nothing_left(self, queue: _Queue, hungry: list[_Pull]) -> None:
-        """Park the pulls that the claim had nothing for, and those behind them that had joined before it began.
+        """Park the pulls that the claim had nothing for, and if there is nothing at all, those behind them that had
+        joined before it began.
 
         Those behind that are parked already stand before those that are not.
         """
         late: list[_Pull] = []
         behind: list[_Pull] = []
-        while queue.pulls and not queue.pulls[-1].parked.done():
+        while queue.exhausted and queue.pulls and not queue.pulls[-1].parked.done():
             pull = queue.pulls.pop()
             (late if pull.joined == queue.claims else behind).append(pull)
         queue.pulls.extend(pull for pull in reversed(behind) if self._park(queue, pull))
@@ -321,7 +324,12 @@ class LongPoll:
         return False
 
     async def _claim_shard(
-        self, subscription: Subscription, shard_id: int, pulls: list[_Pull], alarms: list[datetime]
+        self,
+        queue: _Queue,
+        subscription: Subscription,
+        shard_id: int,
+        pulls: list[_Pull],
+        alarms: list[datetime],
     ) -> list[_Pull]:
         """Claim in one shard; returns the pulls that got nothing."""
         claimed = await retrying(lambda: self._claim_once(subscription, shard_id, pulls), Aborted)
@@ -334,6 +342,7 @@ class LongPoll:
                 pull.answer.set_result(list(deliveries))
         hungry = [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
         if hungry and not claimed.looked_ahead:  # something was found, if nothing for these: go on in a moment
+            queue.exhausted = False
             alarms.append(self._clock.now())
         return hungry
 
