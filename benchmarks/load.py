@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from benchmarks.load_spec import Result, Run, Spec
+from benchmarks.open_loop import prepare_open_loop
 from benchmarks.push_load import PUSH_ROLES
 from benchmarks.wire import Connection, LoadFailed, build_request
 
@@ -184,6 +185,7 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
     "drain": prepare_drain,
     "lone_publish": prepare_lone_publish,
     "waiting_pull": prepare_waiting_pull,
+    "open_loop": lambda spec: prepare_open_loop(spec, _publish_requests(spec)),
     **PUSH_ROLES,
 }
 

@@ -36,6 +36,8 @@ class Result:
     ended: float = 0.0
     publish_seconds: list[float] = field(default_factory=list)  # one per lone publish
     pull_seconds: list[float] = field(default_factory=list)  # from sending a publish to the waiting pull's answer
+    refused_seconds: list[float] = field(default_factory=list)  # of the open loop, as publish_seconds
+    unsent: int = 0  # of the open loop: no connection was free when they were due
     error: str = ""
 
 

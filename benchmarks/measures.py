@@ -7,6 +7,7 @@ from benchmarks.flat_claims import flat_claims
 from benchmarks.latency import latency
 from benchmarks.limits import copy_limit, http_limit
 from benchmarks.memory import memory
+from benchmarks.overload import overload
 from benchmarks.push import push_latency, push_throughput
 from benchmarks.push_bulkheads import bulkheads
 from benchmarks.push_wide import pull_10000, push_10000
@@ -35,6 +36,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "bulkheads": bulkheads,
     "copy-limit": copy_limit,
     "http-limit": http_limit,
+    "overload": overload,
     "memory": memory,
     "push-10000": push_10000,
     "pull-10000": pull_10000,

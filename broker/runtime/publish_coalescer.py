@@ -36,7 +36,7 @@ MAX_FLUSH_MESSAGES = 4_000  # past some thousand rows a larger commit gains noth
 MAX_FLUSH_BYTES = 16_000_000
 MIN_FOLLOWING_MESSAGES = 100  # fewer are not worth a commit of their own (docs/decisions/0008)
 MAX_QUEUED_BYTES = 256_000_000  # in all shards; past it publishes are refused rather than memory used up
-MAX_WAIT_SECONDS = 5.0  # long enough for a disk's worst moments, short against the patience of clients (60 s)
+MAX_WAIT_SECONDS = 3.0  # longer than a disk's usual bad moments; short against the patience of clients (60 s)
 _TOO_MANY = "Too many messages wait to be stored; slow down and try again."
 
 
