@@ -40,20 +40,20 @@ class BodyReader:
         message = await receive()
         body: bytes = message.get("body", b"")
         more = message.get("more_body", False)
-        held = self._take(len(body), admission)
-        if not (more or body):
+        held = self._take(len(body), admission) if body else 0
+        encoding = _header(scope, b"content-encoding") if body or more else b""
+        if not (more or encoding):
             return body, held
         try:
-            encoding, length = _about(scope)
             if more:
-                self._check(length - len(body), admission)
+                self._check(int(_header(scope, b"content-length") or 0) - len(body), admission)
                 chunks = await self._rest(receive, admission, len(body))
                 held += sum(map(len, chunks))
                 body = b"".join([body, *chunks])
             if len(body) > MAX_BODY_BYTES:
                 raise _too_large()
             if encoding:
-                body = _decompressed(body, encoding)
+                body = _decompressed(body, encoding.strip().lower())
                 held += self._take(len(body), admission)
         except BaseException:
             self._memory.held -= held
@@ -85,8 +85,10 @@ class BodyReader:
         return chunks
 
     def _take(self, size: int, admission: Admission) -> int:
-        self._check(size, admission)
-        self._memory.held += size
+        held = self._memory.held
+        if held + size > self._memory.limit:  # else there is room for everybody
+            self._check(size, admission)
+        self._memory.held = held + size
         return size
 
     def _check(self, size: int, admission: Admission) -> None:
@@ -94,15 +96,12 @@ class BodyReader:
             raise admission.refusal("The broker holds as much of requests as it may; slow down and try again.")
 
 
-def _about(scope: Scope) -> tuple[bytes, int]:
-    """Content-Encoding and Content-Length; nothing and 0 where there is none."""
-    encoding, length = b"", 0
+def _header(scope: Scope, wanted: bytes) -> bytes:
+    value: bytes
     for name, value in scope["headers"]:
-        if name == b"content-encoding":
-            encoding = value.strip().lower()
-        elif name == b"content-length":
-            length = int(value)
-    return encoding, length
+        if name == wanted:
+            return value
+    return b""
 
 
 def _decompressed(body: bytes, encoding: bytes) -> bytes:
