@@ -19,6 +19,7 @@ from dataclasses import asdict
 from benchmarks.calls import ACK_ID, acknowledge, publish_requests
 from benchmarks.client_load import CLIENT_ROLES
 from benchmarks.load_spec import Result, Run, Spec
+from benchmarks.open_loop import prepare_open_loop
 from benchmarks.paced_load import PACED_ROLES
 from benchmarks.push_load import PUSH_ROLES
 from benchmarks.spread_load import SPREAD_ROLES
@@ -177,6 +178,7 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
     "drain": prepare_drain,
     "lone_publish": prepare_lone_publish,
     "waiting_pull": prepare_waiting_pull,
+    "open_loop": lambda spec: prepare_open_loop(spec, publish_requests(spec)),
     **PUSH_ROLES,
     **PACED_ROLES,
     **SPREAD_ROLES,

@@ -45,6 +45,8 @@ class Result:
     pull_seconds: list[float] = field(default_factory=list)  # from sending a publish to the waiting pull's answer
     steady: int = 0  # messages that came between two times after the start
     processor_seconds: float = 0.0  # of this process, while it ran
+    refused_seconds: list[float] = field(default_factory=list)  # of the open loop, as publish_seconds
+    unsent: int = 0  # of the open loop: no connection was free when they were due
     error: str = ""
 
 

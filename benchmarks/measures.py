@@ -8,6 +8,7 @@ from benchmarks.latency import latency
 from benchmarks.layers import profile
 from benchmarks.limits import copy_limit, http_limit, select_limit
 from benchmarks.memory import memory
+from benchmarks.overload import overload
 from benchmarks.peers import peers_drain_1, peers_drain_2, peers_publish_100, peers_publish_single
 from benchmarks.push import push_latency, push_throughput
 from benchmarks.push_bulkheads import bulkheads
@@ -37,6 +38,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "copy-limit": copy_limit,
     "select-limit": select_limit,
     "http-limit": http_limit,
+    "overload": overload,
     "memory": memory,
     "push-10000": push_10000,
     "pull-10000": pull_10000,

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
+from broker.domain.request_memory import RequestMemory
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
@@ -22,7 +23,7 @@ from broker.front.well_known import well_known_routes
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.jitter import Jitter, retry_jitter
-from broker.runtime.long_poll import LongPoll
+from broker.runtime.long_poll import MAX_WAITING_PULLS, LongPoll
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.retrying import retrying
@@ -70,6 +71,8 @@ class AppConfig:
     database_url: str
     pull_wait_seconds: float = 20.0
     pool_size: int = 8
+    request_memory_mb: int = 256
+    max_waiting_pulls: int = MAX_WAITING_PULLS
     janitor_interval_seconds: float = 30.0
     dead_letter_interval_seconds: float = 1.0
     shards_per_topic: int = 1
@@ -98,7 +101,9 @@ class Broker:
         self._tasks = Tasks()
         attempt_ids = AttemptIds()
         self._resources = ResourceCache(self._database, self._tasks)
-        self.long_poll = LongPoll(self._database, self._clock, attempt_ids, self._tasks, jitter=jitter)
+        self.requests = RequestMemory(config.request_memory_mb * 1_000_000)
+        self.answers = RequestMemory(config.request_memory_mb * 1_000_000)
+        self.long_poll = self._long_poll(attempt_ids, jitter)
         self._processes = RunningProcesses(
             self._database, self._clock, changed=self._processes_changed, look=self._look_for_work
         )
@@ -120,6 +125,18 @@ class Broker:
         self.janitor = RetentionJanitor(self._database, self._clock)
         self.services = self._services(
             PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks), acks, attempt_ids
+        )
+
+    def _long_poll(self, attempt_ids: AttemptIds, jitter: Jitter) -> LongPoll:
+        return LongPoll(
+            self._database,
+            self._clock,
+            attempt_ids,
+            self._tasks,
+            jitter=jitter,
+            max_waiting=self._config.max_waiting_pulls,
+            claims_at_once=max(self._config.pool_size - 2, 1),  # the others are for publishes and acks
+            has_room=lambda: not self.answers.full,
         )
 
     def _services(self, publishes: PublishCoalescer, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
@@ -280,7 +297,7 @@ def serve_broker(broker: Broker) -> ASGIApp:
 
     routes = [*health_routes(broker.check_ready), *openapi_routes(), *broker.well_known_routes()]
     surroundings = Starlette(routes=routes, lifespan=lifespan)
-    door = RestDoor(broker.services, ROUTES)
+    door = RestDoor(broker.services, ROUTES, requests=broker.requests, answers=broker.answers)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(PREFIX):

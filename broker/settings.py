@@ -33,6 +33,10 @@ class Settings:
     workers: int = _knob(1, "Number of broker processes that share the port.")
     pull_wait_seconds: float = _knob(20.0, "How long a pull waits for its first message.")
     pool_size: int = _knob(8, "Database connections of each process for hot statements.")
+    request_memory_mb: int = _knob(
+        256, "Bytes (MB) of requests that a process holds at most, and as many again of answers to slow readers."
+    )
+    max_waiting_pulls: int = _knob(20_000, "Pulls that wait at most in each process.")
     janitor_interval_seconds: float = _knob(30.0, "How often partitions are made ahead and space is given back.")
     shards_per_topic: int = _knob(1, "Shards of a new topic; more spread one hot topic over more writers.")
     min_delivery_attempts: int = _knob(

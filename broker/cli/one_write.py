@@ -11,6 +11,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _HEAD = b"HTTP/1.1 "
+ANSWER_SECONDS = 120.0  # for an answer of 13 MB at most: slower than a megabit a second is too slow
 
 
 class _Joining:
@@ -48,7 +49,26 @@ class _Joining:
 
 
 class OneWriteProtocol(HttpToolsProtocol):
-    """For uvicorn.Config(http=…)."""
+    """For uvicorn.Config(http=…).  Ends connections whose readers do not take their answers."""
+
+    _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, _Joining(cast(asyncio.Transport, transport))))
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stuck = self.loop.call_later(ANSWER_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._not_stuck()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._not_stuck()
+        super().connection_lost(exc)
+
+    def _not_stuck(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None

@@ -150,6 +150,8 @@ async def _serve(settings: Settings, listener: socket.socket, cluster: Cluster |
         database_url=url,
         pull_wait_seconds=settings.pull_wait_seconds,
         pool_size=settings.pool_size,
+        request_memory_mb=settings.request_memory_mb,
+        max_waiting_pulls=settings.max_waiting_pulls,
         janitor_interval_seconds=settings.janitor_interval_seconds,
         shards_per_topic=settings.shards_per_topic,
         min_delivery_attempts=settings.min_delivery_attempts,

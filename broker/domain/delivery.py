@@ -72,6 +72,10 @@ class Demand:
     max_messages: int
     max_bytes: int
 
+    def within(self, max_bytes: int) -> "Demand":
+        """The same, for at most so many bytes."""
+        return self if self.max_bytes <= max_bytes else Demand(max_messages=self.max_messages, max_bytes=max_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:

@@ -7,7 +7,7 @@ BrokerError
 ├── NotFound             the named resource does not exist
 ├── AlreadyExists        the named resource exists
 ├── Aborted              lost against a concurrent change; the caller may try the whole again
-├── ResourceExhausted    a limit of the broker is reached; try later
+├── ResourceExhausted    too many publishes wait in this process; nothing was stored, try later
 ├── Unavailable          try again; a publish answered so may or may not have been stored
 ├── DeadlineExceeded     the work took longer than the caller allowed
 ├── Unimplemented        a part of Google's API that this broker does not serve
@@ -24,6 +24,7 @@ class BrokerError(Exception):
     """A failed call.  `details` are google.rpc detail messages in their JSON form (with "@type")."""
 
     code: ClassVar[str] = "INTERNAL"
+    retry_seconds: ClassVar[float | None] = None  # about when the same call may work; the doors say so
 
     def __init__(self, message: str, *, details: Sequence[Mapping[str, Any]] = ()) -> None:
         super().__init__(message)
@@ -56,11 +57,15 @@ class Aborted(BrokerError):
 
 
 class ResourceExhausted(BrokerError):
+    """For publishes alone: Google's clients send a publish again after this, other calls only after UNAVAILABLE."""
+
     code = "RESOURCE_EXHAUSTED"
+    retry_seconds = 1.0
 
 
 class Unavailable(BrokerError):
     code = "UNAVAILABLE"
+    retry_seconds = 1.0
 
 
 class DeadlineExceeded(BrokerError):

@@ -3,6 +3,9 @@
 Official clients send a deadline change for every response the moment they get it, and acks soon after; both meet
 here.  Within one flush an ack wins over any deadline change of the same message, and the last change over those
 before it.  One flush is in flight; what comes meanwhile goes with the next.
+
+What may wait is bounded: by number, and by time, for nobody waits longer than MAX_WAIT_SECONDS behind a flush.
+A refusal is Unavailable: what was asked may be asked again without harm, done or not.
 """
 
 import asyncio
@@ -35,6 +38,10 @@ from broker.store.delivery_attempts import (
 from broker.store.hot_connection import HotConnection
 
 V = TypeVar("V")
+
+MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
+MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
+_TOO_MANY = "Too many acknowledgements wait to be written; try again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,11 @@ class _Batch:
     acks_in_order: Positions = field(default_factory=dict)
     exactly_once: set[int] = field(default_factory=set)  # subscriptions
     deadlines: dict[AttemptName, dict[int, NewDeadline]] = field(default_factory=dict)
+    size: int = 0  # ids, as often as they came
+
+    def fail(self, error: BaseException) -> None:
+        self.done.set_exception(error)
+        self.done.exception()  # every caller may be gone
 
     def acks_like(self, attempt: AttemptName, exactly_once: bool) -> Positions:
         """Where acks of this kind are collected."""
@@ -106,16 +118,18 @@ class AckCoalescer:
         self._jitter = jitter
         self._activity = activity
         self._open: _Batch | None = None
-        self._flushing = False  # owned by _run
+        self._flushing = False  # owned by _run, as is the time when its flush began
+        self._began = 0.0
 
     async def acknowledge(self, acks: Mapping[AttemptName, set[int]], *, exactly_once: bool = False) -> RefusedAcks:
-        """Acknowledge messages; returns once that is durable.  Raises Unavailable.
+        """Acknowledge messages; returns once that is durable.  Raises Unavailable, also at once.
 
         Returns those that could not be acked; always none unless `exactly_once`.
         """
         batch = self._batch()
         for attempt, positions in acks.items():
             batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(positions)
+            batch.size += len(positions)
             # Here rather than in the service: a push that succeeded is an ack as well.
             self._activity.used(attempt.subscription_id)
             if exactly_once:
@@ -133,38 +147,53 @@ class AckCoalescer:
         batch = self._batch()
         for attempt, positions in messages.items():
             batch.deadlines.setdefault(attempt, {}).update(dict.fromkeys(positions, deadline))
+            batch.size += len(positions)
         _, stale = await asyncio.shield(batch.done)
         return _own(messages, stale)
 
     def _batch(self) -> _Batch:
+        loop = asyncio.get_running_loop()
+        if self._flushing and loop.time() - self._began > MAX_WAIT_SECONDS:
+            raise Unavailable(_TOO_MANY)
         if self._open is None:
-            self._open = _Batch(asyncio.get_running_loop().create_future())
+            self._open = _Batch(loop.create_future())
+        elif self._open.size > MAX_WAITING_IDS:
+            raise Unavailable(_TOO_MANY)
         if not self._flushing:
-            self._flushing = True
+            self._flushing, self._began = True, loop.time()
             self._tasks.start(self._run(), name="flush acks")
         return self._open
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while self._open is not None:
                 batch, self._open = self._open, None
-                await self._flush(batch)
+                self._began = loop.time()
+                stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting)
+                try:
+                    await self._flush(batch)
+                finally:
+                    stalled.cancel()
         finally:
             self._flushing = False
+
+    def _refuse_waiting(self) -> None:
+        """The flush before them has taken too long."""
+        if self._open is not None:
+            self._open.fail(Unavailable(_TOO_MANY))
+            self._open = None
 
     async def _flush(self, batch: _Batch) -> None:
         try:
             stale = await retrying(lambda: self._write(batch), Aborted, Unavailable)  # may be repeated without harm
         except BrokerError as error:
-            batch.done.set_exception(error)
-            batch.done.exception()  # every caller may be gone
+            batch.fail(error)
         except asyncio.CancelledError:
-            batch.done.set_exception(Unavailable("The broker stopped."))
-            batch.done.exception()
+            batch.fail(Unavailable("The broker stopped."))
             raise
         except BaseException as fault:  # nobody foresaw it: the callers' door logs it and answers INTERNAL
-            batch.done.set_exception(fault)
-            batch.done.exception()
+            batch.fail(fault)
             raise
         else:
             batch.done.set_result(stale)

@@ -4,6 +4,10 @@ All pulls of a subscription in this process stand in one queue, and one task cla
 each still gets a response, and an attempt, of its own.  A queue is claimed for when a pull joins it, when its
 shards are published to, when a redelivery falls due, and when another process says so.  Pulls join before they
 claim, so a wake-up between a claim and the wait for the next is never lost: it marks the queue as worth a look.
+
+What may wait is bounded: pulls by number (one takes some 14 KB, most of it its connection); by time, since a pull
+that nobody got round to claiming for is refused; claims by leaving connections to publishes and acks; and answers,
+since nothing is claimed while slow readers hold as much as the process may hold for them.
 """
 
 import asyncio
@@ -27,6 +31,9 @@ from broker.store.database import Database
 from broker.store.delivery_attempts import release_attempts
 
 MAX_CLAIM_MESSAGES = 4_000  # one claim serves so many messages at most; the pulls beyond wait for the next
+MAX_CLAIM_BYTES = 64_000_000  # which the pulls of a claim share, unless a single message is larger
+MAX_WAITING_PULLS = 20_000
+CLAIM_SECONDS = 5.0  # within which a pull is being claimed for; see publish_coalescer.MAX_WAIT_SECONDS
 _SHORTEST_ALARM_SECONDS = 0.001
 
 
@@ -41,6 +48,7 @@ class _Pull:
     # True once deliveries are set or the pull was told to look elsewhere; False when it is parked
     answer: asyncio.Future[list[Delivery]]
     parked: asyncio.Future[None]
+    joined: int  # the number of the queue's claim that was the last when it joined
 
 
 @dataclass(eq=False, slots=True)
@@ -54,6 +62,8 @@ class _Queue:
     pulls: deque[_Pull] = field(default_factory=deque)
     worth_a_look: bool = False
     claiming: bool = False
+    claims: int = 0  # begun so far
+    exhausted: bool = False  # the claim in flight left nothing behind that it knows of
     changed: bool = False
     alarm: asyncio.TimerHandle | None = None
 
@@ -69,7 +79,15 @@ class LongPoll:
         tasks: Tasks,
         *,
         jitter: Jitter = retry_jitter,
+        max_waiting: int = MAX_WAITING_PULLS,
+        claims_at_once: int = 6,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`max_waiting` pulls of all subscriptions; `has_room()`: whether more answers may be made."""
+        self._max_waiting = max_waiting
+        self._claims = asyncio.Semaphore(claims_at_once)
+        self._has_room = has_room
+        self._pulls = 0  # in pull()
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
@@ -92,14 +110,21 @@ class LongPoll:
         `hung_up()` completes when the caller is gone; it is only awaited while the pull is parked.
         What was claimed for a caller that left is released.  Raises SubscriptionChanged, Unavailable.
         """
+        if self._pulls >= self._max_waiting:
+            raise Unavailable("Too many pulls wait in this process; try again.")
         queue = self._queue(subscription)
         loop = asyncio.get_running_loop()
         wait = wait_seconds > 0 and not self._stopping
-        pull = _Pull(demand, wait, loop.create_future(), loop.create_future())
+        pull = _Pull(demand, wait, loop.create_future(), loop.create_future(), queue.claims)
         queue.pulls.append(pull)
         self._look(queue)
+        self._pulls += 1
         try:
-            await asyncio.wait((pull.answer, pull.parked), return_when=asyncio.FIRST_COMPLETED)
+            first = (pull.answer, pull.parked)
+            await asyncio.wait(first, timeout=CLAIM_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if not (pull.answer.done() or pull.parked.done()):
+                self._give_up(queue, pull)
+                await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             if pull.answer.done():
                 return pull.answer.result()
             return await self._wait_parked(queue, pull, wait_seconds, hung_up)
@@ -109,6 +134,8 @@ class LongPoll:
                 release = self.release(subscription.subscription_id, deliveries)
                 self._tasks.start(release, name=f"release for {subscription.name}")
             raise
+        finally:
+            self._pulls -= 1
 
     async def release(self, subscription_id: int, deliveries: Sequence[Delivery]) -> None:
         """Give back deliveries that reached nobody: due at once, the attempt not counted."""
@@ -209,6 +236,13 @@ class LongPoll:
         pull.wait = False
         return await pull.answer
 
+    def _give_up(self, queue: _Queue, pull: _Pull) -> None:
+        """Nobody got round to it in time; but if a claim for it is in flight, its outcome counts."""
+        if pull in queue.pulls:
+            queue.pulls.remove(pull)
+            self._forget_if_idle(queue)
+            raise Unavailable("The database is slow, or too many pulls wait before this one; try again.")
+
     def _fail(self, queue: _Queue, claimed_for: list[_Pull], error: BaseException) -> None:
         """End the pulls that a claim failed for, and those that stand behind them."""
         for pull in claimed_for:
@@ -247,26 +281,55 @@ class LongPoll:
     async def _claim(self, queue: _Queue, pulls: list[_Pull]) -> None:
         """Claim for `pulls` from each shard in turn, answer those that got something, park the others."""
         subscription, queue.changed = queue.subscription, False
+        queue.claims += 1
+        queue.exhausted = True
+        if not self._has_room():
+            raise Unavailable("Too much is on its way to slow readers; try again.")
         hungry = pulls
         alarms: list[datetime] = []
         for shard_id in random.sample(subscription.shard_ids, len(subscription.shard_ids)):
             if hungry:
-                hungry = await self._claim_shard(subscription, shard_id, hungry, alarms)
-        for pull in reversed(hungry):
-            if pull.wait and queue.changed:
-                pull.answer.set_exception(SubscriptionChanged())
-            elif pull.wait and not self._stopping:
-                queue.pulls.appendleft(pull)
-                if not pull.parked.done():
-                    pull.parked.set_result(None)
-            else:
-                pull.answer.set_result([])
-        if not hungry and queue.pulls:
+                hungry = await self._claim_shard(queue, subscription, shard_id, hungry, alarms)
+        if hungry:
+            self._nothing_left(queue, hungry)
+        elif queue.pulls:
             queue.worth_a_look = True
         self._set_alarm(queue, min(alarms, default=None))
 
+    def _nothing_left(self, queue: _Queue, hungry: list[_Pull]) -> None:
+        """Park the pulls that the claim had nothing for, and if there is nothing at all, those behind them that had
+        joined before it began.
+
+        Those behind that are parked already stand before those that are not.
+        """
+        late: list[_Pull] = []
+        behind: list[_Pull] = []
+        while queue.exhausted and queue.pulls and not queue.pulls[-1].parked.done():
+            pull = queue.pulls.pop()
+            (late if pull.joined == queue.claims else behind).append(pull)
+        queue.pulls.extend(pull for pull in reversed(behind) if self._park(queue, pull))
+        queue.pulls.extend(reversed(late))
+        queue.pulls.extendleft([pull for pull in reversed(hungry) if self._park(queue, pull)])
+
+    def _park(self, queue: _Queue, pull: _Pull) -> bool:
+        """Returns whether it goes on waiting; else it is answered."""
+        if pull.wait and queue.changed:
+            pull.answer.set_exception(SubscriptionChanged())
+        elif pull.wait and not self._stopping:
+            if not pull.parked.done():
+                pull.parked.set_result(None)
+            return True
+        else:
+            pull.answer.set_result([])
+        return False
+
     async def _claim_shard(
-        self, subscription: Subscription, shard_id: int, pulls: list[_Pull], alarms: list[datetime]
+        self,
+        queue: _Queue,
+        subscription: Subscription,
+        shard_id: int,
+        pulls: list[_Pull],
+        alarms: list[datetime],
     ) -> list[_Pull]:
         """Claim in one shard; returns the pulls that got nothing."""
         claimed = await retrying(lambda: self._claim_once(subscription, shard_id, pulls), Aborted)
@@ -279,19 +342,21 @@ class LongPoll:
                 pull.answer.set_result(list(deliveries))
         hungry = [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
         if hungry and not claimed.looked_ahead:  # something was found, if nothing for these: go on in a moment
+            queue.exhausted = False
             alarms.append(self._clock.now())
         return hungry
 
     async def _claim_once(self, subscription: Subscription, shard_id: int, pulls: list[_Pull]) -> Claimed:
-        async with self._database.hot() as connection:
+        async with self._claims, self._database.hot() as connection:
             return await claim_messages(connection, self._request(subscription, shard_id, pulls), self._attempt_ids)
 
     def _request(self, subscription: Subscription, shard_id: int, pulls: list[_Pull]) -> ClaimRequest:
         now = self._clock.now()
+        share = MAX_CLAIM_BYTES // len(pulls)
         return ClaimRequest(
             shard_id=shard_id,
             subscription_id=subscription.subscription_id,
-            demands=[pull.demand for pull in pulls],
+            demands=[pull.demand.within(share) for pull in pulls],
             ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds),
             retained_since=now - subscription.retention,
             now=now,

@@ -10,6 +10,11 @@ more than two.
 Messages of one request stand together, in their order.  Requests of a client that waits for each answer stand in
 the order of its calls, because two flushes in flight never hold two of its requests.  Others may stand in any
 order: a flush that PostgreSQL undid (Aborted) is sent again, perhaps behind the one that followed it.
+
+A publish is taken only if it is likely to be stored within MAX_WAIT_SECONDS.  What is expected is the time of a
+flush (an average, or how long the one in flight has taken already if that is more) times the full flushes that wait
+before it: it closes by itself when PostgreSQL slows down or stops, and opens when it goes on.  What waits behind a
+flush that has taken as long as that is refused too.  A refusal is ResourceExhausted: nothing was stored.
 """
 
 import asyncio
@@ -31,6 +36,8 @@ MAX_FLUSH_MESSAGES = 4_000  # past some thousand rows a larger commit gains noth
 MAX_FLUSH_BYTES = 16_000_000
 MIN_FOLLOWING_MESSAGES = 100  # fewer are not worth a commit of their own (docs/decisions/0008)
 MAX_QUEUED_BYTES = 256_000_000  # in all shards; past it publishes are refused rather than memory used up
+MAX_WAIT_SECONDS = 3.0  # longer than a disk's usual bad moments; short against the patience of clients (60 s)
+_TOO_MANY = "Too many messages wait to be stored; slow down and try again."
 
 
 @dataclass(slots=True)
@@ -43,6 +50,9 @@ class _Publish:
 class _ShardQueue:
     waiting: deque[_Publish] = field(default_factory=deque)
     waiting_messages: int = 0
+    waiting_bytes: int = 0
+    flush_seconds: float = 0.0  # from answer to answer, on average
+    answered_at: float = 0.0  # when the last flush was answered, or the one in flight was begun
     flushing: int = 0  # tasks in _run, at most two
     flushing_messages: int = 0  # in their flushes
     connection: HotConnection | None = None  # of the last flush, while any flush holds it
@@ -66,35 +76,58 @@ class PublishCoalescer:
         Unavailable if it is not known whether the messages were stored; that is never retried here, since a
         repeated publish would store them twice.
         """
-        if self._queued_bytes > MAX_QUEUED_BYTES:
-            raise ResourceExhausted("Too many messages wait to be stored; slow down and try again.")
+        self.check_room(shard_id)
         queue = self._queues.get(shard_id)
         if queue is None:
             queue = self._queues[shard_id] = _ShardQueue()
-        publish = _Publish(batch, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        publish = _Publish(batch, loop.create_future())
         queue.waiting.append(publish)
         queue.waiting_messages += batch.count
+        queue.waiting_bytes += batch.size
         self._queued_bytes += batch.size
         if _may_flush(queue, others=queue.flushing):
+            if not queue.flushing:
+                queue.answered_at = loop.time()
             queue.flushing += 1
             self._tasks.start(self._run(shard_id, queue), name=f"flush shard {shard_id}")
         return await publish.appended
 
+    def check_room(self, shard_id: int) -> None:
+        """Raises ResourceExhausted if a publish to the shard would be refused now."""
+        queue = self._queues.get(shard_id)
+        if self._queued_bytes > MAX_QUEUED_BYTES or (
+            queue is not None and _expected_seconds(queue) > MAX_WAIT_SECONDS
+        ):
+            raise ResourceExhausted(_TOO_MANY)
+
     async def _run(self, shard_id: int, queue: _ShardQueue) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while queue.waiting and _may_flush(queue, others=queue.flushing - 1):
                 publishes = _take(queue)
                 messages = sum(publish.batch.count for publish in publishes)
                 queue.flushing_messages += messages
+                stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
                 try:
                     await self._flush(shard_id, queue, publishes)
                 finally:
+                    stalled.cancel()
+                    before, queue.answered_at = queue.answered_at, loop.time()
+                    queue.flush_seconds += (queue.answered_at - before - queue.flush_seconds) / 4
                     queue.flushing_messages -= messages
                     self._queued_bytes -= sum(publish.batch.size for publish in publishes)
         finally:
             queue.flushing -= 1
             if not queue.flushing and not queue.waiting:
                 self._queues.pop(shard_id, None)
+
+    def _refuse_waiting(self, queue: _ShardQueue) -> None:
+        """The flush before them has taken too long; they have not been sent."""
+        refused, queue.waiting = list(queue.waiting), deque()
+        queue.waiting_messages = queue.waiting_bytes = 0
+        self._queued_bytes -= sum(publish.batch.size for publish in refused)
+        _fail(refused, ResourceExhausted(_TOO_MANY))
 
     async def _flush(self, shard_id: int, queue: _ShardQueue, publishes: list[_Publish]) -> None:
         try:
@@ -159,6 +192,15 @@ class PublishCoalescer:
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
+def _expected_seconds(queue: _ShardQueue) -> float:
+    """How long a publish that came now would wait for its answer; 0 if nothing is in flight."""
+    if not queue.flushing:
+        return 0.0
+    flushes = 1 + queue.waiting_messages / MAX_FLUSH_MESSAGES + queue.waiting_bytes / MAX_FLUSH_BYTES
+    in_flight = asyncio.get_running_loop().time() - queue.answered_at
+    return max(queue.flush_seconds, in_flight) * flushes
+
+
 def _may_flush(queue: _ShardQueue, *, others: int) -> bool:
     """Whether a flush of what waits may be sent now, beside so many others in flight."""
     if not others:
@@ -178,6 +220,7 @@ def _take(queue: _ShardQueue) -> list[_Publish]:
             break
         taken.append(queue.waiting.popleft())
         queue.waiting_messages -= batch.count
+        queue.waiting_bytes -= batch.size
     return taken
 
 

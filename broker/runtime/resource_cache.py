@@ -21,8 +21,12 @@ from broker.store.database import Database
 MAX_AGE_SECONDS = 30.0  # C8
 MAX_ENTRIES = 20_000  # some 20 MB
 _BATCH = 200  # names that one statement reads
+READ_SECONDS = 5.0  # for an entry to be read; past it the database counts as away
+_SLOW_SECONDS = 2.0  # once a read takes so long, nobody waits behind it
 
 Resource = TypeVar("Resource", Topic, Subscription)
+
+_AWAY = "The database cannot be reached or is slow; try again."
 
 
 class _Entries(Generic[Resource]):
@@ -33,24 +37,37 @@ class _Entries(Generic[Resource]):
         self._tasks = tasks
         self._entries: dict[str, tuple[Resource, float]] = {}
         self._wanted: dict[str, asyncio.Future[Resource | None]] = {}
-        self._loading = False  # owned by _run
+        self._loading = False  # owned by _run, as is the time when the read under way began
+        self._began = 0.0
         self._drops = 0
+
+    def peek(self, name: str) -> Resource | None:
+        """What is known without reading."""
+        entry = self._entries.get(name)
+        return entry[0] if entry is not None else None
 
     async def get(self, name: str) -> Resource | None:
         entry = self._entries.get(name)
         if entry is not None and entry[1] > time.monotonic():
             return entry[0]
+        if self._loading and time.monotonic() - self._began > _SLOW_SECONDS:
+            raise Unavailable(_AWAY)
         if name not in self._wanted:
             self._wanted[name] = asyncio.get_running_loop().create_future()
             if not self._loading:
-                self._loading = True
+                self._loading, self._began = True, time.monotonic()
                 self._tasks.start(self._run(), name="read resources")
-        return await asyncio.shield(self._wanted[name])
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await asyncio.shield(self._wanted[name])
+        except TimeoutError:
+            raise Unavailable(_AWAY) from None
 
     async def _run(self) -> None:
         try:
             while self._wanted:
                 # Whoever asks from now on gets what is read later.
+                self._began = time.monotonic()
                 asked = {name: self._wanted.pop(name) for name in list(islice(self._wanted, _BATCH))}
                 await self._answer(asked)
         finally:
@@ -96,14 +113,18 @@ class ResourceCache:
         self._subscriptions = _Entries[Subscription](self._load_subscriptions, tasks)
 
     async def topic(self, name: str) -> Topic:
-        """The topic of this full name.  Raises NotFound."""
+        """The topic of this full name.  Raises NotFound, Unavailable."""
         topic = await self._topics.get(name)
         if topic is None:
             raise NotFound(f"Topic not found (resource={name.rpartition('/')[2]}).")
         return topic
 
+    def known_topic(self, name: str) -> Topic | None:
+        """The topic as it was read last, perhaps a while ago; None if it has to be read."""
+        return self._topics.peek(name)
+
     async def subscription(self, name: str) -> Subscription:
-        """The subscription of this full name.  Raises NotFound."""
+        """The subscription of this full name.  Raises NotFound, Unavailable."""
         subscription = await self._subscriptions.get(name)
         if subscription is None:
             raise NotFound(f"Subscription does not exist (resource={name.rpartition('/')[2]}).")

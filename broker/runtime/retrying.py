@@ -1,5 +1,6 @@
 """Trying again what lost against a concurrent change."""
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -10,17 +11,21 @@ from broker.domain.errors import BrokerError
 T = TypeVar("T")
 
 _MORE_ATTEMPTS = 2
+_TOO_LONG_SECONDS = 5.0
 
 
 async def retrying(work: Callable[[], Awaitable[T]], *errors: type[BrokerError]) -> T:
     """`work()`, up to twice more if it raises one of `errors`; the last one is the caller's.
 
+    So is the first if it took 5 seconds to come: the database does not answer, and the caller has waited enough.
     Only for work that changed nothing when it failed so, or that may be done twice.
     """
+    began = time.monotonic()
     try:
         return await work()  # tenacity's bookkeeping would cost as much as a small statement, each time
     except errors:
-        pass
+        if time.monotonic() - began > _TOO_LONG_SECONDS:
+            raise
     again = AsyncRetrying(
         retry=retry_if_exception_type(errors),
         stop=stop_after_attempt(_MORE_ATTEMPTS),

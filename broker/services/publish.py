@@ -23,6 +23,15 @@ class PublishService:
         # A process keeps to one shard of each topic for messages without a key: fewer, larger commits.
         self._preference = random.getrandbits(30)
 
+    def check_room(self, topic_name: str) -> None:
+        """Raises ResourceExhausted if a publish would be refused; costs nothing beside decoding its messages.
+
+        Only as far as that is known beforehand: which shard of several it is for depends on its ordering key.
+        """
+        topic = self._resources.known_topic(topic_name)
+        if topic is not None and len(topic.shard_ids) == 1:
+            self._coalescer.check_room(topic.shard_ids[0])
+
     async def publish(self, topic_name: str, messages: Sequence[NewMessage]) -> list[str]:
         """Store messages durably and return their ids, in order.
 

@@ -14,6 +14,7 @@ from psycopg import errors as pg
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable
@@ -27,7 +28,16 @@ ResourceConnection = AsyncConnection  # for resources
 # The pool waits twice as long after each failed attempt to connect; after so long it gives up, and the next call
 # that needs a connection tries at once.  Else the broker would stay away for as long again as the database was.
 _RECONNECT_SECONDS = 5.0
-_UNANSWERED_MILLISECONDS = 30_000  # a server that vanished without a word is given up after so long
+_POOL_WAIT_SECONDS = 5.0  # for a connection of a pool whose connections are all in use
+
+# For every connection: a server that vanished without a word is given up after half a minute.
+_REACHING: dict[str, Any] = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 30_000,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
 
 _NOW = Statement(b"now", b"SELECT clock_timestamp()")
 
@@ -46,7 +56,9 @@ _SESSION_SETTINGS = {
 # Nor may a plan depend on statistics from before a burst of rows: a generic plan is made once, for any parameters,
 # and its choice of indexes is what tests/store/query_plans looks at.  A custom plan searched for held ordering keys
 # in the index of due times for as long as the statistics said that there are none: 150 ms a pull in place of 18.
-_HOT_SETTINGS = " -c enable_seqscan=off -c plan_cache_mode=force_generic_plan"
+# A hot statement that takes long waits for a lock, or for a disk that hangs: it is undone before the connection is
+# given up (hot_connection.UNANSWERED_SECONDS), so that its outcome is known.
+_HOT_SETTINGS = " -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c statement_timeout=8s"
 
 # SQLSTATE (or its class) -> what the caller is told.  Unavailable: the same call may work when sent again.
 _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
@@ -75,7 +87,7 @@ def translate_errors() -> Iterator[None]:
     """Raise the BrokerError that stands for an error of PostgreSQL in the block."""
     try:
         yield
-    except (PoolTimeout, PoolClosed) as error:
+    except (PoolTimeout, PoolClosed, NoConnectionFree) as error:
         raise Unavailable("The database cannot be reached; try again.") from error
     except psycopg.Error as error:
         raise translate(error) from error
@@ -88,7 +100,9 @@ def translate_errors() -> Iterator[None]:
 class Database:
     """One PostgreSQL database.  Open it before use, close it after."""
 
-    def __init__(self, url: str, *, pool_size: int = 8, connect_timeout_seconds: float = 10.0) -> None:
+    def __init__(
+        self, url: str, *, pool_size: int = 8, connect_timeout_seconds: float = _POOL_WAIT_SECONDS
+    ) -> None:
         options = " ".join(f"-c {name}={value}" for name, value in _SESSION_SETTINGS.items())
         self.url = url
         self.session_options = options
@@ -99,15 +113,16 @@ class Database:
             open=False,
             timeout=connect_timeout_seconds,
             reconnect_timeout=_RECONNECT_SECONDS,
-            kwargs={"autocommit": True, "options": options},
+            kwargs={"autocommit": True, "options": options, **_REACHING},
         )
         self._hot_pool = HotPool(self._hot_connection, size=pool_size)
         self._engine = create_async_engine(
             make_url(url).set(drivername="postgresql+psycopg"),
             pool_size=min(4, pool_size),
             max_overflow=4,
+            pool_timeout=_POOL_WAIT_SECONDS,
             pool_pre_ping=True,
-            connect_args={"options": options, "connect_timeout": 10},
+            connect_args={"options": options, **_REACHING},
         )
 
     async def open(self) -> None:
@@ -134,8 +149,7 @@ class Database:
                 self.url,
                 autocommit=True,
                 options=self.session_options + _HOT_SETTINGS,
-                connect_timeout=int(_RECONNECT_SECONDS),
-                tcp_user_timeout=_UNANSWERED_MILLISECONDS,
+                **_REACHING,
             )
         )
 
@@ -160,7 +174,7 @@ class Database:
         """A connection outside the pool, in autocommit mode: the caller owns and closes it."""
         with translate_errors():
             connection: Connection = await psycopg.AsyncConnection.connect(
-                self.url, autocommit=True, options=self.session_options, connect_timeout=10
+                self.url, autocommit=True, options=self.session_options, **_REACHING
             )
         return connection
 

@@ -27,6 +27,9 @@ _BINARY = 1
 # When the server dies with something of ours unread, the socket has an error.  uvloop then calls the reader a last
 # time and never again, whatever is left to read (libuv ends a poll at POLLERR): so we look by ourselves, too.
 _WATCH_SECONDS = 0.5
+# A server that is stopped, or out of reach, says nothing.  Past statement_timeout (store/database.py) nothing will
+# come; what was sent has an unknown outcome.
+UNANSWERED_SECONDS = 12.0
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 Bound = tuple[Statement, dict[str, Any]]
@@ -53,7 +56,7 @@ class HotConnection:
     """Runs batches of statements, each batch in one round trip.
 
     open ──PostgreSQL answers an error──► failed ──what is in flight is answered──► closed
-      └──the connection is lost, or a task that waits for an answer is cancelled───▲
+      └──the connection is lost, no answer comes, or a task that waits for one is cancelled──▲
     """
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
@@ -63,6 +66,8 @@ class HotConnection:
         self._prepared: set[Statement] = set()
         self._in_flight: deque[_Batch] = deque()  # in the order of their answers
         self._failed = False
+        self.gave_up = False  # because the server did not answer
+        self._answered_at = self._looked_at = 0.0  # when an answer came last, or was first waited for
         self.users = 0  # tasks that hold it; owned by HotPool
         self._transformer = Transformer()
         self._pgconn.nonblocking = 1
@@ -118,6 +123,8 @@ class HotConnection:
 
     def _send(self, batch: _Batch, bound: Sequence[Bound]) -> None:
         values = [[ENCODERS[type_](parameters[name]) for name, type_ in s.parameters] for s, parameters in bound]
+        if not self._in_flight:
+            self._answered_at = self._loop.time()
         self._in_flight.append(batch)
         for (statement, _), parameters in zip(bound, values, strict=True):
             if statement not in self._prepared and statement not in batch.prepares:
@@ -154,12 +161,20 @@ class HotConnection:
             self._lose(error)
 
     def _look(self) -> None:
-        """Whether the connection was lost without a word."""
+        """Whether the connection was lost without a word, or the server does not answer."""
         self._read()
+        now, before = self._loop.time(), self._looked_at
+        self._looked_at = now
+        if now - before > 4 * _WATCH_SECONDS:  # this process stood still: there may be more to read
+            self._answered_at = now
+        if self._in_flight and now - self._answered_at > UNANSWERED_SECONDS:
+            self.gave_up = True
+            self._lose(psycopg.OperationalError("the server did not answer"))
         if self._registered:
             self._watch = self._loop.call_later(_WATCH_SECONDS, self._look)
 
     def _finish(self, batch: _Batch) -> None:
+        self._answered_at = self._loop.time()
         error = next((errors.error_from_result(r) for r in batch.results if r.status not in _OK), None)
         if error is None:
             self._prepared.update(batch.prepares)

@@ -27,13 +27,33 @@ POSTGRES_ERRORS = [
 
 @pytest.mark.parametrize("error", BROKER_ERRORS, ids=lambda error: error.__name__)
 def test_every_broker_error_has_a_status_and_a_body(error: type[BrokerError]) -> None:
-    status, body = encode_error(error("why", details=[{"@type": "type.googleapis.com/google.rpc.ErrorInfo"}]))
-    assert json.loads(body)["error"] == {
-        "code": status,
-        "message": "why",
-        "status": error.code,
-        "details": [{"@type": "type.googleapis.com/google.rpc.ErrorInfo"}],
-    }
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo"}
+    status, body, retry_after = encode_error(error("why", details=[info]))
+    answer = json.loads(body)["error"]
+    details = answer.pop("details")
+    assert answer == {"code": status, "message": "why", "status": error.code}
+    assert details[0] == info
+    assert len(details) == (1 if retry_after is None else 2)
+
+
+@pytest.mark.parametrize("error", BROKER_ERRORS, ids=lambda error: error.__name__)
+def test_a_call_that_may_be_sent_again_as_it_is_is_told_when_and_not_all_at_one_moment(
+    error: type[BrokerError],
+) -> None:
+    answers = [encode_error(error("why")) for _ in range(20)]
+    if error.code not in ("RESOURCE_EXHAUSTED", "UNAVAILABLE"):
+        assert {answer.retry_after for answer in answers} == {None}
+        return
+    delays = set()
+    for answer in answers:
+        [info] = json.loads(answer.body)["error"]["details"]
+        assert info["@type"] == "type.googleapis.com/google.rpc.RetryInfo"
+        assert info["retryDelay"].endswith("s")
+        delay = float(info["retryDelay"][:-1])
+        assert answer.retry_after is not None
+        assert 0 < delay <= answer.retry_after < delay + 1
+        delays.add(delay)
+    assert len(delays) > 1
 
 
 def test_no_status_is_left_for_a_code_that_no_error_has() -> None:

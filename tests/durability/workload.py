@@ -6,6 +6,7 @@ was killed meanwhile:
 - what was answered is durable: every message whose publish was answered is delivered;
 - an ack is for good: no pull that was sent after an ack had been answered brings the message again;
 - a publish is whole: of a publish without an answer either all messages exist or none;
+- a publish that was refused because too much waited (RESOURCE_EXHAUSTED) is not stored;
 - order: message ids ascend in the order of each publisher's publishes, and so do first deliveries to a puller;
 - nothing is invented: data, attributes and id of every delivery are those that were published.
 """
@@ -35,10 +36,11 @@ _IN_FLIGHT_SECONDS = 2.0  # what a fault takes from a caller was claimed at most
 
 @dataclass(slots=True)
 class Publish:
-    """One publish request.  `ids` is None as long as there is no answer."""
+    """One publish request.  `ids` is None as long as there is no answer; `refused`: with RESOURCE_EXHAUSTED."""
 
     texts: list[str]
     ids: list[str] | None = None
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class History:
         for publish in itertools.chain(*self.publishes):
             there = [text in delivered_texts for text in publish.texts]
             assert all(there) or not any(there), f"half a publish: {publish}"
+            assert not (publish.refused and any(there)), f"refused, and stored: {publish}"
 
     def _check_contents(self) -> None:
         answered = self.answered
@@ -218,7 +221,7 @@ class Workload:
             texts = [f"publisher-{number}-{next(counter)}" for _ in range(dice.choice((1, 1, 5, 20, 50)))]
             publishes.append(Publish(texts))
             messages = [{"data": base64.b64encode(text.encode()).decode()} for text in texts]
-            answer = await self._call(session, url, f"{TOPIC}:publish", {"messages": messages})
+            answer = await self._call(session, url, f"{TOPIC}:publish", {"messages": messages}, publishes[-1])
             if answer is None:  # never sent again: it may have been stored
                 url = self._another(url)
                 continue
@@ -263,7 +266,9 @@ class Workload:
             self.history.acked_at.setdefault(message_id, now)
         self._progress.set()
 
-    async def _call(self, session: aiohttp.ClientSession, url: str, path: str, body: Json) -> Json | None:
+    async def _call(
+        self, session: aiohttp.ClientSession, url: str, path: str, body: Json, publish: Publish | None = None
+    ) -> Json | None:
         """The answer, or None after a failure that a killed broker or database may cause."""
         sent_at = time.monotonic()
         try:
@@ -271,9 +276,14 @@ class Workload:
                 answer: Json = await response.json()
                 if response.status == 200:
                     return answer
-                assert response.status == 503, answer
-                assert answer["error"]["status"] == "UNAVAILABLE"
-                self.history.failures["UNAVAILABLE"] += 1
+                status: str = answer["error"]["status"]
+                if publish is not None and response.status == 429:
+                    publish.refused = True
+                    assert status == "RESOURCE_EXHAUSTED", answer
+                else:
+                    assert (response.status, status) == (503, "UNAVAILABLE"), answer
+                assert 1 <= int(response.headers["Retry-After"]) <= 2
+                self.history.failures[status] += 1
         except (aiohttp.ClientError, ConnectionError) as error:
             self.history.failures[type(error).__name__] += 1
         assert time.monotonic() - sent_at < _TOO_LONG_SECONDS, f"{path} hung"

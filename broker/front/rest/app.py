@@ -5,62 +5,91 @@ hot call pays for nothing that it does not use.  Starlette serves what surrounds
 """
 
 import logging
-import zlib
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound
+from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable
+from broker.domain.request_memory import RequestMemory
+from broker.front.rest.body import Admission, BodyReader
 from broker.front.rest.call import Call
 from broker.front.rest.errors import encode_error
+from broker.front.rest.resource_calls import HOT, ResourceCalls
 from broker.front.rest.routes import Handler, Route
 from broker.services.services import Services
 
 PREFIX = "/v1/"
 MAX_KNOWN_PATHS = 20_000  # some 10 MB
 MAX_KNOWN_PATH = 512  # bytes
-MAX_BODY_BYTES = 10_485_760  # of JSON, decompressed; Google's limit
+LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
 
 logger = logging.getLogger(__name__)
 
 
-class RestDoor:
-    """Serves `routes` below /v1/."""
+class _Target(NamedTuple):
+    handler: Handler
+    admission: Admission
 
-    def __init__(self, services: Services, routes: Sequence[Route]) -> None:
+
+class RestDoor:
+    """Serves `routes` below /v1/.
+
+    `requests` and `answers` are budgets of the process: of bodies from their arrival to the answer, and of large
+    answers until their readers have taken them.
+    """
+
+    def __init__(
+        self, services: Services, routes: Sequence[Route], *, requests: RequestMemory, answers: RequestMemory
+    ) -> None:
         self._services = services
-        self._found: dict[tuple[str, bytes], tuple[Handler, str]] = {}  # what _look_up has found, of short paths
-        self._handlers: dict[tuple[str, str], Handler] = {
-            (route.method, route.path): route.handler for route in routes
-        }
+        self._requests, self._answers = requests, answers
+        self._bodies = BodyReader(requests)
+        self._targets = _targets(routes, requests.limit)
+        self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # what _look_up has found, of short paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = 200
+        status, retry_after, held = 200, None, 0
         try:
-            handler, name = self._find(scope)
-            body = await _read_body(scope, receive)
+            target, name = self._find(scope)
+            body, held = await self._bodies.read(scope, receive, target.admission)
             call = Call(self._services, name, _query(scope), body, _hung_up(receive))
-            answer = await handler(call)
+            answer = await target.handler(call)
         except BrokerError as error:
-            status, answer = encode_error(error)
+            status, answer, retry_after = encode_error(error)
         except Exception:
             logger.exception("unexpected fault in %s %s", scope["method"], scope["path"])
-            status, answer = encode_error(Internal("The broker met an unexpected fault; its log has the details."))
-        await send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [
-                    (b"content-type", b"application/json; charset=UTF-8"),
-                    (b"content-length", b"%d" % len(answer)),
-                ],
-            }
-        )
-        await send({"type": "http.response.body", "body": answer})
+            fault = Internal("The broker met an unexpected fault; its log has the details.")
+            status, answer, retry_after = encode_error(fault)
+        finally:
+            self._requests.held -= held
+        headers = [
+            (b"content-type", b"application/json; charset=UTF-8"),
+            (b"content-length", b"%d" % len(answer)),
+        ]
+        if retry_after is not None:
+            headers.append((b"retry-after", b"%d" % retry_after))
+        start = {"type": "http.response.start", "status": status, "headers": headers}
+        if len(answer) < LARGE_ANSWER_BYTES:
+            await send(start)
+            await send({"type": "http.response.body", "body": answer})
+        else:
+            await self._send_large(send, start, answer)
 
-    def _find(self, scope: Scope) -> tuple[Handler, str]:
-        """The handler of a call and the name in its path.  Clients call the same few paths again and again."""
+    async def _send_large(self, send: Send, start: Message, answer: bytes) -> None:
+        """The answer counts until the reader has taken all but the last 64 KB; the server waits with its end."""
+        size = len(answer)
+        self._answers.held += size
+        try:
+            await send(start)
+            await send({"type": "http.response.body", "body": answer, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._answers.held -= size
+
+    def _find(self, scope: Scope) -> tuple[_Target, str]:
+        """Where a call goes, and the name in its path.  Clients call the same few paths again and again."""
         method, path = scope["method"], scope["raw_path"]
         found = self._found.get((method, path))
         if found is None:
@@ -71,7 +100,7 @@ class RestDoor:
                 self._found[method, path] = found
         return found
 
-    def _look_up(self, method: str, path: bytes) -> tuple[Handler, str]:
+    def _look_up(self, method: str, path: bytes) -> tuple[_Target, str]:
         try:
             segments = [unquote(s, errors="strict") for s in path.decode("ascii").split("?", 1)[0].split("/")[2:]]
         except UnicodeDecodeError:
@@ -82,10 +111,25 @@ class RestDoor:
         segments[-1] = last
         # "projects/p/topics/t" -> "projects/*/topics/*"; an odd segment at the end is a collection or a plain verb
         shape = "/".join("*" if index % 2 else segment for index, segment in enumerate(segments)) + colon + verb
-        handler = self._handlers.get((method, shape))
-        if handler is None or not all(segments):
-            raise NotFound(f"The requested method was not found ({method} {PREFIX}{'/'.join(segments)}{colon}{verb}).")
-        return handler, "/".join(segments[: len(segments) // 2 * 2])
+        target = self._targets.get((method, shape))
+        if target is None or not all(segments):
+            raise NotFound(
+                f"The requested method was not found ({method} {PREFIX}{'/'.join(segments)}{colon}{verb})."
+            )
+        return target, "/".join(segments[: len(segments) // 2 * 2])
+
+
+def _targets(routes: Sequence[Route], limit: int) -> dict[tuple[str, str], _Target]:
+    """By method and path.  Publishes may fill the budget; other calls go on a quarter beyond it."""
+    publish, other = Admission(ResourceExhausted, 0), Admission(Unavailable, limit // 4)
+    resource_calls = ResourceCalls()
+    return {
+        (route.method, route.path): _Target(
+            route.handler if route.rpc in HOT else resource_calls.bounded(route.handler),
+            publish if route.rpc == "Publisher.Publish" else other,
+        )
+        for route in routes
+    }
 
 
 def _query(scope: Scope) -> dict[str, str]:
@@ -96,51 +140,6 @@ def _query(scope: Scope) -> dict[str, str]:
     for key, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True, errors="replace"):
         query.setdefault(key, value)
     return query
-
-
-async def _read_body(scope: Scope, receive: Receive) -> bytes:
-    """The request's body, decompressed.  Raises InvalidArgument past the limit, without reading on."""
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if message.get("more_body"):
-        chunks = [body]
-        size = len(body)
-        while message.get("more_body"):
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise InvalidArgument("The caller closed the connection within the request.")
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            if size > MAX_BODY_BYTES:
-                raise _too_large()
-        body = b"".join(chunks)
-    if len(body) > MAX_BODY_BYTES:
-        raise _too_large()
-    for name, value in scope["headers"]:
-        if name == b"content-encoding" and body:
-            return _decompressed(body, value.strip().lower())
-    return body
-
-
-def _decompressed(body: bytes, encoding: bytes) -> bytes:
-    if encoding == b"identity":
-        return body
-    if encoding not in (b"gzip", b"x-gzip", b"deflate"):
-        raise InvalidArgument(f"Unsupported Content-Encoding: {encoding.decode('latin-1')}.")
-    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # either header
-    try:
-        plain = decompressor.decompress(body, MAX_BODY_BYTES + 1)
-    except zlib.error as error:
-        raise InvalidArgument(f"The body is not valid {encoding.decode()}.") from error
-    if len(plain) > MAX_BODY_BYTES:
-        raise _too_large()
-    if not decompressor.eof:
-        raise InvalidArgument(f"The body is not valid {encoding.decode()}: it ends early.")
-    return plain
-
-
-def _too_large() -> InvalidArgument:
-    return InvalidArgument(f"Request payload size exceeds the limit: {MAX_BODY_BYTES} bytes.")
 
 
 def _hung_up(receive: Receive) -> Callable[[], Awaitable[None]]:

@@ -1,5 +1,9 @@
 """BrokerError to google.rpc.Status in JSON.  The only place that knows HTTP status codes of errors."""
 
+import math
+import random
+from typing import NamedTuple
+
 import msgspec
 
 from broker.domain.errors import BrokerError
@@ -21,10 +25,30 @@ HTTP_STATUS = {
 }
 
 
-def encode_error(error: BrokerError) -> tuple[int, bytes]:
-    """The HTTP status and the body for an error."""
+class ErrorAnswer(NamedTuple):
+    """`retry_after`: seconds for the header of that name; None where sending the call again will not help."""
+
+    status: int
+    body: bytes
+    retry_after: int | None
+
+
+def encode_error(error: BrokerError) -> ErrorAnswer:
+    """The answer for an error; one that is worth another try says when, as google.rpc.RetryInfo.
+
+    That time is chosen by chance, from half to one and a half of what the error says: those who are refused
+    together must not come back together.
+    """
     status = HTTP_STATUS[error.code]
     body: dict[str, object] = {"code": status, "message": error.message, "status": error.code}
-    if error.details:
-        body["details"] = list(error.details)
-    return status, msgspec.json.format(msgspec.json.encode({"error": body}), indent=2) + b"\n"
+    details = list(error.details)
+    retry_after = None
+    if error.retry_seconds is not None:
+        seconds = error.retry_seconds * random.uniform(0.5, 1.5)  # noqa: S311
+        details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{seconds:.3f}s"})
+        retry_after = math.ceil(seconds)
+    if details:
+        body["details"] = details
+    return ErrorAnswer(
+        status, msgspec.json.format(msgspec.json.encode({"error": body}), indent=2) + b"\n", retry_after
+    )

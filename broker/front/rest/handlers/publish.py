@@ -3,7 +3,11 @@
 from broker.front.rest.call import Call
 from broker.front.rest.codec.publish import decode_publish, encode_message_ids
 
+_WORTH_A_CHECK = 4096  # bytes; what is smaller is decoded sooner than it is asked whether it would be refused
+
 
 async def publish(call: Call) -> bytes:
+    if len(call.body) > _WORTH_A_CHECK:
+        call.services.publish.check_room(call.name)
     ids = await call.services.publish.publish(call.name, decode_publish(call.body))
     return encode_message_ids(ids)

@@ -1,0 +1,125 @@
+"""The body of a request: read, counted against the budget of the process, decompressed.
+
+uvicorn reads on only as the door asks, so that a connection whose body is not taken yet holds some 64 KB at most.
+A body counts from when its bytes are here until its call has been answered: what a publish holds while it waits to
+be stored is part of it.
+"""
+
+import asyncio
+import zlib
+from dataclasses import dataclass
+
+from starlette.types import Receive, Scope
+
+from broker.domain.errors import BrokerError, DeadlineExceeded, InvalidArgument
+from broker.domain.request_memory import RequestMemory
+
+MAX_BODY_BYTES = 10_485_760  # of JSON, decompressed; Google's limit
+BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hold its memory for ever
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What is told a caller whose body finds no room, and how many bytes past the limit it may go."""
+
+    refusal: type[BrokerError]
+    beyond: int
+
+
+class BodyReader:
+    """Reads bodies within a budget; whoever reads one gives its bytes back (`memory.held`) when it is done with."""
+
+    def __init__(self, memory: RequestMemory) -> None:
+        self._memory = memory
+
+    async def read(self, scope: Scope, receive: Receive, admission: Admission) -> tuple[bytes, int]:
+        """The body, decompressed, and how many bytes of the budget it holds.
+
+        Raises InvalidArgument past the limit of one body, without reading on; DeadlineExceeded; and the refusal.
+        """
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        more = message.get("more_body", False)
+        held = self._take(len(body), admission) if body else 0
+        encoding = _header(scope, b"content-encoding") if body or more else b""
+        if not (more or encoding):
+            return body, held
+        try:
+            if more:
+                self._check(int(_header(scope, b"content-length") or 0) - len(body), admission)
+                chunks = await self._rest(receive, admission, len(body))
+                held += sum(map(len, chunks))
+                body = b"".join([body, *chunks])
+            if len(body) > MAX_BODY_BYTES:
+                raise _too_large()
+            if encoding:
+                body = _decompressed(body, encoding.strip().lower())
+                held += self._take(len(body), admission)
+        except BaseException:
+            self._memory.held -= held
+            raise
+        return body, held
+
+    async def _rest(self, receive: Receive, admission: Admission, size: int) -> list[bytes]:
+        """What comes after the first `size` bytes; counted as it comes."""
+        chunks: list[bytes] = []
+        held = 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise InvalidArgument("The caller closed the connection within the request.")
+                    chunks.append(message.get("body", b""))
+                    held += self._take(len(chunks[-1]), admission)
+                    if size + held > MAX_BODY_BYTES:
+                        raise _too_large()
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            self._memory.held -= held
+            raise DeadlineExceeded(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
+        except BaseException:
+            self._memory.held -= held
+            raise
+        return chunks
+
+    def _take(self, size: int, admission: Admission) -> int:
+        held = self._memory.held
+        if held + size > self._memory.limit:  # else there is room for everybody
+            self._check(size, admission)
+        self._memory.held = held + size
+        return size
+
+    def _check(self, size: int, admission: Admission) -> None:
+        if not self._memory.has_room(size, beyond=admission.beyond):
+            raise admission.refusal("The broker holds as much of requests as it may; slow down and try again.")
+
+
+def _header(scope: Scope, wanted: bytes) -> bytes:
+    value: bytes
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return value
+    return b""
+
+
+def _decompressed(body: bytes, encoding: bytes) -> bytes:
+    if encoding == b"identity":
+        return body
+    if encoding not in (b"gzip", b"x-gzip", b"deflate"):
+        raise InvalidArgument(f"Unsupported Content-Encoding: {encoding.decode('latin-1')}.")
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # either header
+    try:
+        plain = decompressor.decompress(body, MAX_BODY_BYTES + 1)
+    except zlib.error as error:
+        raise InvalidArgument(f"The body is not valid {encoding.decode()}.") from error
+    if len(plain) > MAX_BODY_BYTES:
+        raise _too_large()
+    if not decompressor.eof:
+        raise InvalidArgument(f"The body is not valid {encoding.decode()}: it ends early.")
+    return plain
+
+
+def _too_large() -> InvalidArgument:
+    return InvalidArgument(f"Request payload size exceeds the limit: {MAX_BODY_BYTES} bytes.")

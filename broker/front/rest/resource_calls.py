@@ -1,0 +1,45 @@
+"""Calls that are not hot (topics, subscriptions, snapshots, …): so many at once, and so long."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from broker.domain.errors import Unavailable
+from broker.front.rest.call import Call
+
+MAX_AT_ONCE = 200  # in a process; the database serves eight of them at a time
+LONGEST_SECONDS = 20.0  # past it the outcome is unknown
+
+HOT = frozenset(
+    {
+        "Publisher.Publish",
+        "Subscriber.Pull",
+        "Subscriber.Acknowledge",
+        "Subscriber.ModifyAckDeadline",
+        "Nack",
+        "Reject",
+    }
+)
+
+
+class ResourceCalls:
+    """Bounds the handlers that it wraps, all together."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+
+    def bounded(self, handler: Callable[[Call], Awaitable[bytes]]) -> Callable[[Call], Awaitable[bytes]]:
+        """`handler`, refused with Unavailable past the limits."""
+
+        async def call_within_limits(call: Call) -> bytes:
+            if self._under_way >= MAX_AT_ONCE:
+                raise Unavailable("Too many calls about resources are under way; try again.")
+            self._under_way += 1
+            try:
+                async with asyncio.timeout(LONGEST_SECONDS):
+                    return await handler(call)
+            except TimeoutError:
+                raise Unavailable("The database does not answer; the call may or may not have worked.") from None
+            finally:
+                self._under_way -= 1
+
+        return call_within_limits

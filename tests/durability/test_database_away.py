@@ -1,0 +1,103 @@
+"""The database stands still, or goes and comes back, in the middle of a load (A1)."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from broker.embedded_postgres.cluster import Cluster
+from broker.store import migrations
+from broker.store.hot_connection import UNANSWERED_SECONDS
+from tests.cli.processes import faults
+from tests.durability.workload import Workload
+from tests.fixtures.broker import BrokerProcess
+
+StartBroker = Callable[..., BrokerProcess]
+
+SEED = 77
+
+
+@contextmanager
+def _standing_still(postmaster: psutil.Process) -> Iterator[None]:
+    """SIGSTOP of the postmaster and all its backends, those that are being started too."""
+    postmaster.suspend()
+    processes = [postmaster, *postmaster.children()]
+    for process in processes[1:]:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in reversed(processes):
+            process.resume()
+
+
+async def test_a_database_that_stands_still_for_a_moment_fails_no_call(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    workload = Workload([broker.url], seed=SEED)
+    await workload.create()
+    async with workload.running(publishers=8):
+        await workload.until(answered=300, acked=300)
+        with _standing_still(broker.postmaster()):
+            await asyncio.sleep(1)
+        await workload.until(answered=300, acked=300)
+    assert not workload.history.failures
+    await workload.drain()
+    workload.history.check_complete()
+
+
+@pytest.mark.slow
+async def test_nothing_is_lost_when_the_database_stands_still_for_long_and_the_broker_recovers(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    workload = Workload([broker.url], seed=SEED)
+    await workload.create()
+    history = workload.history
+    async with workload.running(publishers=8):
+        await workload.until(answered=300, acked=300)
+        workload.fault()
+        with _standing_still(broker.postmaster()):
+            await asyncio.sleep(UNANSWERED_SECONDS + 3)
+            failed = history.failures["UNAVAILABLE"]
+            await asyncio.sleep(1)
+            # Calls are refused at once now, rather than each after a time-out.
+            assert history.failures["UNAVAILABLE"] > failed + 20
+        await workload.until(answered=300, acked=300)
+    assert set(history.failures) <= {"UNAVAILABLE", "RESOURCE_EXHAUSTED"}
+    await workload.drain()
+    history.check_complete()
+    assert faults(broker) == []
+
+
+async def test_nothing_is_lost_when_the_database_refuses_connections_for_a_while(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.open()
+    try:
+        migrations.upgrade(cluster.url)
+        broker = start_broker("--database-url", cluster.url, "--port", "0")
+        workload = Workload([broker.url], seed=SEED)
+        await workload.create()
+        async with workload.running(publishers=8):
+            await workload.until(answered=300, acked=300)
+            workload.fault()
+            await asyncio.to_thread(cluster.close)
+            failed = workload.history.failures["UNAVAILABLE"]
+            await asyncio.sleep(2)
+            assert workload.history.failures["UNAVAILABLE"] > failed + 50
+            await asyncio.to_thread(cluster.open)
+            async with asyncio.timeout(10):
+                await workload.until(answered=300, acked=300)
+        assert set(workload.history.failures) == {"UNAVAILABLE"}
+        await workload.drain()
+        workload.history.check_complete()
+        assert faults(broker) == []
+    finally:
+        broker.stop()
+        cluster.close()

@@ -1,0 +1,248 @@
+"""What may wait is bounded: by bytes, by number, by time; and nobody waits for a database that is away (C7)."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import psycopg
+import pytest
+
+from broker.domain.ack_id import AttemptName
+from broker.domain.attempt_ids import AttemptIds
+from broker.domain.errors import ResourceExhausted, Unavailable
+from broker.domain.message import NewMessage
+from broker.domain.request_memory import RequestMemory
+from broker.runtime import ack_coalescer, publish_coalescer
+from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.tasks import Tasks
+from broker.runtime.wake_ups import WakeUps
+from broker.store import hot_connection, hot_pool
+from broker.store.database import Database
+from broker.store.hot_connection import HotConnection
+from broker.store.hot_pool import HotPool
+from broker.store.messages import Appended, EncodedMessages, encode_messages
+from tests.fixtures.broker import eventually
+from tests.fixtures.log import Log
+from tests.store.interleavings.steps import execute, open_transaction, until_waiting
+
+
+def _batch(count: int = 1) -> EncodedMessages:
+    return encode_messages([NewMessage(data=b"x") for _ in range(count)])
+
+
+class Parts:
+    """The coalescers of a process, on a log."""
+
+    def __init__(self, log: Log, clock: DatabaseClock, tasks: Tasks) -> None:
+        wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
+        self.log = log
+        self.publishes = PublishCoalescer(log.database, clock, wake_ups, tasks)
+        activity = SubscriptionActivity(log.database, clock)
+        self.acks = AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity)
+
+    def publish(self, count: int = 1) -> asyncio.Task[Appended]:
+        return asyncio.create_task(self.publishes.publish(self.log.shard_id, _batch(count)))
+
+    def ack(self) -> asyncio.Task[object]:
+        name = AttemptName(self.log.subscription.subscription_id, self.log.shard_id, attempt_id=1, count=3)
+        return asyncio.create_task(self.acks.acknowledge({name: {0, 1, 2}}))
+
+    @asynccontextmanager
+    async def shard_locked(self) -> AsyncIterator[None]:
+        async with open_transaction(self.log.database) as locking:
+            await execute(locking, "UPDATE shards SET head = head")
+            yield
+
+    @asynccontextmanager
+    async def attempts_locked(self) -> AsyncIterator[None]:
+        async with open_transaction(self.log.database) as locking:
+            await execute(locking, "LOCK TABLE delivery_attempts IN ACCESS EXCLUSIVE MODE")
+            yield
+
+
+@pytest.fixture
+async def parts(log: Log) -> AsyncIterator[Parts]:
+    clock = DatabaseClock(log.database)
+    await clock.synchronise()
+    tasks = Tasks()
+    yield Parts(log, clock, tasks)
+    await tasks.close()
+
+
+# --- publishes and acks ----------------------------------------------------------------------------------------
+
+
+async def test_what_waits_behind_a_flush_that_takes_too_long_is_refused_and_what_was_sent_is_answered(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish_coalescer, "MAX_WAIT_SECONDS", 0.3)
+    async with parts.shard_locked():
+        sent = parts.publish()
+        await until_waiting(parts.log.database)
+        with pytest.raises(ResourceExhausted):
+            await parts.publish()  # by the clock
+        with pytest.raises(ResourceExhausted):
+            parts.publishes.check_room(parts.log.shard_id)  # at once
+    assert (await sent).first_seq == 1
+    assert (await parts.publish()).first_seq == 2
+    assert await parts.log.rows("SELECT count(*) FROM messages") == [(2,)]
+
+
+async def test_a_longer_queue_closes_sooner(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a flush counts as often as flushes wait."""
+    monkeypatch.setattr(publish_coalescer, "MAX_WAIT_SECONDS", 30.0)
+    monkeypatch.setattr(publish_coalescer, "MAX_FLUSH_MESSAGES", 1)
+    async with parts.shard_locked():
+        waiting = [parts.publish(1)]
+        await until_waiting(parts.log.database)
+        began = asyncio.get_running_loop().time()
+        with contextlib.suppress(ResourceExhausted):
+            while True:
+                parts.publishes.check_room(parts.log.shard_id)
+                waiting.append(parts.publish(1))
+                await asyncio.sleep(0.001)
+        assert asyncio.get_running_loop().time() - began < 20
+    await asyncio.gather(*waiting)
+
+
+async def test_a_slow_shard_does_not_close_another(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish_coalescer, "MAX_WAIT_SECONDS", 0.1)
+    async with parts.shard_locked():
+        sent = parts.publish()
+        await until_waiting(parts.log.database)
+        with pytest.raises(ResourceExhausted):
+            await parts.publish()
+        parts.publishes.check_room(parts.log.shard_id + 1)
+    await sent
+
+
+async def test_acks_behind_a_flush_that_takes_too_long_are_refused(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ack_coalescer, "MAX_WAIT_SECONDS", 0.3)
+    async with parts.attempts_locked():
+        sent = parts.ack()
+        await until_waiting(parts.log.database)
+        for _ in range(2):  # by the clock, and at once
+            with pytest.raises(Unavailable):
+                await parts.ack()
+    await sent
+    await parts.ack()
+
+
+async def test_acks_past_their_number_are_refused(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ack_coalescer, "MAX_WAITING_IDS", 2)
+    async with parts.attempts_locked():
+        sent = parts.ack()
+        await until_waiting(parts.log.database)
+        waiting = parts.ack()
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable):
+            await parts.ack()
+    await asyncio.gather(sent, waiting)
+
+
+# --- connections ------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """Connects as a pool asks, and counts; `away` makes that fail."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.away = False
+        self.attempts = 0
+
+    async def connect(self) -> HotConnection:
+        self.attempts += 1
+        if self.away:
+            raise psycopg.OperationalError("away")
+        return await self._database._hot_connection()
+
+
+@pytest.fixture
+def server(database: Database) -> Server:
+    return Server(database)
+
+
+@asynccontextmanager
+async def _pool(server: Server, size: int) -> AsyncIterator[HotPool]:
+    pool = HotPool(server.connect, size=size)
+    yield pool
+    await pool.close()
+
+
+def _use(pool: HotPool) -> AbstractAsyncContextManager[HotConnection]:
+    return pool.connection()
+
+
+async def test_nobody_waits_for_a_server_that_is_away_and_it_is_found_again(server: Server) -> None:
+    async with _pool(server, 2) as pool:
+        server.away = True
+        for _ in range(100):
+            with pytest.raises(psycopg.OperationalError):
+                async with _use(pool):
+                    pass
+        assert server.attempts < 10, "one tries for all"
+        server.away = False
+
+        async def near() -> bool:
+            try:
+                async with _use(pool):
+                    return True
+            except psycopg.OperationalError:
+                return False
+
+        await eventually(near)
+
+
+async def test_the_wait_for_a_connection_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot_pool, "WAIT_SECONDS", 0.1)
+    async with _pool(server, 1) as pool, _use(pool):
+        with pytest.raises(psycopg.OperationalError, match="no connection was free"):
+            async with _use(pool):
+                pass
+
+
+async def test_a_server_that_does_not_answer_is_given_up_and_idle_connections_to_it_too(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hot_connection, "UNANSWERED_SECONDS", 0.5)
+    async with database.hot() as idle, database.hot():
+        pass
+    began = time.monotonic()
+    with pytest.raises(Unavailable):
+        async with database.hot() as connection:
+            await execute(connection, "SELECT pg_sleep(30)")
+    assert time.monotonic() - began < 20
+    assert connection.closed
+    assert idle.closed
+
+    async def near() -> bool:
+        try:
+            await database.now()
+        except Unavailable:
+            return False
+        return True
+
+    await eventually(near)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------
+
+
+def test_a_budget_has_room_up_to_its_limit_and_for_anything_when_it_is_empty() -> None:
+    memory = RequestMemory(100)
+    assert memory.has_room(1000)
+    memory.held += 60
+    assert memory.has_room(40)
+    assert not memory.has_room(41)
+    assert memory.has_room(65, beyond=25)
+    assert not memory.full
+    memory.held += 40
+    assert memory.full
