@@ -3,11 +3,10 @@
 That needs Alembic and SQLAlchemy, which the parent of the broker's processes would then keep in memory for ever.
 """
 
-import signal
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
+from broker.cli.child_process import CONTEXT, start_deaf
 from broker.cli.stop import Stop
 
 MIN_SERVER_VERSION = 15
@@ -24,15 +23,25 @@ def check_schema(database_url: str) -> None:
 
 
 def _in_a_process(work: Callable[[str], str], database_url: str) -> None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_ignore_interrupts) as executor:
-        problem = executor.submit(work, database_url).result()
+    ours, theirs = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_answer, args=(work, database_url, theirs), name="schema")
+    start_deaf(process)
+    theirs.close()
+    try:
+        problem = ours.recv()
+    except EOFError:
+        problem = "the process that looks after the database's schema ended without a word"
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
+    finally:
+        process.join()
     if problem:
         raise Stop(problem)
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C reaches the whole group: the parent ends when this is done."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _answer(work: Callable[[str], str], database_url: str, pipe: Connection) -> None:
+    pipe.send(work(database_url))
 
 
 def _upgrade(database_url: str) -> str:
