@@ -22,6 +22,8 @@ from broker.services.services import Services
 
 PREFIX = "/v1/"
 LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
+MAX_KNOWN_PATHS = 20_000  # some 10 MB
+MAX_KNOWN_PATH = 512  # bytes
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class RestDoor:
         self._requests, self._answers = requests, answers
         self._bodies = BodyReader(requests)
         self._targets = _targets(routes, requests.limit)
+        self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # what _look_up has found, of short paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status, retry_after, held = 200, None, 0
@@ -86,7 +89,18 @@ class RestDoor:
             self._answers.held -= size
 
     def _find(self, scope: Scope) -> tuple[_Target, str]:
-        path: bytes = scope["raw_path"]
+        """The target of a call and the name in its path.  Clients call the same few paths again and again."""
+        method, path = scope["method"], scope["raw_path"]
+        found = self._found.get((method, path))
+        if found is None:
+            found = self._look_up(method, path)
+            if len(path) <= MAX_KNOWN_PATH:
+                if len(self._found) >= MAX_KNOWN_PATHS:
+                    self._found.clear()
+                self._found[method, path] = found
+        return found
+
+    def _look_up(self, method: str, path: bytes) -> tuple[_Target, str]:
         try:
             segments = [unquote(s, errors="strict") for s in path.decode("ascii").split("?", 1)[0].split("/")[2:]]
         except UnicodeDecodeError:
@@ -97,9 +111,11 @@ class RestDoor:
         segments[-1] = last
         # "projects/p/topics/t" -> "projects/*/topics/*"; an odd segment at the end is a collection or a plain verb
         shape = "/".join("*" if index % 2 else segment for index, segment in enumerate(segments)) + colon + verb
-        target = self._targets.get((scope["method"], shape))
+        target = self._targets.get((method, shape))
         if target is None or not all(segments):
-            raise NotFound(f"The requested method was not found ({scope['method']} {scope['path']}).")
+            raise NotFound(
+                f"The requested method was not found ({method} {PREFIX}{'/'.join(segments)}{colon}{verb})."
+            )
         return target, "/".join(segments[: len(segments) // 2 * 2])
 
 
