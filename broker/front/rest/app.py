@@ -21,9 +21,9 @@ from broker.front.rest.routes import Handler, Route
 from broker.services.services import Services
 
 PREFIX = "/v1/"
+LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
 MAX_KNOWN_PATHS = 20_000  # some 10 MB
 MAX_KNOWN_PATH = 512  # bytes
-LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class RestDoor:
             self._answers.held -= size
 
     def _find(self, scope: Scope) -> tuple[_Target, str]:
-        """Where a call goes, and the name in its path.  Clients call the same few paths again and again."""
+        """The target of a call and the name in its path.  Clients call the same few paths again and again."""
         method, path = scope["method"], scope["raw_path"]
         found = self._found.get((method, path))
         if found is None:
