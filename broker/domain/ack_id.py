@@ -8,7 +8,7 @@ thousand table look-ups, and a thousand acknowledged ids fall into groups by the
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from zlib import crc32
@@ -89,12 +89,14 @@ def _parse_prefix(prefix: str) -> AttemptName | None:
     )
 
 
-def group_ack_ids(ack_ids: Iterable[str], *, subscription_id: int) -> dict[AttemptName, set[int]]:
+def group_ack_ids(ack_ids: Sequence[str], *, subscription_id: int) -> dict[AttemptName, set[int]]:
     """The positions named by `ack_ids`, by delivery attempt.
 
     Raises InvalidArgument for the first id that this broker did not make for this subscription; the whole call
     is refused then, as by Google's service.
     """
+    if (whole := _whole_response(ack_ids)) is not None and whole.subscription_id == subscription_id:
+        return {whole: set(range(whole.count))}
     suffixes: dict[str, list[str]] = {}  # by prefix; the ack ids of a response come one after the other
     of_prefix: list[str] = []
     prefix = None
@@ -113,6 +115,18 @@ def group_ack_ids(ack_ids: Iterable[str], *, subscription_id: int) -> dict[Attem
             raise _invalid(prefix + max(of_prefix, key=lambda suffix: _POSITIONS.get(suffix, len(_POSITIONS))))
         attempts[attempt] = positions
     return attempts
+
+
+def _whole_response(ack_ids: Sequence[str]) -> AttemptName | None:
+    """The attempt whose ack ids these are: all of them, as they were handed out.
+
+    Whoever pulls, works and acks sends a response's ids back like that.  To compare them with what was handed out
+    takes a third of the time of looking at each.
+    """
+    attempt = _parse_prefix(ack_ids[0][:_PREFIX_CHARACTERS]) if ack_ids else None
+    if attempt is None or attempt.count != len(ack_ids) or make_ack_ids(attempt, range(attempt.count)) != ack_ids:
+        return None
+    return attempt
 
 
 def _invalid(ack_id: str) -> InvalidArgument:
