@@ -33,6 +33,9 @@ class Options:
     backlog: tuple[int, ...] = (1_000_000, 3_000_000)
     claims_backlog: int = 10_000_000
     warm_up_seconds: float = 10.0  # after a start, before anything is measured: Java compiles what it finds hot
+    topics: int = 1_000
+    spread_seconds: float = 60.0  # how long messages are published to many topics
+    soak_minutes: float = 30.0
     workers: int = 1
 
 
@@ -49,6 +52,7 @@ class Bench:
         default_factory=dict
     )  # topics; peer_systems.py says of which
     started: list[Server] = field(default_factory=list)
+    interrupted: bool = False  # set by a measure that reports what it had until then; no other is begun
 
     @property
     def servers(self) -> list[Server]:

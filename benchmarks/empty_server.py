@@ -9,7 +9,7 @@ import socket
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from broker.app import AppConfig
+from broker.app_config import AppConfig
 from broker.cli import worker
 
 _HEAD = {

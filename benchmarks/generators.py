@@ -34,6 +34,18 @@ def run_loads(specs: Sequence[Spec]) -> list[Result]:
 
 
 @contextmanager
+def beside(spec: Spec) -> Iterator[None]:
+    """Run a load that lasts until its stdin ends, as long as the block does.  Raises LoadFailed, at its end."""
+    with _started([spec]) as [process]:
+        _wait_until_ready(process)
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        yield
+        _result(process, _GRACE_SECONDS)  # closes its stdin
+
+
+@contextmanager
 def _started(specs: Sequence[Spec]) -> Iterator[list[subprocess.Popen[str]]]:
     processes: list[subprocess.Popen[str]] = []
     try:

@@ -7,11 +7,8 @@ regular expression, and many connections are served by one selector.  All times 
 the same in every process.
 """
 
-import base64
 import json
-import os
 import random
-import re
 import selectors
 import signal
 import sys
@@ -19,33 +16,24 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
+from benchmarks.calls import ACK_ID, acknowledge, publish_requests
 from benchmarks.client_load import CLIENT_ROLES
 from benchmarks.load_spec import Result, Run, Spec
 from benchmarks.open_loop import prepare_open_loop
+from benchmarks.paced_load import PACED_ROLES
 from benchmarks.push_load import PUSH_ROLES
+from benchmarks.spread_load import SPREAD_ROLES
 from benchmarks.wire import Connection, LoadFailed, build_request
 
-_ACK_ID = re.compile(rb'"ackId": *"([^"]+)"')
-_BODIES = 8  # different ones, so that nothing in a server can live on having just seen the same bytes
 _EMPTY_ANSWERS = 30  # in a row, before a backlog counts as drained
 _EMPTY_PAUSE_SECONDS = 0.01
+_ANSWER_SECONDS = 60.0  # longer than any answer takes that is worth measuring
 _SETTLE_SECONDS = (0.004, 0.008)  # from sending a pull to being sure that it waits
-
-
-def publish_body(batch: int, size: int) -> bytes:
-    """A publish request of `batch` messages with `size` bytes of random data each."""
-    messages = [{"data": base64.b64encode(os.urandom(size)).decode()} for _ in range(batch)]
-    return json.dumps({"messages": messages}).encode()
-
-
-def _publish_requests(spec: Spec) -> list[bytes]:
-    path = f"/v1/{spec.topic}:publish"
-    return [build_request("POST", path, publish_body(spec.batch, spec.size)) for _ in range(_BODIES)]
 
 
 def prepare_publish(spec: Spec) -> Run:
     """Publish on every connection, one request at a time on each, for `seconds` and at most `count` messages."""
-    requests = _publish_requests(spec)
+    requests = publish_requests(spec)
     connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
     allowed = -(-spec.count // spec.batch) if spec.count else sys.maxsize
     sent_at = dict.fromkeys(connections, 0.0)
@@ -58,7 +46,7 @@ def prepare_publish(spec: Spec) -> Run:
             for connection in connections[:allowed]:
                 selector.register(connection, selectors.EVENT_READ, connection)
                 sent_at[connection] = time.monotonic()
-                connection.send(requests[sent % _BODIES])
+                connection.send(requests[sent % len(requests)])
                 sent += 1
             while selector.get_map():
                 for key, _ in selector.select():
@@ -70,7 +58,7 @@ def prepare_publish(spec: Spec) -> Run:
                         result.publish_seconds.append(now - sent_at[connection])
                     if sent < allowed and now < stop:
                         sent_at[connection] = now
-                        connection.send(requests[sent % _BODIES])
+                        connection.send(requests[sent % len(requests)])
                         sent += 1
                     else:
                         selector.unregister(connection)
@@ -94,10 +82,10 @@ def prepare_drain(spec: Spec) -> Run:
         stop = result.started + (spec.limit_seconds or spec.seconds)
         empty = 0
         while time.monotonic() < stop:
-            ack_ids = _ACK_ID.findall(connection.call(pull))
+            ack_ids = ACK_ID.findall(connection.call(pull))
             if ack_ids:
                 empty = 0
-                connection.call(_acknowledge(spec, ack_ids))
+                connection.call(acknowledge(spec.subscription, ack_ids))
                 result.requests += 1
                 result.messages += len(ack_ids)
                 result.ended = time.monotonic()
@@ -111,20 +99,15 @@ def prepare_drain(spec: Spec) -> Run:
     return run
 
 
-def _acknowledge(spec: Spec, ack_ids: list[bytes]) -> bytes:
-    body = b'{"ackIds":["' + b'","'.join(ack_ids) + b'"]}'
-    return build_request("POST", f"/v1/{spec.subscription}:acknowledge", body)
-
-
 def prepare_lone_publish(spec: Spec) -> Run:
     """Publish on one connection, each request after the answer to the one before; note how long each took."""
-    requests = _publish_requests(spec)
+    requests = publish_requests(spec)
     connection = Connection(spec.host, spec.port)
 
     def run() -> Result:
         result = Result(started=time.monotonic())
         while (before := time.monotonic()) < result.started + spec.seconds:
-            connection.call(requests[result.requests % _BODIES])
+            connection.call(requests[result.requests % len(requests)])
             result.publish_seconds.append(time.monotonic() - before)
             result.requests += 1
         result.ended = time.monotonic()
@@ -136,7 +119,7 @@ def prepare_lone_publish(spec: Spec) -> Run:
 
 def prepare_waiting_pull(spec: Spec) -> Run:
     """Send a pull, let it wait, publish on another connection, note when each is answered; ack; again."""
-    requests = _publish_requests(spec)
+    requests = publish_requests(spec)
     publisher, puller, acker = (Connection(spec.host, spec.port) for _ in range(3))
     pull = build_request("POST", f"/v1/{spec.subscription}:pull", b'{"maxMessages":10}')
 
@@ -151,7 +134,7 @@ def prepare_waiting_pull(spec: Spec) -> Run:
                 if selector.select(0):
                     raise LoadFailed("a pull was answered before anything was published: it did not wait")
                 ack_ids = _publish_to_waiting(result, selector, publisher, puller, requests, pull)
-                acker.call(_acknowledge(spec, ack_ids))
+                acker.call(acknowledge(spec.subscription, ack_ids))
         result.ended = time.monotonic()
         result.messages = result.requests
         return result
@@ -169,17 +152,20 @@ def _publish_to_waiting(
 ) -> list[bytes]:
     """One publish to the pull that waits.  Returns the ack ids."""
     before = time.monotonic()
-    publisher.send(requests[result.requests % _BODIES])
+    publisher.send(requests[result.requests % len(requests)])
     result.requests += 1
     published = False
     ack_ids: list[bytes] = []
     while not (published and ack_ids):
-        for key, _ in selector.select():
+        if not (ready := selector.select(_ANSWER_SECONDS)):
+            missing = "the waiting pull" if published else "the publish"
+            raise LoadFailed(f"{missing} was not answered in {_ANSWER_SECONDS:g} s")
+        for key, _ in ready:
             if key.fileobj is publisher:
                 publisher.receive()
                 published = True
                 continue
-            ack_ids = _ACK_ID.findall(puller.receive())
+            ack_ids = ACK_ID.findall(puller.receive())
             if ack_ids:
                 result.pull_seconds.append(time.monotonic() - before)
             else:  # its wait happened to end; the message comes with the next one
@@ -192,8 +178,10 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
     "drain": prepare_drain,
     "lone_publish": prepare_lone_publish,
     "waiting_pull": prepare_waiting_pull,
-    "open_loop": lambda spec: prepare_open_loop(spec, _publish_requests(spec)),
+    "open_loop": lambda spec: prepare_open_loop(spec, publish_requests(spec)),
     **PUSH_ROLES,
+    **PACED_ROLES,
+    **SPREAD_ROLES,
     **CLIENT_ROLES,
 }
 

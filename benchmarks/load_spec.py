@@ -20,7 +20,12 @@ class Spec:
     count: int = 0  # messages to publish at most; 0: as many as `seconds` allows
     connections: int = 1
     max_messages: int = 1000
-    rate: float = 0.0  # publishes a second, of the paced role
+    rate: float = 0.0  # of the paced roles: requests a second (paced_drain: messages)
+    topics: int = 0  # of the spread roles: topics, each named `topic` with a dash and a number
+    fan: int = 0  # subscriptions of each, named `subscription` with two dashes and two numbers
+    first: int = 0  # the topics from this one on are polled, those before have waiting pulls
+    after: float = 0.0  # `steady` counts from so many seconds on
+    until: float = 0.0  # and to so many
     endpoint: str = ""  # a URL: of a push subscription without its number, or to POST to
     body: str = ""  # what to POST there
     numbered: bool = False  # every POST goes to a path of its own
@@ -38,6 +43,7 @@ class Result:
     ended: float = 0.0
     publish_seconds: list[float] = field(default_factory=list)  # one per lone, timed or client's publish
     pull_seconds: list[float] = field(default_factory=list)  # from sending a publish to the waiting pull's answer
+    steady: int = 0  # messages that came between two times after the start
     processor_seconds: float = 0.0  # of this process, while it ran
     refused_seconds: list[float] = field(default_factory=list)  # of the open loop, as publish_seconds
     unsent: int = 0  # of the open loop: no connection was free when they were due

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from benchmarks.bench import Bench
 from benchmarks.flat_claims import flat_claims
 from benchmarks.latency import latency
-from benchmarks.limits import copy_limit, http_limit
+from benchmarks.layers import profile
+from benchmarks.limits import copy_limit, http_limit, select_limit
 from benchmarks.memory import memory
 from benchmarks.overload import overload
 from benchmarks.peers import peers_drain_1, peers_drain_2, peers_publish_100, peers_publish_single
@@ -13,15 +14,12 @@ from benchmarks.push import push_latency, push_throughput
 from benchmarks.push_bulkheads import bulkheads
 from benchmarks.push_wide import pull_10000, push_10000
 from benchmarks.report import Row
-from benchmarks.throughput import (
-    drain_1,
-    drain_2,
-    many_subscriptions,
-    publish_100,
-    publish_1000,
-    publish_and_drain,
-    publish_single,
-)
+from benchmarks.scale import scale_backlog, scale_waiting
+from benchmarks.scale_bodies import scale_bodies
+from benchmarks.scale_topics import scale_topics
+from benchmarks.soak import soak
+from benchmarks.subscriptions import many_subscriptions, subscriptions_100, subscriptions_1000
+from benchmarks.throughput import drain_1, drain_2, publish_100, publish_1000, publish_and_drain, publish_single
 
 MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "latency": latency,
@@ -33,22 +31,38 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "drain-2": drain_2,
     "publish-and-drain": publish_and_drain,
     "subscriptions": many_subscriptions,
+    "subscriptions-100": subscriptions_100,
+    "subscriptions-1000": subscriptions_1000,
     "push-throughput": push_throughput,
     "bulkheads": bulkheads,
     "copy-limit": copy_limit,
+    "select-limit": select_limit,
     "http-limit": http_limit,
     "overload": overload,
     "memory": memory,
     "push-10000": push_10000,
     "pull-10000": pull_10000,
     "flat-claims": flat_claims,
+    "scale-backlog": scale_backlog,
+    "scale-topics": scale_topics,
+    "scale-bodies": scale_bodies,
+    "scale-waiting": scale_waiting,
+    "soak": soak,
+    "profile": profile,
     "peers-publish-single": peers_publish_single,
     "peers-publish-100": peers_publish_100,
     "peers-drain-1": peers_drain_1,
     "peers-drain-2": peers_drain_2,
 }
+_SPEED = (
+    *("latency", "publish-100", "publish-1000", "publish-single", "drain-1", "drain-2", "publish-and-drain"),
+    *("subscriptions-100", "subscriptions-1000", "copy-limit", "select-limit", "http-limit", "memory"),
+)
+_SCALE = ("scale-backlog", "scale-topics", "scale-bodies", "scale-waiting")
 GROUPS: Mapping[str, Sequence[str]] = {
+    "speed": _SPEED,
+    "scale": _SCALE,
     "push": ("push-latency", "push-throughput", "bulkheads", "push-10000", "pull-10000"),
     "peers": ("peers-publish-single", "peers-publish-100", "peers-drain-1", "peers-drain-2"),
 }
-ONLY_IF_NAMED = frozenset(GROUPS["peers"])  # they take long, and measure others more than us
+ONLY_IF_NAMED = frozenset([*GROUPS["peers"], *_SCALE, "soak", "profile"])  # they take long; peers measure others

@@ -1,11 +1,17 @@
-"""What PostgreSQL alone can do on this machine: the broker's own server, one connection, no broker between."""
+"""What PostgreSQL alone can do on this machine: the broker's own server, one connection, no broker between.
+
+The tables are the measure's own, a row per message: whatever becomes of the broker's, the limit stays what it was.
+"""
 
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
 
+import msgspec
 import psycopg
 
 from benchmarks.wire import LoadFailed
@@ -15,6 +21,15 @@ _COPY_TRAILER = struct.pack("!h", -1)
 _NULL = struct.pack("!i", -1)
 _ROW_HEAD = struct.Struct("!h iq iq iq").pack  # six fields; shard_id, publish_time, seq with their lengths
 _ATTRIBUTES = struct.pack("!i", 3) + b"\x01{}"  # jsonb version 1
+
+_READ_ROWS = 200_000  # in the table that is read: it stays in memory, as the newest messages do
+_READ = """
+SELECT seq, publish_time, ordering_key, attributes::text, data
+FROM copied
+WHERE shard_id = 1 AND (publish_time, seq) >= (%(time)s, %(seq)s) AND publish_time >= %(time)s
+ORDER BY publish_time, seq
+LIMIT %(limit)s
+"""
 
 _TABLES = """
 CREATE TABLE commits (id int PRIMARY KEY, times bigint NOT NULL) WITH (fillfactor = 20);
@@ -64,6 +79,53 @@ def copy_rate(connection: "psycopg.Connection[tuple[object, ...]]", batch: int, 
                 copy.write(pack(copied))
             copied += batch
     return copied / passed
+
+
+class _Message(msgspec.Struct, rename="camel", omit_defaults=True):
+    data: bytes
+    message_id: str
+    publish_time: str
+    ordering_key: str = ""
+    attributes: msgspec.Raw | None = None
+
+
+class _Received(msgspec.Struct, rename="camel"):
+    ack_id: str
+    message: _Message
+
+
+def read_rate(connection: "psycopg.Connection[tuple[object, ...]]", batch: int, size: int, seconds: float) -> float:
+    """Messages a second read in key order, `batch` at a time, each batch encoded as the body of a pull's answer."""
+    connection.execute("TRUNCATE copied")
+    pack = _packer(_READ_ROWS, size)
+    with connection.cursor() as filling, filling.copy("COPY copied FROM STDIN (FORMAT binary)") as copy:
+        copy.write(pack(0))
+    connection.execute("VACUUM (ANALYZE) copied")
+    encode = msgspec.json.Encoder().encode
+    time_, sequence, read = datetime(2000, 1, 1, tzinfo=UTC), 0, 0  # 0 in binary COPY is 2000-01-01
+    began = time.monotonic()
+    with connection.cursor(binary=True) as cursor:
+        while (passed := time.monotonic() - began) < seconds:
+            cursor.execute(_READ, {"time": time_, "seq": sequence, "limit": batch}, prepare=True)
+            rows = cursor.fetchall()
+            encode({"receivedMessages": _received(rows)})
+            read += len(rows)
+            sequence = (sequence + batch) % _READ_ROWS
+    return read / passed
+
+
+def _received(rows: Sequence[Any]) -> list[_Received]:
+    head = "A" * 36  # an ack id has 40 characters
+    printed: dict[datetime, str] = {}  # a batch has one publish time
+    received = []
+    for position, (seq, publish_time, ordering_key, attributes, data) in enumerate(rows):
+        if publish_time not in printed:
+            printed[publish_time] = publish_time.isoformat()
+        message = _Message(data, str(10**15 + seq), printed[publish_time], ordering_key or "")
+        if attributes != "{}":
+            message.attributes = msgspec.Raw(attributes)
+        received.append(_Received(f"{head}{position:04}", message))
+    return received
 
 
 def _packer(batch: int, size: int) -> Callable[[int], bytes]:

@@ -1,13 +1,12 @@
 """Load for push, and for very many subscriptions: roles of benchmarks/load.py."""
 
 import asyncio
-import base64
 import json
-import os
 import selectors
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
+from benchmarks.calls import stamped_publish
 from benchmarks.load_spec import Result, Run, Spec
 from benchmarks.wire import Connection, LoadFailed, build_request
 
@@ -20,17 +19,9 @@ _PUSH_HEADERS = {
 }
 
 
-def stamped_publish(path: str, size: int, at: float) -> bytes:
-    """A publish of one message whose data begins with a monotonic time, in nanoseconds."""
-    data = b"%d " % int(at * 1e9) + os.urandom(size // 2).hex().encode()
-    body = json.dumps({"messages": [{"data": base64.b64encode(data[:size]).decode()}]})
-    return build_request("POST", path, body.encode())
-
-
 def prepare_paced_publish(spec: Spec) -> Run:
     """Publish `rate` single messages a second for `seconds`, each with the time at which it was due to be sent."""
     connection = Connection(spec.host, spec.port)
-    path = f"/v1/{spec.topic}:publish"
 
     def run() -> Result:
         result = Result(started=time.monotonic())
@@ -39,7 +30,7 @@ def prepare_paced_publish(spec: Spec) -> Run:
             if (early := due - time.monotonic()) > 0:
                 time.sleep(early)
             before = time.monotonic()
-            connection.call(stamped_publish(path, spec.size, due))
+            connection.call(stamped_publish(spec.topic, spec.size, due))
             result.publish_seconds.append(time.monotonic() - before)
             result.requests += 1
         result.ended = time.monotonic()
@@ -63,7 +54,7 @@ def prepare_subscribe(spec: Spec) -> Run:
                 config["pushConfig"] = {"pushEndpoint": f"{spec.endpoint}/{number}"}
             yield build_request("PUT", f"/v1/{spec.subscription}-{number}", json.dumps(config).encode())
 
-    return lambda: _call_all(connections, requests(), lambda _: 1)
+    return lambda: call_all(connections, requests(), lambda _: 1)
 
 
 def prepare_pull_each(spec: Spec) -> Run:
@@ -73,12 +64,10 @@ def prepare_pull_each(spec: Spec) -> Run:
         build_request("POST", f"/v1/{spec.subscription}-{number}:pull", b'{"maxMessages":10}')
         for number in range(spec.count)
     ]
-    return lambda: _call_all(connections, iter(requests), lambda answer: answer.count(b'"ackId"'))
+    return lambda: call_all(connections, iter(requests), lambda answer: answer.count(b'"ackId"'))
 
 
-def _call_all(
-    connections: Sequence[Connection], requests: Iterator[bytes], count: Callable[[bytes], int]
-) -> Result:
+def call_all(connections: Sequence[Connection], requests: Iterator[bytes], count: Callable[[bytes], int]) -> Result:
     """Send all requests, one at a time on each connection; note how long each took."""
     result = Result(started=time.monotonic())
     sent_at: dict[Connection, float] = {}

@@ -254,15 +254,21 @@ class Emulator(Server):
 
     name = "emulator"
 
-    def __init__(self, jar: Path) -> None:
+    def __init__(self, jar: Path, heap: str = "1g") -> None:
+        """`heap`: as for java's -Xmx; empty: no options at all, as gcloud starts it."""
         super().__init__()
         self._jar = jar
+        self._heap = heap
+
+    def with_heap(self, heap: str) -> "Emulator":
+        """Another one, not started."""
+        return Emulator(self._jar, heap)
 
     def _command(self) -> Sequence[str]:
         [self.port] = free_ports(self.host, 1)
         # Its HTTP server loses buffers outside the heap, about 100 MB for 300,000 messages; bounded by the heap's
         # size (the default) it stops answering within one measure.
-        memory = ("-Xmx1g", "-XX:MaxDirectMemorySize=3g")
+        memory = (f"-Xmx{self._heap}", "-XX:MaxDirectMemorySize=3g") if self._heap else ()
         return ["java", *memory, "-jar", str(self._jar), f"--host={self.host}", f"--port={self.port}"]
 
     def _serves(self) -> bool:

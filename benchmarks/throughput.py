@@ -1,21 +1,24 @@
-"""Messages a second: publishing, draining, both at once, and publishing to many subscriptions."""
+"""Messages a second: publishing, draining, and both at once."""
 
-import statistics
 from collections.abc import Callable
 
-from benchmarks.bench import Bench, Place, Sample, compare, fresh_place, median_cpu, say, take_sample
+from benchmarks.bench import Bench, Place, Sample, compare, fresh_place, take_sample
 from benchmarks.generators import Throughput, run_loads, throughput
 from benchmarks.load_spec import Spec
 from benchmarks.report import Row
 from benchmarks.servers import Server
 from benchmarks.wire import LoadFailed
 
-_UNIT = "messages/s"
-_MESSAGE_BYTES = 75  # 100 characters of base64
+UNIT = "messages/s"
+MESSAGE_BYTES = 75  # 100 characters of base64
 _BACKLOG_PER_SECOND = 100_000  # messages to drain per second of load; a faster server ends early
 _PREPARED_BATCH = 1_000  # how a backlog is filled
 _MOST = 600_000  # messages of one load: the emulator keeps them in its heap, at 600-700 bytes each
-_MANY = 1_000  # subscriptions
+PUBLISH_100 = "publish, batches of 100, 2 connections"
+PUBLISH_1000 = "publish, batches of 1,000, 2 connections"
+PUBLISH_SINGLE = "publish, single messages, 64 connections"
+DRAIN_1 = "drain, pull(1000) and ack, 1 puller"
+DRAIN_2 = "drain, pull(1000) and ack, 2 pullers"
 
 Load = Callable[[Server, Place], Throughput]
 
@@ -29,6 +32,7 @@ def publish_specs(
     connections: int,
     seconds: float = 0,
     count: int = 0,
+    size: int = MESSAGE_BYTES,
     timed: bool = False,
 ) -> list[Spec]:
     """Publishers: `count` (in all) or `seconds` bounds them."""
@@ -39,7 +43,7 @@ def publish_specs(
             port=server.port,
             topic=place.topic,
             batch=batch,
-            size=_MESSAGE_BYTES,
+            size=size,
             connections=connections,
             seconds=seconds,
             count=count // processes,
@@ -49,9 +53,29 @@ def publish_specs(
     ]
 
 
-def fill(server: Server, place: Place, count: int) -> None:
+def publish_load(
+    server: Server,
+    place: Place,
+    *,
+    batch: int,
+    connections: int,
+    seconds: float,
+    count: int = _MOST,
+    size: int = MESSAGE_BYTES,
+) -> Throughput:
+    """Two processes publish as fast as they are answered, at most `count` messages.  Raises LoadFailed."""
+    each = connections // 2
+    specs = publish_specs(
+        server, place, batch=batch, processes=2, connections=each, seconds=seconds, count=count, size=size
+    )
+    return throughput(run_loads(specs))
+
+
+def fill(
+    server: Server, place: Place, count: int, *, batch: int = _PREPARED_BATCH, size: int = MESSAGE_BYTES
+) -> None:
     """Publish `count` messages, not measured.  Raises LoadFailed."""
-    run_loads(publish_specs(server, place, batch=_PREPARED_BATCH, processes=2, connections=1, count=count))
+    run_loads(publish_specs(server, place, batch=batch, processes=2, connections=1, count=count, size=size))
 
 
 def drain_specs(server: Server, place: Place, pullers: int, seconds: float, limit: float = 0) -> list[Spec]:
@@ -69,6 +93,17 @@ def drain_specs(server: Server, place: Place, pullers: int, seconds: float, limi
     ]
 
 
+def drain_load(server: Server, place: Place, pullers: int, seconds: float) -> Throughput:
+    """Pull up to 1,000 and ack, until the backlog is empty or the time is up.  Raises LoadFailed."""
+    return throughput(run_loads(drain_specs(server, place, pullers, seconds)))
+
+
+def drain_sample(server: Server, place: Place, pullers: int, seconds: float) -> Sample:
+    """Fill a backlog, not measured, then drain it.  Raises LoadFailed."""
+    fill(server, place, int(seconds * _BACKLOG_PER_SECOND))
+    return take_sample(server, lambda: drain_load(server, place, pullers, seconds))
+
+
 def _measured(load: Load) -> Callable[[Server], Sample]:
     def run(server: Server) -> Sample:
         with fresh_place(server) as place:
@@ -77,51 +112,41 @@ def _measured(load: Load) -> Callable[[Server], Sample]:
     return run
 
 
-def _publish(bench: Bench, name: str, *, batch: int, connections: int, mark: float | None) -> list[Row]:
-    """Two processes publish as fast as they are answered, to a topic with one subscription."""
+def _publish(bench: Bench, name: str, *, batch: int, connections: int, mark: float) -> list[Row]:
+    """To a topic with one subscription."""
 
     def load(server: Server, place: Place) -> Throughput:
-        each, seconds = connections // 2, bench.options.seconds
-        specs = publish_specs(
-            server, place, batch=batch, processes=2, connections=each, seconds=seconds, count=_MOST
-        )
-        return throughput(run_loads(specs))
+        return publish_load(server, place, batch=batch, connections=connections, seconds=bench.options.seconds)
 
-    return [compare(bench, Row(measure=name, unit=_UNIT, mark=mark), _measured(load))]
+    return [compare(bench, Row(measure=name, unit=UNIT, mark=mark), _measured(load))]
 
 
 def publish_100(bench: Bench) -> list[Row]:
-    return _publish(bench, "publish, batches of 100, 2 connections", batch=100, connections=2, mark=1.0)
+    return _publish(bench, PUBLISH_100, batch=100, connections=2, mark=2.5)
 
 
 def publish_1000(bench: Bench) -> list[Row]:
-    return _publish(bench, "publish, batches of 1,000, 2 connections", batch=1000, connections=2, mark=None)
+    return _publish(bench, PUBLISH_1000, batch=1000, connections=2, mark=2.0)
 
 
 def publish_single(bench: Bench) -> list[Row]:
-    return _publish(bench, "publish, single messages, 64 connections", batch=1, connections=64, mark=1.5)
+    return _publish(bench, PUBLISH_SINGLE, batch=1, connections=64, mark=2.5)
 
 
-def _drain(bench: Bench, pullers: int) -> list[Row]:
-    """A backlog is filled, not measured; pullers pull up to 1,000 and ack, until it is empty or time is up."""
-    name = f"drain, pull(1000) and ack, {pullers} puller{'s' if pullers > 1 else ''}"
-    seconds = bench.options.seconds
-
+def _drain(bench: Bench, name: str, pullers: int, mark: float) -> list[Row]:
     def run(server: Server) -> Sample:
         with fresh_place(server) as place:
-            fill(server, place, int(seconds * _BACKLOG_PER_SECOND))
-            specs = drain_specs(server, place, pullers, seconds)
-            return take_sample(server, lambda: throughput(run_loads(specs)))
+            return drain_sample(server, place, pullers, bench.options.seconds)
 
-    return [compare(bench, Row(measure=name, unit=_UNIT, mark=4.0), run)]
+    return [compare(bench, Row(measure=name, unit=UNIT, mark=mark), run)]
 
 
 def drain_1(bench: Bench) -> list[Row]:
-    return _drain(bench, 1)
+    return _drain(bench, DRAIN_1, 1, 6.0)
 
 
 def drain_2(bench: Bench) -> list[Row]:
-    return _drain(bench, 2)
+    return _drain(bench, DRAIN_2, 2, 10.0)
 
 
 def publish_and_drain(bench: Bench) -> list[Row]:
@@ -131,13 +156,14 @@ def publish_and_drain(bench: Bench) -> list[Row]:
     """
 
     def load(server: Server, place: Place) -> Throughput:
-        return _through(server, place, bench.options.seconds)
+        return through_load(server, place, bench.options.seconds)
 
-    row = Row(measure="publish (100) and drain at once", unit=_UNIT, mark=1.5)
+    row = Row(measure="publish (100) and drain at once", unit=UNIT, mark=4.0)
     return [compare(bench, row, _measured(load))]
 
 
-def _through(server: Server, place: Place, seconds: float) -> Throughput:
+def through_load(server: Server, place: Place, seconds: float) -> Throughput:
+    """Publish for `seconds` and drain it all meanwhile.  Raises LoadFailed."""
     publishers = publish_specs(server, place, batch=100, processes=2, connections=1, seconds=seconds, count=_MOST)
     pullers = drain_specs(server, place, 1, seconds, limit=10 * seconds)
     results = run_loads([*publishers, *pullers])
@@ -152,41 +178,4 @@ def warm_up(server: Server, seconds: float) -> None:
     """Load a server with singles, then with batches that are drained.  Raises LoadFailed."""
     with fresh_place(server) as place:
         run_loads(publish_specs(server, place, batch=1, processes=2, connections=32, seconds=seconds / 3))
-        _through(server, place, seconds * 2 / 3)
-
-
-def many_subscriptions(bench: Bench) -> list[Row]:
-    """Publish batches of 100 to a topic with 1 and to one with 1,000 subscriptions, by turns.
-
-    Ours alone: the emulator holds every message once per subscription, which its heap cannot.
-    """
-    one = Row(measure="publish (100) to 1 subscription", unit=_UNIT)
-    many = Row(measure=f"publish (100) to {_MANY:,} subscriptions", unit=_UNIT, mark=0.9)
-    many.note = f"ratio: {_MANY:,} subscriptions : 1"
-    samples: dict[str, list[Sample]] = {one.measure: [], many.measure: []}
-    server = bench.broker
-    try:
-        bench.use(server)
-        with fresh_place(server) as narrow, fresh_place(server, _MANY) as wide:
-            for number in range(bench.options.rounds + 1):
-                turns = [(one, narrow), (many, wide)]
-                for row, place in turns if number % 2 else reversed(turns):
-                    sample = _publish_sample(server, place, bench.options.seconds)
-                    say(f"{row.measure}, round {number}: {sample.value:,.0f}")
-                    if number:
-                        samples[row.measure].append(sample)
-    except LoadFailed as error:
-        many.error = f"broker: {error}"
-    for row in (one, many):
-        row.rounds = {"broker": [sample.value for sample in samples[row.measure]]}
-        row.cpu = median_cpu(samples[row.measure])
-        row.others = max((sample.others for sample in samples[row.measure]), default=None)
-        row.ours = statistics.median(row.rounds["broker"]) if row.rounds["broker"] else None
-    if one.ours and many.ours:
-        many.ratio = many.ours / one.ours
-    return [one, many]
-
-
-def _publish_sample(server: Server, place: Place, seconds: float) -> Sample:
-    specs = publish_specs(server, place, batch=100, processes=2, connections=1, seconds=seconds)
-    return take_sample(server, lambda: throughput(run_loads(specs)))
+        through_load(server, place, seconds * 2 / 3)

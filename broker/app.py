@@ -4,17 +4,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from broker.app_config import AppConfig
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
 from broker.domain.request_memory import RequestMemory
-from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
 from broker.front.rest.app import PREFIX, RestDoor
@@ -23,7 +22,7 @@ from broker.front.well_known import well_known_routes
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.jitter import Jitter, retry_jitter
-from broker.runtime.long_poll import MAX_WAITING_PULLS, LongPoll
+from broker.runtime.long_poll import LongPoll
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.retrying import retrying
@@ -58,30 +57,6 @@ CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
 STOP_WAITING = "stop_waiting"  # the key, in the state of the ASGI lifespan, of what a server calls before it stops
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppConfig:
-    """What a broker process is told; the settings of the same names explain each (broker/settings.py).
-
-    `dead_letter_interval_seconds` is no setting: how late a message may be on its dead-letter topic; nor is
-    `base_url`: where the broker listens, which is the issuer of its tokens if there is no other.
-    """
-
-    database_url: str
-    pull_wait_seconds: float = 20.0
-    pool_size: int = 8
-    request_memory_mb: int = 256
-    max_waiting_pulls: int = MAX_WAITING_PULLS
-    janitor_interval_seconds: float = 30.0
-    dead_letter_interval_seconds: float = 1.0
-    shards_per_topic: int = 1
-    min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS
-    base_url: str = "http://127.0.0.1:8085"
-    issuer: str = ""
-    push_private_addresses: str = "allow"
-    push_allowed_networks: str = ""
-    push_ca_file: str = ""
 
 
 class Broker:

@@ -3,18 +3,16 @@
 import asyncio
 import contextlib
 import logging
-import multiprocessing
 import os
 import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from broker.app import AppConfig
-from broker.cli.worker import run_worker
+from broker.app_config import AppConfig
+from broker.cli.child_process import CONTEXT, start_deaf
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +29,6 @@ class Children:
         self._listener = listener
         self._count = count
         self._log_level = log_level
-        # "spawn": a fork would share this process's event loop and signal handlers with the child.
-        self._context = multiprocessing.get_context("spawn")
         self._serving: set[int] = set()  # the numbers of those that have begun to
         self._ready = asyncio.Event()
 
@@ -60,13 +56,13 @@ class Children:
             delay = min(delay * 2, _MAX_DELAY_SECONDS)
 
     async def _run_one(self, number: int) -> int | None:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(
-            target=run_worker,
+        ours, theirs = CONTEXT.Pipe()
+        process = CONTEXT.Process(
+            target=_run_worker,
             args=(self._config, self._listener, theirs, self._log_level),
             name=f"broker worker {number}",
         )
-        _start(process)
+        start_deaf(process)
         theirs.close()
         try:
             await self._wait(process, ours, number)
@@ -97,16 +93,6 @@ class Children:
             asyncio.get_running_loop().remove_reader(pipe.fileno())
 
 
-def _start(process: BaseProcess) -> None:
-    """Start a child that does not hear Ctrl-C, from its first instruction on (run_worker explains)."""
-    resource_tracker.ensure_running()  # the first start would do it, and unblock SIGINT in passing
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        process.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 async def _stop(process: BaseProcess) -> None:
     if process.is_alive() and process.pid is not None:
         with contextlib.suppress(ProcessLookupError):
@@ -115,3 +101,10 @@ async def _stop(process: BaseProcess) -> None:
         if process.is_alive():
             process.kill()
     await asyncio.to_thread(process.join)
+
+
+def _run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log_level: str) -> None:
+    """In the worker.  What it imports is not the parent's, which so takes a fifth of the memory."""
+    from broker.cli.worker import run_worker
+
+    run_worker(config, listener, pipe, log_level)

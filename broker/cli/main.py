@@ -2,12 +2,10 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from broker import settings
-from broker.cli.migrate import migrate
-from broker.cli.serve import serve
 from broker.cli.stop import Stop
 
 
@@ -35,9 +33,20 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.  Returns the exit code; a line on standard error says what was wrong."""
     options = vars(_parser().parse_args(arguments))
-    command = {"serve": serve, "migrate": migrate}[options.pop("command")]
+    command = _command(options.pop("command"))
     try:
         return command(settings.load(options))
     except (Stop, ValueError) as error:
         print("broker:", " ".join(str(error).split()), file=sys.stderr)  # noqa: T201  (one line, always)
         return 1
+
+
+def _command(name: str) -> Callable[[settings.Settings], int]:
+    """Each command imports what it needs: `migrate` much of what the parent of `serve` must not hold."""
+    if name == "migrate":
+        from broker.cli.migrate import migrate
+
+        return migrate
+    from broker.cli.serve import serve
+
+    return serve

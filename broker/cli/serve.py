@@ -15,18 +15,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from broker.app import AppConfig
+from broker.app_config import AppConfig
 from broker.cli.children import Children
+from broker.cli.schema import check_schema, upgrade_schema
 from broker.cli.stop import Stop
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.settings import Settings
-from broker.store import migrations
-from broker.store.migrations import DatabaseUnreachable
 from broker.workers.push.address_policy import parse_address_policy
-from broker.workers.push.http_client import make_tls_context
-
-MIN_SERVER_VERSION = 15
+from broker.workers.push.tls_context import make_tls_context
 
 
 def serve(settings: Settings) -> int:
@@ -119,30 +116,12 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 def _database(settings: Settings, cluster: Cluster | None) -> Iterator[str]:
     """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated."""
     if cluster is None:
-        _check_own_database(settings.database_url)
+        check_schema(settings.database_url)
         yield settings.database_url
         return
     cluster.open()
-    try:
-        migrations.upgrade(cluster.url)
-    except DatabaseUnreachable as error:
-        raise Stop(str(error)) from error
+    upgrade_schema(cluster.url)
     yield cluster.url
-
-
-def _check_own_database(url: str) -> None:
-    try:
-        state = migrations.inspect(url)
-    except DatabaseUnreachable as error:
-        raise Stop(str(error)) from error
-    if state.server_major_version < MIN_SERVER_VERSION:
-        raise Stop(f"PostgreSQL {state.server_major_version} is too old: the broker needs {MIN_SERVER_VERSION}+")
-    head = migrations.head_revision()
-    if state.revision is None or state.revision < head:
-        at = state.revision or "nothing"
-        raise Stop(f"the database's schema is at {at}, {head} is needed: run `broker migrate`")
-    if state.revision > head:
-        raise Stop(f"the database's schema is at {state.revision}, newer than this broker knows ({head})")
 
 
 async def _serve(settings: Settings, listener: socket.socket, cluster: Cluster | None, url: str) -> int:

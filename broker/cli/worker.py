@@ -15,7 +15,8 @@ from multiprocessing.connection import Connection
 import uvicorn
 import uvloop
 
-from broker.app import STOP_WAITING, AppConfig, create_app
+from broker.app import STOP_WAITING, create_app
+from broker.app_config import AppConfig
 from broker.cli.one_write import OneWriteProtocol
 
 KEEP_ALIVE_SECONDS = 75

@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import psycopg
 from psycopg_pool import PoolTimeout
@@ -30,9 +30,8 @@ class HotPool:
         self._closed = False
         self._probe: asyncio.Task[None] | None = None  # while the server is away
 
-    @asynccontextmanager
-    async def connection(self, following: HotConnection | None = None) -> AsyncIterator[HotConnection]:
-        """A connection for the block; one that broke is not used again.
+    async def acquire(self, following: HotConnection | None = None) -> HotConnection:
+        """A connection, to be given back by `release`.
 
         `following` is one that other tasks hold, to be used beside them: the last that leaves it gives it back.
         Raises psycopg.Error: none can be made, or (PoolTimeout) none was given back in time.
@@ -45,13 +44,14 @@ class HotPool:
             self._room.release()
             raise
         connection.users += 1
-        try:
-            yield connection
-        finally:
-            connection.users -= 1
-            if not connection.users:
-                self._room.release()
-                await self._give_back(connection)
+        return connection
+
+    async def release(self, connection: HotConnection) -> None:
+        """This task does not use it any more; one that broke is not used again."""
+        connection.users -= 1
+        if not connection.users:
+            self._room.release()
+            await self._give_back(connection)
 
     async def _enter(self) -> None:
         if not self._room.locked():

@@ -73,7 +73,7 @@ def encode_messages(messages: Sequence[NewMessage]) -> EncodedMessages:
         raise InvalidArgument("ordering_key has the character U+0000, which cannot be stored.")
     bodies = [message.data for message in messages]
     lengths = list(map(len, bodies))
-    sizes = [length + len(_NO_ATTRIBUTES) for length in lengths]
+    sizes = lengths
     attributes = b""
     each = [message.attributes for message in messages]
     if any(each):
@@ -88,7 +88,7 @@ def encode_messages(messages: Sequence[NewMessage]) -> EncodedMessages:
 
 def _size(message: NewMessage, length: int, attributes: bytes) -> int:
     """With the attributes as PostgreSQL prints them: it has a space after each comma and colon."""
-    return length + (len(attributes) + 2 * len(message.attributes) - 1 if attributes else len(_NO_ATTRIBUTES))
+    return length + (len(attributes) + 2 * len(message.attributes) - 1 if attributes else 0)
 
 
 def _parts(sizes: Sequence[int]) -> Iterable[tuple[int, int]]:

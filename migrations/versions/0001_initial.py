@@ -40,7 +40,7 @@ EACH_MESSAGE = """
            coalesce(b.attributes[ordinal], '{{}}') AS attributes, b.data[ordinal] AS data,
            CASE b.count
                WHEN 1 THEN b.size
-               ELSE octet_length(b.data[ordinal]) + octet_length(coalesce(b.attributes[ordinal], '{{}}')::text)
+               ELSE octet_length(b.data[ordinal]) + coalesce(octet_length(b.attributes[ordinal]::text), 0)
            END AS size
     FROM {table} AS b CROSS JOIN LATERAL generate_series(1, b.count) AS ordinal
 """

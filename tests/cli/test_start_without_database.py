@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.app import AppConfig, create_app
+from broker.app import create_app
+from broker.app_config import AppConfig
 from broker.domain.errors import Unavailable
 
 

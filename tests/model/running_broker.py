@@ -16,7 +16,8 @@ import httpx
 import uvicorn
 import uvloop
 
-from broker.app import AppConfig, Broker, serve_broker
+from broker.app import Broker, serve_broker
+from broker.app_config import AppConfig
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.database import Database
 from broker.store.partitions import make_partitions_ahead

@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.app import AppConfig, Broker
+from broker.app import Broker
+from broker.app_config import AppConfig
 from broker.domain.push_state import PushFailure, PushState
 from broker.domain.subscription import Subscription
 from broker.runtime.push_log import PushLog

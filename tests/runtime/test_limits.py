@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
@@ -177,8 +177,13 @@ async def _pool(server: Server, size: int) -> AsyncIterator[HotPool]:
     await pool.close()
 
 
-def _use(pool: HotPool) -> AbstractAsyncContextManager[HotConnection]:
-    return pool.connection()
+@asynccontextmanager
+async def _use(pool: HotPool) -> AsyncIterator[HotConnection]:
+    connection = await pool.acquire()
+    try:
+        yield connection
+    finally:
+        await pool.release(connection)
 
 
 async def test_nobody_waits_for_a_server_that_is_away_and_it_is_found_again(server: Server) -> None:

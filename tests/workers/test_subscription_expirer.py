@@ -11,7 +11,8 @@ import httpx
 import psycopg
 import pytest
 
-from broker.app import AppConfig, Broker
+from broker.app import Broker
+from broker.app_config import AppConfig
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps

@@ -6,12 +6,10 @@ decompress, or read whatever it is sent.
 """
 
 import asyncio
-import ssl
 from collections import defaultdict, deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
 
 from broker.workers.push.address_policy import ALLOW_ALL, AddressPolicy
 from broker.workers.push.connection import MAX_BODY, Connection, ConnectionLost, describe
@@ -19,6 +17,7 @@ from broker.workers.push.endpoint_health import MAX_RETRY_AFTER
 from broker.workers.push.envelope import PushRequest
 from broker.workers.push.resolver import Resolver
 from broker.workers.push.target import Origin, parse_target
+from broker.workers.push.tls_context import make_tls_context
 
 __all__ = ["MAX_BODY", "MAX_RETRY_AFTER", "SUCCESS", "Answer", "PushClient", "Unreachable"]
 
@@ -50,16 +49,6 @@ class Unreachable:
     """There was no answer.  `reason` is one line for people."""
 
     reason: str
-
-
-@cache  # reading the system's authorities takes 30 ms
-def make_tls_context(ca_file: str) -> ssl.SSLContext:
-    """The system's certificate authorities, and those of `ca_file` ("": none).  Raises OSError."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    if ca_file:
-        context.load_verify_locations(ca_file)
-    return context
 
 
 class PushClient:

@@ -1,0 +1,52 @@
+"""Requests of the Pub/Sub API, built for a load, and what little is read of the answers."""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Sequence
+
+from benchmarks.load_spec import Spec
+from benchmarks.wire import build_request
+
+ACK_ID = re.compile(rb'"ackId": *"([^"]+)"')
+_DATA = re.compile(rb'"data": *"([^"]+)"')
+_BODIES = 8  # different ones, so that nothing in a server can live on having just seen the same bytes
+_AT_ONCE = b'{"maxMessages":1000,"returnImmediately":true}'
+_WAITING = b'{"maxMessages":1000}'
+
+
+def publish_body(batch: int, size: int) -> bytes:
+    """A publish request of `batch` messages with `size` bytes of random data each."""
+    messages = [{"data": base64.b64encode(os.urandom(size)).decode()} for _ in range(batch)]
+    return json.dumps({"messages": messages}).encode()
+
+
+def publish_requests(spec: Spec) -> list[bytes]:
+    """Several different ones, to be sent by turns."""
+    path = f"/v1/{spec.topic}:publish"
+    return [build_request("POST", path, publish_body(spec.batch, spec.size)) for _ in range(_BODIES)]
+
+
+def stamped_publish(topic: str, size: int, at: float, batch: int = 1) -> bytes:
+    """A publish of messages whose data begins with a monotonic time, in nanoseconds."""
+    messages = []
+    for _ in range(batch):
+        data = b"%d " % int(at * 1e9) + os.urandom(size // 2).hex().encode()
+        messages.append({"data": base64.b64encode(data[:size]).decode()})
+    return build_request("POST", f"/v1/{topic}:publish", json.dumps({"messages": messages}).encode())
+
+
+def stamps(answer: bytes) -> list[float]:
+    """The monotonic times in the messages of a pull's answer, published by `stamped_publish`."""
+    return [int(base64.b64decode(data).split(b" ", 1)[0]) / 1e9 for data in _DATA.findall(answer)]
+
+
+def pull(subscription: str, *, wait: bool = False) -> bytes:
+    """A pull of up to 1,000 messages."""
+    return build_request("POST", f"/v1/{subscription}:pull", _WAITING if wait else _AT_ONCE)
+
+
+def acknowledge(subscription: str, ack_ids: Sequence[bytes]) -> bytes:
+    body = b'{"ackIds":["' + b'","'.join(ack_ids) + b'"]}'
+    return build_request("POST", f"/v1/{subscription}:acknowledge", body)

@@ -1,0 +1,29 @@
+"""What a broker process is told.  It imports next to nothing: the parent of the processes has it as well."""
+
+from dataclasses import dataclass
+
+from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppConfig:
+    """What a broker process is told; the settings of the same names explain each (broker/settings.py).
+
+    `dead_letter_interval_seconds` is no setting: how late a message may be on its dead-letter topic; nor is
+    `base_url`: where the broker listens, which is the issuer of its tokens if there is no other.
+    """
+
+    database_url: str
+    pull_wait_seconds: float = 20.0
+    pool_size: int = 8
+    request_memory_mb: int = 256
+    max_waiting_pulls: int = 20_000
+    janitor_interval_seconds: float = 30.0
+    dead_letter_interval_seconds: float = 1.0
+    shards_per_topic: int = 1
+    min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS
+    base_url: str = "http://127.0.0.1:8085"
+    issuer: str = ""
+    push_private_addresses: str = "allow"
+    push_allowed_networks: str = ""
+    push_ca_file: str = ""

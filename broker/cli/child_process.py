@@ -1,0 +1,20 @@
+"""Child processes of the broker's parent."""
+
+import signal
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.process import BaseProcess
+
+# "spawn": a fork would share this process's event loop and signal handlers with the child.
+CONTEXT = get_context("spawn")
+
+
+def start_deaf(process: BaseProcess) -> None:
+    """Start a child that does not hear Ctrl-C, from its first instruction on: that reaches the whole group, and the
+    parent passes it on.
+    """
+    resource_tracker.ensure_running()  # the first start would do it, and unblock SIGINT in passing
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
