@@ -5,7 +5,7 @@ each still gets a response, and an attempt, of its own.  A queue is claimed for 
 shards are published to, when a redelivery falls due, and when another process says so.  Pulls join before they
 claim, so a wake-up between a claim and the wait for the next is never lost: it marks the queue as worth a look.
 
-What may wait is bounded: pulls by number (one takes some 14 KB, most of it its connection); by time, since a pull
+What may wait is bounded: pulls by number (one takes some 16 KB, most of it its connection); by time, since a pull
 that nobody got round to claiming for is refused; claims by leaving connections to publishes and acks; and answers,
 since nothing is claimed while slow readers hold as much as the process may hold for them.
 """
