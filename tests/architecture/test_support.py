@@ -9,8 +9,8 @@ from google.pubsub_v1.services.publisher.transports import PublisherTransport
 from google.pubsub_v1.services.schema_service.transports import SchemaServiceTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberTransport
 
+from broker.domain import snapshot, subscription, topic
 from broker.domain.topic import KEPT_FIELDS
-from broker.front.rest.codec import snapshots, subscriptions, topics
 from broker.front.rest.routes import ROUTES, refused
 from tests.architecture.surface import level, reason, support, wire_structs
 
@@ -20,9 +20,9 @@ RPCS = {f"{service}.{rpc}": entry for service, rpcs in support()["rpc"].items() 
 MESSAGES = support()["message"]
 LISTED = MESSAGES | support()["extension_message"]
 UNSUPPORTED = {
-    "Topic": topics.UNSUPPORTED,
-    "Subscription": subscriptions.UNSUPPORTED,
-    "CreateSnapshotRequest": snapshots.UNSUPPORTED,
+    "Topic": topic.UNSUPPORTED_FIELDS,
+    "Subscription": subscription.UNSUPPORTED_FIELDS,
+    "CreateSnapshotRequest": snapshot.UNSUPPORTED_FIELDS,
 }
 
 

@@ -12,13 +12,13 @@ from urllib.parse import parse_qsl, unquote
 from starlette.types import Receive, Scope, Send
 
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound
+from broker.domain.payload import MAX_PAYLOAD_BYTES, payload_too_large
 from broker.front.rest.call import Call
 from broker.front.rest.errors import encode_error
 from broker.front.rest.routes import Handler, Route
 from broker.services.services import Services
 
 PREFIX = "/v1/"
-MAX_BODY_BYTES = 10_485_760  # of JSON, decompressed; Google's limit
 
 logger = logging.getLogger(__name__)
 
@@ -97,11 +97,11 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes:
                 raise InvalidArgument("The caller closed the connection within the request.")
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
-            if size > MAX_BODY_BYTES:
-                raise _too_large()
+            if size > MAX_PAYLOAD_BYTES:
+                raise payload_too_large()
         body = b"".join(chunks)
-    if len(body) > MAX_BODY_BYTES:
-        raise _too_large()
+    if len(body) > MAX_PAYLOAD_BYTES:
+        raise payload_too_large()
     for name, value in scope["headers"]:
         if name == b"content-encoding" and body:
             return _decompressed(body, value.strip().lower())
@@ -115,18 +115,14 @@ def _decompressed(body: bytes, encoding: bytes) -> bytes:
         raise InvalidArgument(f"Unsupported Content-Encoding: {encoding.decode('latin-1')}.")
     decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # either header
     try:
-        plain = decompressor.decompress(body, MAX_BODY_BYTES + 1)
+        plain = decompressor.decompress(body, MAX_PAYLOAD_BYTES + 1)
     except zlib.error as error:
         raise InvalidArgument(f"The body is not valid {encoding.decode()}.") from error
-    if len(plain) > MAX_BODY_BYTES:
-        raise _too_large()
+    if len(plain) > MAX_PAYLOAD_BYTES:
+        raise payload_too_large()
     if not decompressor.eof:
         raise InvalidArgument(f"The body is not valid {encoding.decode()}: it ends early.")
     return plain
-
-
-def _too_large() -> InvalidArgument:
-    return InvalidArgument(f"Request payload size exceeds the limit: {MAX_BODY_BYTES} bytes.")
 
 
 def _hung_up(receive: Receive) -> Callable[[], Awaitable[None]]:
