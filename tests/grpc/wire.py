@@ -1,4 +1,4 @@
-"""A client that speaks HTTP/2 frame by frame, so that it can break the rules; and a door for it, without a database."""
+"""A client that speaks HTTP/2 frame by frame, to break its rules; and a door for it, without a database."""
 
 import asyncio
 import struct
