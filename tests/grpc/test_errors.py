@@ -97,7 +97,7 @@ async def test_a_refusal_is_the_same_over_both_doors(doors: tuple[Rest, Rest], r
 
 
 async def test_stale_ack_ids_are_named_in_the_details(doors: tuple[Rest, Rest]) -> None:
-    rest, over_grpc = doors
+    rest, _ = doors
     await rest.create_subscription("once", enableExactlyOnceDelivery=True)
     await rest.publish(*(f"{n}" for n in range(1000)))
     stale = await rest.pull("once", 1000)

@@ -59,10 +59,10 @@ async def test_what_one_door_stores_the_other_hands_out(rest: Rest, over_grpc: G
 async def test_a_message_is_the_same_over_both_doors(rest: Rest, over_grpc: GrpcRest) -> None:
     await rest.create_topic()
     fields = {"deadLetterPolicy": {"deadLetterTopic": rest.topic()}, "enableMessageOrdering": True}
-    for name in ("a", "b"):
+    for name in ("sub-a", "sub-b"):
         await rest.create_subscription(name, **fields)
     await rest.publish({"data": "AAECAw==", "attributes": {"é": "ü\n", "b": ""}, "orderingKey": "ключ"})
-    [over_rest], [other] = await rest.pull("a"), await over_grpc.pull("b")
+    [over_rest], [other] = await rest.pull("sub-a"), await over_grpc.pull("sub-b")
     assert over_rest.pop("ackId") != other.pop("ackId")
     assert over_rest == other
     assert over_rest["deliveryAttempt"] == 1

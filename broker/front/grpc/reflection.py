@@ -34,9 +34,17 @@ def _answer(request: Any, response: Any) -> None:
         case "file_by_filename":
             _add_files(POOL.FindFileByName(request.file_by_filename), response)
         case "file_containing_symbol":
-            _add_files(POOL.FindFileContainingSymbol(request.file_containing_symbol), response)
+            _add_files(_file_of(request.file_containing_symbol), response)
         case _:
             raise KeyError("There are no extensions here.")
+
+
+def _file_of(symbol: str) -> FileDescriptor:
+    try:
+        return POOL.FindFileContainingSymbol(symbol)
+    except KeyError:  # the pool does not know methods by their names
+        service, _, method = symbol.rpartition(".")
+        return POOL.FindServiceByName(service).methods_by_name[method].containing_service.file
 
 
 def _add_files(file: FileDescriptor, response: Any) -> None:

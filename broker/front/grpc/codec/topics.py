@@ -13,7 +13,13 @@ from broker.front.grpc.generated import messages
 def topic_from(message: Any) -> Topic:
     """The topic that a call wants.  Raises InvalidArgument, Unimplemented."""
     refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
-    given = json_format.MessageToDict(message)
+    kept = messages.Topic(
+        message_storage_policy=message.message_storage_policy
+        if message.HasField("message_storage_policy")
+        else None,
+        kms_key_name=message.kms_key_name,
+    )
+    given = json_format.MessageToDict(kept)
     retention = message.message_retention_duration
     return Topic(
         name=message.name,
