@@ -1,7 +1,7 @@
 """Refusals over gRPC: the codes and texts of REST, and the details where clients read them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
@@ -20,10 +20,10 @@ def channel(broker_url: str) -> Iterator[grpc.Channel]:
 
 
 @pytest.fixture
-async def doors(rest: Rest, channel: grpc.Channel) -> AsyncIterator[tuple[Rest, Rest]]:
+async def doors(rest: Rest, channel: grpc.Channel) -> tuple[Rest, Rest]:
     await rest.create_topic()
     await rest.create_subscription()
-    yield rest, GrpcRest(channel, rest.project)
+    return rest, GrpcRest(channel, rest.project)
 
 
 REFUSALS: dict[str, Callable[[Rest], tuple[Any, ...]]] = {
