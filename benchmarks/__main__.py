@@ -11,7 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 from benchmarks.bench import Bench, Options, say
-from benchmarks.measures import GROUPS, MEASURES
+from benchmarks.measures import GROUPS, MEASURES, ONLY_IF_NAMED
+from benchmarks.peer_servers import find_peers
 from benchmarks.report import Row, as_json, machine, table
 from benchmarks.servers import Broker, Emulator, find_emulator
 from benchmarks.throughput import warm_up
@@ -83,14 +84,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if jar is None and not given.without_emulator:
         say("Google's emulator was not found (gcloud components, or PUBSUB_EMULATOR_JAR, and java): broker alone")
     bench = Bench(options, Broker(options.workers), Emulator(jar) if jar else None, warm_up)
+    wanted = (
+        {name for only in given.only for name in GROUPS.get(only, [only])}
+        if given.only
+        else {*MEASURES} - ONLY_IF_NAMED
+    )
+    if wanted & ONLY_IF_NAMED:
+        bench.peers = find_peers()
     where = machine() | {"emulator": jar.name if jar else None}
-    wanted = given.only and {name for only in given.only for name in GROUPS.get(only, [only])}
     rows: list[Row] = []
     interrupted = False
     try:
         with _cleaned_up(bench):
             for name in MEASURES:
-                if wanted is None or name in wanted:
+                if name in wanted:
                     rows += MEASURES[name](bench)
     except KeyboardInterrupt:
         interrupted = True

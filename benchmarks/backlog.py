@@ -22,16 +22,18 @@ MATCH_EVERY = 100  # has the attribute "hundredth"
 RARE_EVERY = 1_000_000  # has the attribute "rare", as has the last message
 
 _FILL = """
-INSERT INTO {partition} (shard_id, publish_time, seq, ordering_key, attributes, data)
-SELECT %(shard_id)s, %(start)s + (seq - %(first)s) * %(step)s, seq,
+INSERT INTO {partition} (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data)
+SELECT %(shard_id)s, %(start)s + (seq - %(first)s) * %(step)s, seq, 1, 75 + octet_length(attributes::text),
        CASE WHEN seq %% %(free_every)s = 0 THEN 'free-' || seq ELSE 'key-' || seq %% %(keys)s END,
-       CASE
-           WHEN seq %% %(rare_every)s = 0 OR seq = %(size)s THEN '{{"rare": "yes", "hundredth": "yes"}}'::jsonb
-           WHEN seq %% %(match_every)s = 0 THEN '{{"hundredth": "yes"}}'
-           ELSE '{{"kind": "other"}}'
-       END,
-       convert_to(rpad(seq::text, 75, '.'), 'UTF8')
+       ARRAY[attributes], ARRAY[convert_to(rpad(seq::text, 75, '.'), 'UTF8')]
 FROM generate_series(%(first)s::int8, %(last)s::int8) AS seq
+CROSS JOIN LATERAL (
+    SELECT CASE
+        WHEN seq %% %(rare_every)s = 0 OR seq = %(size)s THEN '{{"rare": "yes", "hundredth": "yes"}}'::jsonb
+        WHEN seq %% %(match_every)s = 0 THEN '{{"hundredth": "yes"}}'
+        ELSE '{{"kind": "other"}}'
+    END AS attributes
+) AS a
 """
 _PLACE = """
 UPDATE cursors
@@ -105,7 +107,7 @@ class Backlog:
         for number in range(count):
             with self._connection.transaction():
                 self._make_partition(number)
-        self._run("VACUUM (ANALYZE) messages")  # as autovacuum does sooner or later
+        self._run("VACUUM (ANALYZE) message_batches")  # as autovacuum does sooner or later
 
     def _make_partition(self, number: int) -> None:
         """Filled before it is attached: its indexes are then built at once."""
@@ -113,7 +115,9 @@ class Backlog:
         first = number * PER_PARTITION + 1
         name, bounds = f"messages_{start:%Y%m%d_%H%M%S}", {"start": start, "end": start + WIDTH}
         check = "publish_time >= '{start}' AND publish_time < '{end}'".format(**bounds)
-        self._run(f"CREATE TABLE {name} (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS, CHECK ({check}))")
+        self._run(
+            f"CREATE TABLE {name} (LIKE message_batches INCLUDING DEFAULTS INCLUDING CONSTRAINTS, CHECK ({check}))"
+        )
         self._run(
             _FILL.format(partition=name),
             start=start,
@@ -125,7 +129,7 @@ class Backlog:
             rare_every=RARE_EVERY,
         )
         values = "FOR VALUES FROM ('{start}') TO ('{end}')".format(**bounds)
-        self._run(f"ALTER TABLE messages ATTACH PARTITION {name} {values}")
+        self._run(f"ALTER TABLE message_batches ATTACH PARTITION {name} {values}")
 
     def _tidy_attempts(self) -> None:
         self._run("VACUUM (ANALYZE) delivery_attempts")
@@ -183,7 +187,7 @@ class Backlog:
 
 
 def _first_partition(connection: "psycopg.Connection[tuple[object, ...]]") -> datetime:
-    query = b"SELECT min(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'messages'::regclass"
+    query = b"SELECT min(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'message_batches'::regclass"
     [name] = connection.execute(query).fetchone() or ("",)
     digits = re.fullmatch(r"messages_(\d{8}_\d{6})", str(name))
     if digits is None:

@@ -9,11 +9,13 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
 from benchmarks.generators import Throughput
+from benchmarks.peer_servers import Peer
 from benchmarks.report import Row
 from benchmarks.servers import Broker, Emulator, Server
 from benchmarks.wire import Connection, LoadFailed, build_request
@@ -42,6 +44,10 @@ class Bench:
     broker: Broker
     emulator: Emulator | None
     warm_up: Callable[[Server, float], None]  # loads a server for so many seconds; raises LoadFailed
+    peers: Sequence[Peer] = ()
+    kept_backlogs: dict[tuple[Path, int], str] = field(
+        default_factory=dict
+    )  # topics; peer_systems.py says of which
     started: list[Server] = field(default_factory=list)
 
     @property

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
+from benchmarks.client_load import CLIENT_ROLES
 from benchmarks.load_spec import Result, Run, Spec
 from benchmarks.push_load import PUSH_ROLES
 from benchmarks.wire import Connection, LoadFailed, build_request
@@ -46,6 +47,7 @@ def prepare_publish(spec: Spec) -> Run:
     requests = _publish_requests(spec)
     connections = [Connection(spec.host, spec.port) for _ in range(spec.connections)]
     allowed = -(-spec.count // spec.batch) if spec.count else sys.maxsize
+    sent_at = dict.fromkeys(connections, 0.0)
 
     def run() -> Result:
         result = Result(started=time.monotonic())
@@ -54,6 +56,7 @@ def prepare_publish(spec: Spec) -> Run:
         with selectors.DefaultSelector() as selector:
             for connection in connections[:allowed]:
                 selector.register(connection, selectors.EVENT_READ, connection)
+                sent_at[connection] = time.monotonic()
                 connection.send(requests[sent % _BODIES])
                 sent += 1
             while selector.get_map():
@@ -61,7 +64,11 @@ def prepare_publish(spec: Spec) -> Run:
                     connection = key.data
                     connection.receive()
                     result.requests += 1
-                    if sent < allowed and time.monotonic() < stop:
+                    now = time.monotonic()
+                    if spec.timed:
+                        result.publish_seconds.append(now - sent_at[connection])
+                    if sent < allowed and now < stop:
+                        sent_at[connection] = now
                         connection.send(requests[sent % _BODIES])
                         sent += 1
                     else:
@@ -185,6 +192,7 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
     "lone_publish": prepare_lone_publish,
     "waiting_pull": prepare_waiting_pull,
     **PUSH_ROLES,
+    **CLIENT_ROLES,
 }
 
 
@@ -196,7 +204,9 @@ def main() -> None:
         print("ready", flush=True)
         if not sys.stdin.readline():
             return  # the parent is gone
+        began = time.process_time()
         result = run()
+        result.processor_seconds = time.process_time() - began
     except LoadFailed as error:
         result = Result(error=str(error))
     print(json.dumps(asdict(result)), flush=True)

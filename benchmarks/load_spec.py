@@ -24,6 +24,8 @@ class Spec:
     endpoint: str = ""  # a URL: of a push subscription without its number, or to POST to
     body: str = ""  # what to POST there
     numbered: bool = False  # every POST goes to a path of its own
+    client: str = ""  # which Python client: a name of clients/client.py
+    timed: bool = False  # note how long each publish took
 
 
 @dataclass(slots=True)
@@ -34,8 +36,9 @@ class Result:
     requests: int = 0
     started: float = 0.0
     ended: float = 0.0
-    publish_seconds: list[float] = field(default_factory=list)  # one per lone publish
+    publish_seconds: list[float] = field(default_factory=list)  # one per lone, timed or client's publish
     pull_seconds: list[float] = field(default_factory=list)  # from sending a publish to the waiting pull's answer
+    processor_seconds: float = 0.0  # of this process, while it ran
     error: str = ""
 
 

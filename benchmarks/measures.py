@@ -7,6 +7,7 @@ from benchmarks.flat_claims import flat_claims
 from benchmarks.latency import latency
 from benchmarks.limits import copy_limit, http_limit
 from benchmarks.memory import memory
+from benchmarks.peers import peers_drain_1, peers_drain_2, peers_publish_100, peers_publish_single
 from benchmarks.push import push_latency, push_throughput
 from benchmarks.push_bulkheads import bulkheads
 from benchmarks.push_wide import pull_10000, push_10000
@@ -39,7 +40,13 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "push-10000": push_10000,
     "pull-10000": pull_10000,
     "flat-claims": flat_claims,
+    "peers-publish-single": peers_publish_single,
+    "peers-publish-100": peers_publish_100,
+    "peers-drain-1": peers_drain_1,
+    "peers-drain-2": peers_drain_2,
 }
 GROUPS: Mapping[str, Sequence[str]] = {
     "push": ("push-latency", "push-throughput", "bulkheads", "push-10000", "pull-10000"),
+    "peers": ("peers-publish-single", "peers-publish-100", "peers-drain-1", "peers-drain-2"),
 }
+ONLY_IF_NAMED = frozenset(GROUPS["peers"])  # they take long, and measure others more than us

@@ -10,6 +10,9 @@ from typing import Any
 
 import psutil
 
+_CPU = "processor µs a message"
+_ALWAYS = ("measure", "unit", "ours")
+
 
 @dataclass(slots=True, kw_only=True)
 class Row:
@@ -31,6 +34,7 @@ class Row:
     error: str = ""
     rounds: dict[str, list[float]] = field(default_factory=dict)
     others: float | None = None  # processors busy with something else, in the worst round
+    peers: dict[str, float] = field(default_factory=dict)  # medians of further systems, each in a column of its own
     cpu: dict[str, float] = field(default_factory=dict)  # of ours: processor time for a message, in µs, by program
 
     @property
@@ -44,34 +48,33 @@ class Row:
         return "met" if met else "MISSED"
 
 
-_HEADINGS = ("measure", "unit", "ours", "emulator", "ratio", "mark", "", "processor µs a message", "others", "note")
-
-
 def table(rows: Sequence[Row]) -> str:
-    """A Markdown table, aligned so that it can be read as it is."""
-    cells = [_HEADINGS, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADINGS))]
-    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |" for line in cells]
-    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+    """A Markdown table, aligned so that it can be read as it is; a column that would be empty is left out."""
+    lines = [_cells(row) for row in rows]
+    names = list(dict.fromkeys(name for row in rows for name in row.peers))
+    headings = ["measure", "unit", "ours", *names, "emulator", "ratio", "mark", "", _CPU, "others", "note"]
+    headings = [name for name in headings if name in _ALWAYS or any(line.get(name) for line in lines)]
+    cells = [headings, *([line.get(name, "") for name in headings] for line in lines)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
+    drawn = ["| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |" for line in cells]
+    return "\n".join([drawn[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *drawn[1:]])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    mark = "" if row.mark is None else f"{'≤' if row.lower_is_better else '≥'} {row.mark:g}"
-    cpu = ", ".join(f"{program} {number(used)}" for program, used in sorted(row.cpu.items()))
+def _cells(row: Row) -> dict[str, str]:
     note = "; ".join(part for part in (row.note, row.error and f"FAILED: {row.error}") if part)
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    others = "" if row.others is None else f"{row.others:.1f}"
-    figures = (number(row.ours), number(row.emulator), ratio)
-    return (
-        row.measure,
-        row.unit,
-        *figures,
-        mark,
-        row.verdict,
-        cpu,
-        others,
-        note.replace("|", "/").replace("\n", " "),
-    )
+    return {
+        "measure": row.measure,
+        "unit": row.unit,
+        "ours": number(row.ours),
+        **{name: number(figure) for name, figure in row.peers.items()},
+        "emulator": number(row.emulator),
+        "ratio": "" if row.ratio is None else f"{row.ratio:.2f}",
+        "mark": "" if row.mark is None else f"{'≤' if row.lower_is_better else '≥'} {row.mark:g}",
+        "": row.verdict,
+        _CPU: ", ".join(f"{program} {number(used)}" for program, used in sorted(row.cpu.items())),
+        "others": "" if row.others is None else f"{row.others:.1f}",
+        "note": note.replace("|", "/").replace("\n", " "),
+    }
 
 
 def number(value: float | None) -> str:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -56,6 +56,7 @@ class Server(ABC):
     """
 
     name: str
+    stop_signal = signal.SIGINT
 
     def __init__(self) -> None:
         self.host, self.port = _HOST, 0
@@ -94,7 +95,7 @@ class Server(ABC):
             self._process = subprocess.Popen(
                 self._command(),
                 cwd=REPOSITORY,
-                env=environment,
+                env=environment | dict(self._environment()),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -114,13 +115,14 @@ class Server(ABC):
             return
         self.processes()
         if self.running:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(self.stop_signal)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_STOP_SECONDS)
         for victim in self._seen:
             with contextlib.suppress(psutil.NoSuchProcess):  # psutil tells a reused number from the same process
                 victim.kill()
         self._process.wait()
+        psutil.wait_procs(self._seen, timeout=_STOP_SECONDS)  # what still writes would keep its directory
         self._process = None
         self._seen.clear()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -155,6 +157,10 @@ class Server(ABC):
                 memory = _proportional(process) if program == "postgres" else process.memory_info().rss
                 used[program] = used.get(program, 0) + memory
         return used
+
+    def _environment(self) -> Mapping[str, str]:
+        """What the server's environment has besides this process's; asked for after the command."""
+        return {}
 
     @abstractmethod
     def _command(self) -> Sequence[str]: ...
@@ -253,8 +259,7 @@ class Emulator(Server):
         self._jar = jar
 
     def _command(self) -> Sequence[str]:
-        with socket.create_server((self.host, 0)) as free:
-            self.port = free.getsockname()[1]
+        [self.port] = free_ports(self.host, 1)
         # Its HTTP server loses buffers outside the heap, about 100 MB for 300,000 messages; bounded by the heap's
         # size (the default) it stops answering within one measure.
         memory = ("-Xmx1g", "-XX:MaxDirectMemorySize=3g")
@@ -269,6 +274,12 @@ class Emulator(Server):
             finally:
                 connection.close()
         return False
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Ports that nobody listens on, at this moment."""
+    with contextlib.ExitStack() as held:
+        return [held.enter_context(socket.create_server((host, 0))).getsockname()[1] for _ in range(count)]
 
 
 def find_emulator() -> Path | None:

@@ -29,6 +29,7 @@ def publish_specs(
     connections: int,
     seconds: float = 0,
     count: int = 0,
+    timed: bool = False,
 ) -> list[Spec]:
     """Publishers: `count` (in all) or `seconds` bounds them."""
     return [
@@ -42,6 +43,7 @@ def publish_specs(
             connections=connections,
             seconds=seconds,
             count=count // processes,
+            timed=timed,
         )
         for _ in range(processes)
     ]
@@ -52,7 +54,8 @@ def fill(server: Server, place: Place, count: int) -> None:
     run_loads(publish_specs(server, place, batch=_PREPARED_BATCH, processes=2, connections=1, count=count))
 
 
-def _drain_specs(server: Server, place: Place, pullers: int, seconds: float, limit: float = 0) -> list[Spec]:
+def drain_specs(server: Server, place: Place, pullers: int, seconds: float, limit: float = 0) -> list[Spec]:
+    """Pullers: until the backlog is empty, at most for `seconds`, or with `limit` at least."""
     return [
         Spec(
             role="drain",
@@ -107,7 +110,7 @@ def _drain(bench: Bench, pullers: int) -> list[Row]:
     def run(server: Server) -> Sample:
         with fresh_place(server) as place:
             fill(server, place, int(seconds * _BACKLOG_PER_SECOND))
-            specs = _drain_specs(server, place, pullers, seconds)
+            specs = drain_specs(server, place, pullers, seconds)
             return take_sample(server, lambda: throughput(run_loads(specs)))
 
     return [compare(bench, Row(measure=name, unit=_UNIT, mark=4.0), run)]
@@ -136,7 +139,7 @@ def publish_and_drain(bench: Bench) -> list[Row]:
 
 def _through(server: Server, place: Place, seconds: float) -> Throughput:
     publishers = publish_specs(server, place, batch=100, processes=2, connections=1, seconds=seconds, count=_MOST)
-    pullers = _drain_specs(server, place, 1, seconds, limit=10 * seconds)
+    pullers = drain_specs(server, place, 1, seconds, limit=10 * seconds)
     results = run_loads([*publishers, *pullers])
     published = sum(result.messages for result in results[: len(publishers)])
     acked = results[-1].messages

@@ -28,6 +28,7 @@ from broker.runtime.long_poll import LongPoll
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.retrying import retrying
+from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
 from broker.runtime.shard_heads import ShardHeads
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -102,7 +103,11 @@ class Broker:
         attempt_ids = AttemptIds()
         self._resources = ResourceCache(self._database, self._tasks)
         self.long_poll = LongPoll(self._database, self._clock, attempt_ids, self._tasks, jitter=jitter)
-        self._wake_ups = WakeUps(self._database, wake=self._wake, drop=self._drop)
+        self._processes = RunningProcesses(
+            self._database, self._clock, changed=self._processes_changed, look=self._look_for_work
+        )
+        is_alone = self._processes.is_alone
+        self._wake_ups = WakeUps(self._database, wake=self._wake, drop=self._drop, is_alone=is_alone)
         activity = SubscriptionActivity(self._database, self._clock, in_use=self.long_poll.waited_for)
         acks = AckCoalescer(
             self._database, self._clock, attempt_ids, self._wake_ups, self._tasks, activity, jitter=jitter
@@ -151,6 +156,7 @@ class Broker:
             self._wake_ups,
             self._tasks,
             self._signer,
+            owns=self._processes.owns,
             make_client=self._make_push_client,
             jitter=jitter,
         )
@@ -170,6 +176,12 @@ class Broker:
     def _wake(self, shard_id: int | None, subscription_id: int | None) -> None:
         self.long_poll.wake(shard_id, subscription_id)
         self.pusher.wake(shard_id, subscription_id)
+
+    def _look_for_work(self) -> None:
+        self._wake(None, None)
+
+    def _processes_changed(self) -> None:
+        self.pusher.resource_changed(None)
 
     def _watched_shards(self) -> set[int]:
         return {*self.long_poll.watched_shards(), *self.pusher.watched_shards()}
@@ -207,6 +219,7 @@ class Broker:
             await self._clock.synchronise()
             async with self._database.connection() as connection:
                 await make_partitions_ahead(connection, now=self._clock.now())
+            await self._processes.run_once()
             await self.pusher.start()
             supervisor = Supervisor(self._workers())
             await supervisor.start()
@@ -230,6 +243,7 @@ class Broker:
         with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
             async with asyncio.timeout(READY_SECONDS + GRACE_SECONDS):
                 await self.pusher.stop()
+                await self._processes.leave()
 
     async def _record_last_activity(self) -> None:
         with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
@@ -242,6 +256,7 @@ class Broker:
         return {
             "notification listener": self._wake_ups.run_listener,
             "notification sender": self._wake_ups.run_sender,
+            "processes": PeriodicWorker(self._processes.run_once, HEARTBEAT_SECONDS).run,
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS).run,
             "heads": PeriodicWorker(self.shard_heads.run_once, HEADS_INTERVAL_SECONDS).run,
             "dead-letter forwarder": PeriodicWorker(

@@ -95,17 +95,22 @@ def group_ack_ids(ack_ids: Iterable[str], *, subscription_id: int) -> dict[Attem
     Raises InvalidArgument for the first id that this broker did not make for this subscription; the whole call
     is refused then, as by Google's service.
     """
-    groups: dict[str, set[int]] = {}
+    suffixes: dict[str, list[str]] = {}  # by prefix; the ack ids of a response come one after the other
+    of_prefix: list[str] = []
+    prefix = None
     for ack_id in ack_ids:
-        position = _POSITIONS.get(ack_id[_PREFIX_CHARACTERS:])
-        if position is None:
-            raise _invalid(ack_id)
-        groups.setdefault(ack_id[:_PREFIX_CHARACTERS], set()).add(position)
+        if prefix is None or not ack_id.startswith(prefix):
+            prefix = ack_id[:_PREFIX_CHARACTERS]
+            of_prefix = suffixes.setdefault(prefix, [])
+        of_prefix.append(ack_id[_PREFIX_CHARACTERS:])
     attempts: dict[AttemptName, set[int]] = {}
-    for prefix, positions in groups.items():
+    for prefix, of_prefix in suffixes.items():
         attempt = _parse_prefix(prefix)
-        if attempt is None or attempt.subscription_id != subscription_id or max(positions) >= attempt.count:
-            raise _invalid(prefix + _SUFFIXES[max(positions)])
+        positions = {_POSITIONS.get(suffix, len(_POSITIONS)) for suffix in of_prefix}
+        if attempt is None or attempt.subscription_id != subscription_id:
+            raise _invalid(prefix + of_prefix[0])
+        if max(positions) >= attempt.count:
+            raise _invalid(prefix + max(of_prefix, key=lambda suffix: _POSITIONS.get(suffix, len(_POSITIONS))))
         attempts[attempt] = positions
     return attempts
 

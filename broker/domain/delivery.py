@@ -120,11 +120,14 @@ def share_out(
     demands: Sequence[Demand],
     redeliveries: Sequence[tuple[int, Message]],
     fresh: Sequence[Message],
+    *,
+    fresh_bytes: int | None = None,
 ) -> list[Share[Message]]:
     """Fill the demands in turn, redeliveries (attempt_number, message) first, within each one's limits.
 
     A demand that has nothing yet takes its next message whatever its size: a message larger than any budget
     must still be delivered.  What fits nowhere is in no share; both sources are used from their front only.
+    `fresh_bytes`: the size of all fresh messages at most, where that is known: if it fits, nothing is added up.
     """
     shares: list[Share[Message]] = [Share() for _ in demands]
     again = new = 0  # how far each source is used
@@ -137,15 +140,20 @@ def share_out(
                 break
             share.redelivered.setdefault(number, []).append(message)
             again, taken = again + 1, taken + 1
-        end = new
-        for message in fresh[new : new + demand.max_messages - taken]:
-            room -= message.size
-            if room < 0 and (taken or end > new):
-                break
-            end += 1
-        share.fresh = list(fresh[new:end])
-        new = end
+        share.fresh = list(fresh[new : new + demand.max_messages - taken])
+        if fresh_bytes is None or fresh_bytes > room:
+            del share.fresh[_fitting(share.fresh, room, at_least=0 if taken else 1) :]
+        new += len(share.fresh)
     return shares
+
+
+def _fitting(messages: Sequence[LogMessage], room: int, *, at_least: int) -> int:
+    """How many of the first messages fit into so many bytes."""
+    for count, message in enumerate(messages):
+        room -= message.size
+        if room < 0 and count >= at_least:
+            return count
+    return len(messages)
 
 
 def as_attempts(

@@ -8,7 +8,7 @@ thousand hold no cycles and are hidden from the garbage collector (gc=False).
 import msgspec
 
 
-class NewMessage(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class NewMessage(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     """google.pubsub.v1.PubsubMessage as a publisher sends it.
 
     `message_id` and `publish_time` are accepted and ignored: the service assigns them (Google's spec).

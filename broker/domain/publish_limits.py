@@ -46,11 +46,12 @@ def check_messages(messages: Sequence[NewMessage]) -> None:
 def check_request_size(topic_name: str, messages: Sequence[NewMessage], encoded_size: int) -> None:
     """Raises InvalidArgument for a request over MAX_REQUEST_BYTES.
 
-    `encoded_size` is the size of the messages in the store's encoding.  It is within a tenth of protobuf's (an
-    attribute takes up to 3 bytes more there, and then has 128 bytes at least), so that only large requests are
-    measured.
+    `encoded_size` is the size of the bodies and attributes in the store's encoding.  It is within a tenth of
+    protobuf's (an attribute takes up to 3 bytes more there, and then has 128 bytes at least), so that only large
+    requests are measured.
     """
-    if encoded_size + len(topic_name) < MAX_REQUEST_BYTES * 9 // 10:
+    keys = len(messages) * len(messages[0].ordering_key.encode())  # protobuf has the key in every message
+    if encoded_size + keys + len(topic_name) < MAX_REQUEST_BYTES * 9 // 10:
         return
     size = _field(len(topic_name.encode())) + sum(_field(_message_size(message)) for message in messages)
     if size > MAX_REQUEST_BYTES:

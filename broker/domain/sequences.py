@@ -1,13 +1,15 @@
 """Sets of sequences, as PostgreSQL's int8multirange writes them: {[1,5),[7,8)}."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 _RANGE = re.compile(r"[\[](\d+),(\d+)\)")
 
 
-def to_multirange(seqs: Iterable[int]) -> str:
+def to_multirange(seqs: Sequence[int]) -> str:
     """The text of the multirange that holds exactly the ascending `seqs`."""
+    if seqs and seqs[-1] - seqs[0] == len(seqs) - 1:
+        return f"{{[{seqs[0]},{seqs[-1] + 1})}}"
     ranges: list[str] = []
     start = end = -1
     for seq in seqs:
@@ -29,14 +31,18 @@ def from_multirange(text: str) -> Sequence[int]:
     return [seq for low, high in bounds for seq in range(int(low), int(high))]
 
 
-def to_bits(positions: Iterable[int], length: int) -> str:
-    """A bit string of `length` with the bits at `positions` set; position 0 is the leftmost."""
+def to_bits(positions: Collection[int], length: int) -> str:
+    """A bit string of `length` with the bits at the distinct `positions` set; position 0 is the leftmost."""
+    if len(positions) == length:
+        return "1" * length
     bits = bytearray(b"0") * length
     for position in positions:
         bits[position] = 49  # "1"
     return bits.decode()
 
 
-def from_bits(bits: str) -> list[int]:
+def from_bits(bits: str) -> Sequence[int]:
     """The positions of the set bits."""
+    if "0" not in bits:
+        return range(len(bits))
     return [position for position, bit in enumerate(bits) if bit == "1"]

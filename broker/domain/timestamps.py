@@ -5,5 +5,4 @@ from datetime import UTC, datetime
 
 def format_timestamp(moment: datetime) -> str:
     """RFC 3339 in UTC with milliseconds, as the service prints it."""
-    utc = moment.astimezone(UTC)
-    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -147,7 +147,7 @@ class PublishCoalescer:
             queue.connection = connection
             try:
                 return await append_messages(
-                    connection, shard_id=shard_id, batches=batches, now=self._publish_time()
+                    connection, shard_id=shard_id, requests=batches, now=self._publish_time()
                 )
             finally:
                 if connection.users == 1 and queue.connection is connection:

@@ -2,7 +2,7 @@
 
 `published` and `redeliverable` are called by the coalescers after their commits.  Other processes hear of it by
 NOTIFY, sent on a connection of its own, at most every few milliseconds, and never within a publish: NOTIFY takes
-a lock that all committing notifiers of the server share.
+a lock that all committing notifiers of the server share.  While there are no others nothing is sent.
 """
 
 import asyncio
@@ -24,27 +24,33 @@ class WakeUps:
         *,
         wake: Callable[[int | None, int | None], None],
         drop: Callable[[str | None], None],
+        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`wake(shard_id, subscription_id)` and `drop(name)` reach this process's pulls and caches; None: all."""
+        """`wake(shard_id, subscription_id)` and `drop(name)` reach this process's pulls and caches; None: all.
+
+        `is_alone()`: there is no other process.
+        """
         self._database = database
         self._wake = wake
         self._drop = drop
+        self._is_alone = is_alone
         self._shard_ids: set[int] = set()
         self._subscription_ids: set[int] = set()
         self._something = asyncio.Event()
-        self._own_backend_pids: set[int] = set()
 
     def published(self, shard_id: int) -> None:
         """New messages of a shard have been committed."""
         self._wake(shard_id, None)
-        self._shard_ids.add(shard_id)
-        self._something.set()
+        if not self._is_alone():
+            self._shard_ids.add(shard_id)
+            self._something.set()
 
     def redeliverable(self, subscription_id: int) -> None:
         """Messages of a subscription have a new time of redelivery."""
         self._wake(None, subscription_id)
-        self._subscription_ids.add(subscription_id)
-        self._something.set()
+        if not self._is_alone():
+            self._subscription_ids.add(subscription_id)
+            self._something.set()
 
     async def announce(self, name: str) -> None:
         """A topic or subscription has changed and that change is committed."""
@@ -59,7 +65,7 @@ class WakeUps:
             self._something.clear()
             shard_ids, self._shard_ids = self._shard_ids, set()
             subscription_ids, self._subscription_ids = self._subscription_ids, set()
-            async with self._database.connection() as connection:
+            async with self._database.hot() as connection:
                 await notify_wake(connection, shard_ids=shard_ids, subscription_ids=subscription_ids)
             await asyncio.sleep(_SPACING_SECONDS)
 

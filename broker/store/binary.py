@@ -29,6 +29,8 @@ OIDS = {
     "timestamptz[]": 1185,
     "jsonb[]": 3807,
     "bytea[]": 1001,
+    "jsonb": 3802,
+    "bytea": 17,
 }
 
 
@@ -64,7 +66,7 @@ def _array_of(element_oid: int, encode: Callable[[Any], bytes]) -> Callable[[lis
     return encode_array
 
 
-def _ready(value: bytes) -> bytes:
+def _ready(value: bytes | None) -> bytes | None:
     return value
 
 

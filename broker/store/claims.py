@@ -198,7 +198,7 @@ async def _decide(
         for share, messages in zip(shares, fresh, strict=True):
             share.fresh = messages
     else:
-        shares = share_out(demands, redeliveries, found.fresh.messages)
+        shares = share_out(demands, redeliveries, found.fresh.messages, fresh_bytes=found.fresh.size)
         considered = sum(len(share.fresh) for share in shares)
     _settle(found.due, shares)
     return _deliveries(request, found, given, shares, attempt_ids, considered)

@@ -138,7 +138,7 @@ async def _write(
         writes.append((_REPLACE_ATTEMPTS, {**where, **changed}))
     published_at = now - timedelta(microseconds=now.microsecond % 1000)
     for letter_shard, batch in sorted(letters.items()):  # shard heads last, by id: the one lock order
-        writes += append_statements(letter_shard, [encode_messages(batch)], published_at)
+        writes += append_statements(letter_shard, [encode_messages([letter]) for letter in batch], published_at)
     results = await connection.run(*writes) if writes else []
     taken = results[-2 * len(letters) :: 2] if letters else []
     if not all(taken):

@@ -1,20 +1,22 @@
 """Fresh messages of a claim: those that the subscription's cursor has not passed yet."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic
 
-from broker.domain.delivery import LogMessage, Message, StoredMessage
+from broker.domain.delivery import MESSAGE_OVERHEAD, LogMessage, Message, StoredMessage
 from broker.store import statements
 from broker.store.claim_request import ClaimRequest
 from broker.store.hot_connection import Bound, HotConnection
+from broker.store.messages import stored_messages
 
 _READ_FRESH_MESSAGES = statements.hot("read_fresh_messages")
 _READ_LARGE_MESSAGES = statements.hot("read_large_messages")
 _READ_MATCHING_MESSAGES = statements.hot("read_matching_messages")
 _READ_UNBLOCKED_MESSAGES = statements.hot("read_unblocked_messages")
 
+_DATA = 4  # its place in a row of read_fresh_messages.sql
 MAX_SCANNED = 10_000  # messages that one look of a filtered or ordered claim reads: some 10 ms
 
 
@@ -25,6 +27,7 @@ class Fresh(Generic[Message]):
     messages: Sequence[Message]
     end: tuple[datetime, int] | None
     all_seen: bool
+    size: int | None = None  # of all messages at most, in bytes; None: not added up
 
     def position_after(self, taken: int) -> tuple[datetime, int] | None:
         """Just past the last message looked at, or past the last taken if some were left over (None: stay)."""
@@ -56,10 +59,11 @@ async def fresh_messages(
     """The messages in the rows of `fresh_statement`; large ones are read anew."""
     if request.filter_path is not None or request.ordered:
         return _chosen_messages(rows)
-    if rows and rows[0][-1] is None:
+    if rows and rows[0][_DATA] is None:
         large = {**_window(request), "max_bytes": request.max_bytes}
         [rows] = await connection.run((_READ_LARGE_MESSAGES, large))
-    return _all_messages(rows)
+        return _all(StoredMessage(*row) for row in rows)
+    return _of_batches(rows, request.max_messages)
 
 
 def _window(request: ClaimRequest) -> dict[str, Any]:
@@ -70,12 +74,25 @@ def _window(request: ClaimRequest) -> dict[str, Any]:
     }
 
 
-def _all_messages(rows: Sequence[Sequence[Any]]) -> Fresh[StoredMessage]:
-    """Up to the first that came without its data: it is large, and the next claim reads it."""
-    data = [row[-1] for row in rows]
-    small = data.index(None) if None in data else len(data)
-    messages = [StoredMessage(*row) for row in rows[:small]]
+def _all(found: Iterable[StoredMessage]) -> Fresh[StoredMessage]:
+    messages = list(found)
     return Fresh(messages, just_past(messages[-1]) if messages else None, all_seen=True)
+
+
+def _of_batches(rows: Sequence[Sequence[Any]], max_messages: int) -> Fresh[StoredMessage]:
+    """Up to the first batch that came without its data: it is large, and the next claim reads it."""
+    messages: list[StoredMessage] = []
+    total = 0
+    for seq, publish_time, ordering_key, attributes, data, ordinal, size in rows:
+        if data is None:
+            break
+        total += size
+        if ordinal > 1:  # the cursor stands within the batch
+            data = data[ordinal - 1 :]
+            attributes = attributes and attributes[ordinal - 1 :]
+        messages += stored_messages(seq, publish_time, ordering_key, attributes, data)
+    del messages[max_messages:]
+    return replace(_all(messages), size=total + len(messages) * MESSAGE_OVERHEAD)
 
 
 def _chosen_messages(rows: Sequence[Sequence[Any]]) -> Fresh[StoredMessage]:

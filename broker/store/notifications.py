@@ -8,14 +8,14 @@ subscription that changed.  A lost notification costs time, never a message: pul
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
+from broker.store import statements
 from broker.store.database import Connection, Database, translate_errors
+from broker.store.hot_connection import HotConnection
 
 _WAKE, _RESOURCES = "broker_wake", "broker_resources"
 _MAX_PAYLOAD = 7900  # bytes; PostgreSQL refuses 8,000
 
-# A transaction that notifies has an id, so its commit waits for the disk, and the publishes behind it wait too; but
-# nothing of a wake-up must outlive a crash.
-_NOTIFY_WAKE = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
+_NOTIFY_WAKE = statements.hot("notify_wake")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,13 @@ def _payloads(words: Iterable[str]) -> list[str]:
     return payloads
 
 
-async def notify_wake(connection: Connection, *, shard_ids: Iterable[int], subscription_ids: Iterable[int]) -> None:
+async def notify_wake(
+    connection: HotConnection, *, shard_ids: Iterable[int], subscription_ids: Iterable[int]
+) -> None:
     """Tell all processes what can be claimed; never part of another transaction (NOTIFY serialises commits)."""
     words = [f"s{shard_id}" for shard_id in shard_ids] + [f"r{id_}" for id_ in subscription_ids]
     for payload in _payloads(words):
-        await connection.execute(_NOTIFY_WAKE, [_WAKE, payload])
+        await connection.run((_NOTIFY_WAKE, {"channel": _WAKE, "payload": payload}))
 
 
 async def notify_resource_changed(connection: Connection, *, name: str) -> None:

@@ -1,7 +1,7 @@
-"""Partitions of `messages`: made ahead, dropped behind, without ever making a publish wait (A10).
+"""Partitions of `message_batches`: made ahead, dropped behind, without ever making a publish wait (A10).
 
 Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE:
-neither takes a lock on `messages` that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
+neither takes a lock on the table that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
 plain DROP do.
 """
 
@@ -19,13 +19,16 @@ AHEAD = timedelta(minutes=10)
 _LOCK = 4_711_001  # advisory: one process at a time makes or drops
 _LOCK_TIMEOUT = "500ms"
 
+# A batch stays in its row as long as that fits a page: store/message_batches.py fills two rows a page.
+_STORAGE = sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5, toast_tuple_target = 8160")
+
 _BOUNDS = re.compile(r"FROM \('([^']+)'\) TO \('([^']+)'\)")
 
 _LIST = b"""
 SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) AS bounds, i.inhdetachpending
 FROM pg_inherits AS i
 JOIN pg_class AS c ON c.oid = i.inhrelid
-WHERE i.inhparent = 'messages'::regclass
+WHERE i.inhparent = 'message_batches'::regclass
 """
 
 
@@ -113,13 +116,13 @@ async def _make(connection: Connection, start: datetime, end: datetime) -> None:
     async with connection.transaction():
         await connection.execute(
             sql.SQL(
-                "CREATE TABLE {} (LIKE messages INCLUDING DEFAULTS INCLUDING CONSTRAINTS, CHECK ({})) "
-                "WITH (autovacuum_vacuum_insert_scale_factor = 0.5)"
-            ).format(name, check),
+                "CREATE TABLE {} (LIKE message_batches INCLUDING DEFAULTS INCLUDING CONSTRAINTS, CHECK ({})) "
+                "WITH ({})"
+            ).format(name, check, _STORAGE),
             prepare=False,
         )
         await connection.execute(
-            sql.SQL("ALTER TABLE messages ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
+            sql.SQL("ALTER TABLE message_batches ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
                 name, start, end
             ),
             prepare=False,
@@ -133,7 +136,7 @@ async def drop_partition(connection: Connection, partition: Partition) -> bool:
     try:
         mode = sql.SQL("FINALIZE" if partition.detaching else "CONCURRENTLY")
         await connection.execute(
-            sql.SQL("ALTER TABLE messages DETACH PARTITION {} {}").format(name, mode), prepare=False
+            sql.SQL("ALTER TABLE message_batches DETACH PARTITION {} {}").format(name, mode), prepare=False
         )
         await connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name), prepare=False)
     except (errors.LockNotAvailable, errors.QueryCanceled, errors.ObjectNotInPrerequisiteState):
@@ -149,7 +152,7 @@ async def drop_detached_leftovers(connection: Connection) -> int:
         rb"""
         SELECT c.relname
         FROM pg_class AS c
-        JOIN pg_class AS parent ON parent.oid = 'messages'::regclass AND parent.relnamespace = c.relnamespace
+        JOIN pg_class AS parent ON parent.oid = 'message_batches'::regclass AND parent.relnamespace = c.relnamespace
         WHERE c.relkind = 'r' AND c.relname ~ '^messages_\d{8}_\d{6}$' AND NOT c.relispartition
         """
     )

@@ -41,7 +41,7 @@ async def drop_partitions_behind(connection: Connection, *, now: datetime) -> in
     """Drop the partitions that nobody wants a message of.  Returns how many.
 
     A partition that only a few delivery attempts still want is dropped as well, after their messages have been
-    moved to `straggler_messages`.
+    moved to `straggler_batches`.
     """
     await drop_detached_leftovers(connection)
     cursor = await connection.execute(_READ_OLDEST_PINS, {"now": now})

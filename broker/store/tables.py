@@ -1,6 +1,6 @@
 """The schema, as SQLAlchemy Core metadata.
 
-It must equal what the migrations build (tests/migrations); partitions of `messages` come and go and are not
+It must equal what the migrations build (tests/migrations); partitions of `message_batches` come and go and are not
 part of it.  Every hot table (the lower half) is keyed by shard_id first: a shard is the unit of order, of
 locking and of distribution.
 """
@@ -11,6 +11,7 @@ from sqlalchemy import (
     ARRAY,
     BigInteger,
     Boolean,
+    CheckConstraint,
     Column,
     DateTime,
     Identity,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import BIT, INT8MULTIRANGE, JSONB
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import UserDefinedType
 
 metadata = MetaData()
@@ -197,35 +199,44 @@ shards = Table(
 )
 
 
-def _message_columns() -> list[Column[object]]:
+def _batch_columns() -> list[SchemaItem]:
+    """A batch: consecutive messages, published at one time with one ordering key (or none) (docs/decisions/0011).
+
+    Its bodies and attributes are arrays with an element for each (no attributes: a null, or no array); `size` is
+    that of all bodies and of the attributes as text.  The views `messages` and `straggler_messages` have a row for
+    each message.
+    """
     return [
         Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
         Column("publish_time", DateTime(timezone=True), primary_key=True),
-        Column("seq", BigInteger, primary_key=True, autoincrement=False),
+        Column("last_seq", BigInteger, primary_key=True, autoincrement=False),
+        Column("count", Integer, nullable=False),
+        Column("size", Integer, nullable=False),
         Column("ordering_key", Text),
-        Column("attributes", JSONB, nullable=False, server_default=_NO_LABELS),
-        Column("data", LargeBinary, nullable=False),
+        Column("attributes", ARRAY(JSONB)),
+        Column("data", ARRAY(LargeBinary), nullable=False),
+        CheckConstraint("count BETWEEN 1 AND 1000"),
     ]
 
 
-messages = Table(
-    "messages",
+message_batches = Table(
+    "message_batches",
     metadata,
-    *_message_columns(),
+    *_batch_columns(),
     Index(
-        "messages_ordering_key_idx",
+        "message_batches_ordering_key_idx",
         "shard_id",
         "ordering_key",
         "publish_time",
-        "seq",
+        "last_seq",
         postgresql_where=text("ordering_key IS NOT NULL"),
     ),
     postgresql_partition_by="RANGE (publish_time)",
 )
 
-# Messages that are still out when the rest of their partition is done with: moved here so that a few of them do
-# not keep a whole partition (docs/decisions/0004).
-straggler_messages = Table("straggler_messages", metadata, *_message_columns())
+# Batches with messages that are still out when the rest of their partition is done with: moved here so that a few
+# of them do not keep a whole partition (docs/decisions/0004).
+straggler_batches = Table("straggler_batches", metadata, *_batch_columns())
 
 # A subscription's position in one shard: everything before (next_publish_time, next_seq) has been claimed.
 # Its row lock is the claim lock.  No delivery attempt is due before `due_floor`.

@@ -18,6 +18,33 @@ AUTOVACUUM = (
     "autovacuum_analyze_threshold = 10000"
 )
 
+# A batch: consecutive messages, published at one time with one ordering key or none, the last of them `last_seq`.
+# Its bodies and attributes are arrays with an element for each (no attributes: a null, or no array).  `size` is of
+# all bodies and of the attributes as text.
+BATCH_COLUMNS = """
+        shard_id bigint NOT NULL,
+        publish_time timestamptz NOT NULL,
+        last_seq bigint NOT NULL,
+        count integer NOT NULL CHECK (count BETWEEN 1 AND 1000),
+        size integer NOT NULL,
+        ordering_key text,
+        attributes jsonb[],
+        data bytea[] NOT NULL,
+        PRIMARY KEY (shard_id, publish_time, last_seq)
+"""
+
+# A row a message.  Whoever looks from a sequence on says so of `last_seq` as well: that is what the index has.
+EACH_MESSAGE = """
+    CREATE VIEW {view} AS
+    SELECT b.shard_id, b.publish_time, b.last_seq - b.count + ordinal AS seq, b.last_seq, b.ordering_key,
+           coalesce(b.attributes[ordinal], '{{}}') AS attributes, b.data[ordinal] AS data,
+           CASE b.count
+               WHEN 1 THEN b.size
+               ELSE octet_length(b.data[ordinal]) + octet_length(coalesce(b.attributes[ordinal], '{{}}')::text)
+           END AS size
+    FROM {table} AS b CROSS JOIN LATERAL generate_series(1, b.count) AS ordinal
+"""
+
 STATEMENTS = [
     """
     CREATE TABLE topics (
@@ -150,32 +177,23 @@ STATEMENTS = [
     ) WITH (fillfactor = 20, {AUTOVACUUM})
     """,
     "CREATE INDEX ix_shards_topic_id ON shards (topic_id)",
-    """
-    CREATE TABLE messages (
-        shard_id bigint NOT NULL,
-        publish_time timestamptz NOT NULL,
-        seq bigint NOT NULL,
-        ordering_key text,
-        attributes jsonb NOT NULL DEFAULT '{}',
-        data bytea NOT NULL,
-        PRIMARY KEY (shard_id, publish_time, seq)
+    f"""
+    CREATE TABLE message_batches (
+        {BATCH_COLUMNS}
     ) PARTITION BY RANGE (publish_time)
     """,
     """
-    CREATE INDEX messages_ordering_key_idx ON messages (shard_id, ordering_key, publish_time, seq)
+    CREATE INDEX message_batches_ordering_key_idx
+    ON message_batches (shard_id, ordering_key, publish_time, last_seq)
     WHERE ordering_key IS NOT NULL
     """,
-    """
-    CREATE TABLE straggler_messages (
-        shard_id bigint NOT NULL,
-        publish_time timestamptz NOT NULL,
-        seq bigint NOT NULL,
-        ordering_key text,
-        attributes jsonb NOT NULL DEFAULT '{}',
-        data bytea NOT NULL,
-        PRIMARY KEY (shard_id, publish_time, seq)
-    )
+    f"""
+    CREATE TABLE straggler_batches (
+        {BATCH_COLUMNS}
+    ) WITH (toast_tuple_target = 8160)
     """,
+    EACH_MESSAGE.format(view="messages", table="message_batches"),
+    EACH_MESSAGE.format(view="straggler_messages", table="straggler_batches"),
     f"""
     CREATE TABLE cursors (
         shard_id bigint NOT NULL,

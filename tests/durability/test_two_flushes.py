@@ -185,7 +185,7 @@ async def test_what_postgresql_undid_is_stored_once_perhaps_behind_the_other(pub
         """
     )
     await log.execute(
-        "CREATE TRIGGER fail_once BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION fail_once()"
+        "CREATE TRIGGER fail_once BEFORE INSERT ON message_batches FOR EACH ROW EXECUTE FUNCTION fail_once()"
     )
     async with publisher.shard_locked():
         first = publisher.start(batch("a"))

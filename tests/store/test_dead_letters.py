@@ -63,7 +63,7 @@ async def test_a_message_is_forwarded_after_its_last_attempt_with_where_it_came_
     message = NewMessage(data=b"a", attributes={"k": "v"}, ordering_key="key")
     async with log.session() as session:
         batch = encode_messages([message])
-        await append_messages(session, shard_id=log.shard_id, batches=[batch], now=log.start)
+        await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
     await fail(log)
     assert await log.pull(max_attempts=ATTEMPTS) == [], "there is no sixth delivery"
     assert await work(log) == [(log.subscription.name, log.shard_id)]

@@ -34,7 +34,7 @@ class Trial:
             await append_messages(
                 connection,
                 shard_id=self.topic.shard_ids[shard],
-                batches=[encode_messages(messages)],
+                requests=[encode_messages(messages)],
                 now=at or self.start,
             )
 

@@ -16,7 +16,7 @@ async def publish(log: Log, *envs: str) -> None:
         NewMessage(data=f"{number}{env}".encode(), attributes={"env": env}) for number, env in enumerate(envs)
     ]
     async with log.session() as session:
-        await append_messages(session, shard_id=log.shard_id, batches=[encode_messages(messages)], now=log.start)
+        await append_messages(session, shard_id=log.shard_id, requests=[encode_messages(messages)], now=log.start)
 
 
 async def next_seq(log: Log) -> int:

@@ -105,7 +105,7 @@ async def test_a_key_is_free_again_once_nothing_waits(log: Log) -> None:
 async def test_many_settled_keys_hold_up_no_pull_and_go_with_the_pulls(log: Log) -> None:
     batch = encode_messages([NewMessage(data=b"m", ordering_key=f"k{n}") for n in range(900)])
     async with log.session() as session:
-        await append_messages(session, shard_id=log.shard_id, batches=[batch], now=log.start)
+        await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
     await acknowledge(log, *await pull(log))
     await publish(log, "a1")
     assert await pull_texts(log, 1) == ["a1"]
@@ -401,7 +401,7 @@ async def test_an_unordered_snapshot_restores_into_an_ordered_subscription(log: 
     snapshot = await snapshot_of(log)
     for _ in range(1 + twice):
         await seek(log, to=snapshot)
-        await log.execute("INSERT INTO straggler_messages SELECT * FROM messages ON CONFLICT DO NOTHING")
+        await log.execute("INSERT INTO straggler_batches SELECT * FROM message_batches ON CONFLICT DO NOTHING")
     runs = await pull(log)
     assert sorted(texts(runs)) == ["Y", "a2", "a3", "b1", "b2"]
     await publish(log, "a4")

@@ -73,11 +73,13 @@ async def test_a_table_that_was_detached_but_not_dropped_is_dropped_later(
 ) -> None:
     async with database.connection() as connection:
         [first, *_] = await list_partitions(connection)
-        await connection.execute(f"ALTER TABLE messages DETACH PARTITION {first.name}".encode(), prepare=False)
+        await connection.execute(
+            f"ALTER TABLE message_batches DETACH PARTITION {first.name}".encode(), prepare=False
+        )
         assert await drop_detached_leftovers(connection) == 1
         assert await drop_detached_leftovers(connection) == 0
-        cursor = await connection.execute(b"SELECT to_regclass(%s), to_regclass('messages')", [first.name])
-        assert await cursor.fetchone() == (None, "messages")
+        cursor = await connection.execute(b"SELECT to_regclass(%s), to_regclass('message_batches')", [first.name])
+        assert await cursor.fetchone() == (None, "message_batches")
 
 
 async def test_dropping_gives_way_to_somebody_who_holds_the_partition(log: Log) -> None:

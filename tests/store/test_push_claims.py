@@ -145,7 +145,8 @@ async def test_matches_far_apart_are_attempts_of_their_own(push_log: PushLog) ->
 
 
 async def test_an_attempt_whose_messages_are_dropped_before_they_are_read_is_left_out(push_log: PushLog) -> None:
-    await push_log.publish("a", "b")
+    await push_log.publish("a")
+    await push_log.publish("b")
     async with push_log.log.database.hot() as connection:
         dropping = Dropping(connection, push_log.log)
         [claimed] = await push_log.claim(0, connection=dropping)  # type: ignore[arg-type]
@@ -162,7 +163,7 @@ class Dropping:
 
     async def run(self, *bound: Any) -> Any:
         if any(b"INSERT INTO delivery_attempts" in statement.text for statement, _ in bound):
-            await self._log.execute("DELETE FROM messages WHERE seq = 1")
+            await self._log.execute("DELETE FROM message_batches WHERE last_seq = 1")
         return await self._connection.run(*bound)
 
     def __getattr__(self, name: str) -> Any:

@@ -109,7 +109,9 @@ async def test_redeliveries_past_the_retention_are_forgotten(push_log: PushLog) 
 async def test_redeliveries_whose_messages_are_stragglers_are_found(push_log: PushLog) -> None:
     await push_log.publish("a")
     await push_log.claim()
-    await push_log.log.execute("INSERT INTO straggler_messages SELECT * FROM messages; DELETE FROM messages")
+    await push_log.log.execute(
+        "INSERT INTO straggler_batches SELECT * FROM message_batches; DELETE FROM message_batches"
+    )
     assert contents(await push_log.claim(now=push_log.start + ACK_DEADLINE)) == [["a"]] * 3
 
 

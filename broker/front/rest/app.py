@@ -19,6 +19,8 @@ from broker.front.rest.routes import Handler, Route
 from broker.services.services import Services
 
 PREFIX = "/v1/"
+MAX_KNOWN_PATHS = 20_000  # some 10 MB
+MAX_KNOWN_PATH = 512  # bytes
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ class RestDoor:
 
     def __init__(self, services: Services, routes: Sequence[Route]) -> None:
         self._services = services
+        self._found: dict[tuple[str, bytes], tuple[Handler, str]] = {}  # what _look_up has found, of short paths
         self._handlers: dict[tuple[str, str], Handler] = {
             (route.method, route.path): route.handler for route in routes
         }
@@ -57,7 +60,18 @@ class RestDoor:
         await send({"type": "http.response.body", "body": answer})
 
     def _find(self, scope: Scope) -> tuple[Handler, str]:
-        path: bytes = scope["raw_path"]
+        """The handler of a call and the name in its path.  Clients call the same few paths again and again."""
+        method, path = scope["method"], scope["raw_path"]
+        found = self._found.get((method, path))
+        if found is None:
+            found = self._look_up(method, path)
+            if len(path) <= MAX_KNOWN_PATH:
+                if len(self._found) >= MAX_KNOWN_PATHS:
+                    self._found.clear()
+                self._found[method, path] = found
+        return found
+
+    def _look_up(self, method: str, path: bytes) -> tuple[Handler, str]:
         try:
             segments = [unquote(s, errors="strict") for s in path.decode("ascii").split("?", 1)[0].split("/")[2:]]
         except UnicodeDecodeError:
@@ -68,9 +82,11 @@ class RestDoor:
         segments[-1] = last
         # "projects/p/topics/t" -> "projects/*/topics/*"; an odd segment at the end is a collection or a plain verb
         shape = "/".join("*" if index % 2 else segment for index, segment in enumerate(segments)) + colon + verb
-        handler = self._handlers.get((scope["method"], shape))
+        handler = self._handlers.get((method, shape))
         if handler is None or not all(segments):
-            raise NotFound(f"The requested method was not found ({scope['method']} {scope['path']}).")
+            raise NotFound(
+                f"The requested method was not found ({method} {PREFIX}{'/'.join(segments)}{colon}{verb})."
+            )
         return handler, "/".join(segments[: len(segments) // 2 * 2])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from broker.services.services import Services
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """`name` is the resource that the path names, decoded once: "projects/p/topics/t", or the parent of a
     collection.  `query` has the first value of each parameter.  `body` is decompressed.  `hung_up()` completes

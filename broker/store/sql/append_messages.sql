@@ -1,11 +1,12 @@
 -- Runs after take_sequences in the same transaction, so it sees the head that this transaction wrote.
--- ordering_keys and attributes may be shorter than data: the rest is NULL.
--- parameters: shard_id int8, count int8, ordering_keys packed text[], attributes packed jsonb[], data packed
---     bytea[]
-INSERT INTO messages (shard_id, publish_time, seq, ordering_key, attributes, data)
-SELECT %(shard_id)s, s.last_publish_time, s.head - %(count)s + m.ordinal,
-       m.ordering_key, coalesce(m.attributes, '{}'), m.data
+-- `attributes` and `data` have an element for each message, in order (`attributes` is null if none has any); a batch
+-- is the `counts` messages up to the `lasts`-th of them.
+-- parameters: shard_id int8, count int8, lasts int8[], counts int8[], sizes int8[], ordering_keys text[],
+--     attributes packed jsonb[], data packed bytea[]
+INSERT INTO message_batches (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data)
+SELECT %(shard_id)s, s.last_publish_time, s.head - %(count)s + b.last, b.count, b.size, b.ordering_key,
+       (%(attributes)s)[(b.last - b.count + 1)::int4:b.last::int4],
+       (%(data)s)[(b.last - b.count + 1)::int4:b.last::int4]
 FROM shards AS s,
-     unnest(%(ordering_keys)s, %(attributes)s, %(data)s)
-         WITH ORDINALITY AS m (ordering_key, attributes, data, ordinal)
+     unnest(%(lasts)s, %(counts)s, %(sizes)s, %(ordering_keys)s) AS b (last, count, size, ordering_key)
 WHERE s.shard_id = %(shard_id)s AND s.open

@@ -1,15 +1,15 @@
-DELETE FROM straggler_messages AS m
+DELETE FROM straggler_batches AS m
 WHERE NOT EXISTS (
     SELECT FROM delivery_attempts AS d
     WHERE d.shard_id = m.shard_id
       AND d.first_publish_time <= m.publish_time
       AND d.last_publish_time >= m.publish_time
-      AND m.seq <@ d.seqs
+      AND int8range(m.last_seq - m.count, m.last_seq, '(]') && d.seqs
 )
 AND NOT EXISTS (
     SELECT FROM snapshot_outstanding AS o
     WHERE o.shard_id = m.shard_id
       AND o.first_publish_time <= m.publish_time
       AND o.last_publish_time >= m.publish_time
-      AND m.seq <@ o.seqs
+      AND int8range(m.last_seq - m.count, m.last_seq, '(]') && o.seqs
 )

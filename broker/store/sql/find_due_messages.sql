@@ -12,21 +12,21 @@ WITH runs AS MATERIALIZED (
 SELECT run.number, m.seq, m.publish_time, m.size
 FROM runs AS run
 CROSS JOIN LATERAL (
-    SELECT l.seq, l.publish_time, octet_length(l.data) + length(l.attributes::text) + %(overhead)s AS size
+    SELECT l.seq, l.publish_time, l.size + %(overhead)s AS size
     FROM messages AS l
     WHERE l.shard_id = %(shard_id)s
-      AND (l.publish_time, l.seq) >= (run.first_publish_time, lower(run.seqs))
-      AND (l.publish_time, l.seq) < (run.last_publish_time, upper(run.seqs))
+      AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs))
+      AND (l.publish_time, l.last_seq) < (run.last_publish_time, upper(run.seqs) + 1000)
       AND l.publish_time >= run.since
       AND l.publish_time <= run.last_publish_time
       AND l.seq <@ run.seqs
       AND (run.filter_path IS NULL OR l.attributes @@ run.filter_path)
     UNION ALL
-    SELECT l.seq, l.publish_time, octet_length(l.data) + length(l.attributes::text) + %(overhead)s
+    SELECT l.seq, l.publish_time, l.size + %(overhead)s
     FROM straggler_messages AS l
     WHERE l.shard_id = %(shard_id)s
-      AND (l.publish_time, l.seq) >= (run.first_publish_time, lower(run.seqs))
-      AND (l.publish_time, l.seq) < (run.last_publish_time, upper(run.seqs))
+      AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs))
+      AND (l.publish_time, l.last_seq) < (run.last_publish_time, upper(run.seqs) + 1000)
       AND l.publish_time >= run.since
       AND l.seq <@ run.seqs
       AND (run.filter_path IS NULL OR l.attributes @@ run.filter_path)

@@ -1,6 +1,6 @@
 -- As read_matching_messages, for several places in the log at once, each with a filter (null: everything matches) and
 -- limits of its own, and without the bodies.  `is_end`: there is nothing behind this message.
--- `overhead` and the length of the attributes' text make `size` what StoredMessage.size will be.
+-- `overhead` makes `size` what StoredMessage.size will be.
 -- parameters: shard_id int8, next_publish_times timestamptz[], next_seqs int8[], sinces timestamptz[],
 --     filter_paths text[], max_messages int8[], max_bytes int8[], max_scanned int8[], overhead int8
 WITH places AS MATERIALIZED (
@@ -16,28 +16,28 @@ WITH places AS MATERIALIZED (
 SELECT p.number, m.seq, m.publish_time, m.size, m.matches, m.is_end
 FROM places AS p
 CROSS JOIN LATERAL (
-    SELECT seq, publish_time, size, matches, is_last AND looked_at < p.max_scanned AS is_end
+    SELECT seq, publish_time, last_seq, size, matches, is_last AND looked_at < p.max_scanned AS is_end
     FROM (
         SELECT s.*,
-               row_number() OVER (ORDER BY s.publish_time, s.seq) AS looked_at,
-               lead(s.seq) OVER (ORDER BY s.publish_time, s.seq) IS NULL AS is_last,
+               row_number() OVER (ORDER BY s.publish_time, s.last_seq) AS looked_at,
+               lead(s.seq) OVER (ORDER BY s.publish_time, s.last_seq) IS NULL AS is_last,
                sum(CASE WHEN s.matches THEN s.size ELSE 0 END) OVER (
-                   ORDER BY s.publish_time, s.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                   ORDER BY s.publish_time, s.last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
                ) AS preceding_bytes
         FROM (
-            SELECT l.seq, l.publish_time,
-                   octet_length(l.data) + length(l.attributes::text) + %(overhead)s AS size,
+            SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s AS size,
                    p.filter_path IS NULL OR l.attributes @@ p.filter_path AS matches
             FROM messages AS l
             WHERE l.shard_id = %(shard_id)s
-              AND (l.publish_time, l.seq) >= (p.next_publish_time, p.next_seq)
+              AND (l.publish_time, l.last_seq) >= (p.next_publish_time, p.next_seq)
+              AND l.seq >= p.next_seq
               AND l.publish_time >= p.since
-            ORDER BY l.publish_time, l.seq
+            ORDER BY l.publish_time, l.last_seq
             LIMIT p.max_scanned
         ) AS s
     ) AS counted
     WHERE (matches OR is_last) AND (preceding_bytes IS NULL OR preceding_bytes < p.max_bytes)
-    ORDER BY publish_time, seq
+    ORDER BY publish_time, last_seq
     LIMIT p.max_messages
 ) AS m
 ORDER BY p.number, m.publish_time, m.seq

@@ -1,4 +1,5 @@
--- The messages of rows that are due: one index range per run of sequences, in the log or among the stragglers.
+-- The messages of rows that are due: one index range per run of sequences, in the log or among the stragglers.  It ends
+-- 1,000 further than the run does, for no batch holds more: the last message may stand anywhere in its batch.
 -- The filter matters only to what was restored from a snapshot of a subscription with another one.
 -- A message beyond the byte budget comes without its data: it exists, but this claim does not take it.
 -- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
@@ -7,29 +8,29 @@ SELECT seq, publish_time, ordering_key, attributes,
        CASE WHEN coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data
 FROM (
     SELECT m.seq, m.publish_time, m.ordering_key, m.attributes::text AS attributes, m.data,
-           sum(octet_length(m.data) + pg_column_size(m.attributes)) OVER (
+           sum(m.size) OVER (
                ORDER BY m.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS preceding_bytes
     FROM unnest(
         %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[], %(seqs)s::text[]
     ) AS run (first_publish_time, last_publish_time, seqs)
     CROSS JOIN LATERAL (
-        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data
+        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size
         FROM messages AS l
         WHERE l.shard_id = %(shard_id)s
-          AND (l.publish_time, l.seq) >= (run.first_publish_time, lower(run.seqs::int8multirange))
-          AND (l.publish_time, l.seq) < (run.last_publish_time, upper(run.seqs::int8multirange))
+          AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs::int8multirange))
+          AND (l.publish_time, l.last_seq) < (run.last_publish_time, upper(run.seqs::int8multirange) + 1000)
           AND l.publish_time >= run.first_publish_time
           AND l.publish_time <= run.last_publish_time
           AND l.publish_time >= %(retained_since)s
           AND l.seq <@ run.seqs::int8multirange
           AND (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
         UNION ALL
-        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data
+        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size
         FROM straggler_messages AS l
         WHERE l.shard_id = %(shard_id)s
-          AND (l.publish_time, l.seq) >= (run.first_publish_time, lower(run.seqs::int8multirange))
-          AND (l.publish_time, l.seq) < (run.last_publish_time, upper(run.seqs::int8multirange))
+          AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs::int8multirange))
+          AND (l.publish_time, l.last_seq) < (run.last_publish_time, upper(run.seqs::int8multirange) + 1000)
           AND l.publish_time >= %(retained_since)s
           AND l.seq <@ run.seqs::int8multirange
           AND (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)

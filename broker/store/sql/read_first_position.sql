@@ -6,16 +6,16 @@ LEFT JOIN LATERAL (
     SELECT publish_time, seq
     FROM (
         (
-            SELECT publish_time, seq FROM messages
+            SELECT publish_time, last_seq - count + 1 AS seq FROM message_batches
             WHERE shard_id = %(shard_id)s AND publish_time >= %(time)s
-            ORDER BY publish_time, seq
+            ORDER BY publish_time, last_seq
             LIMIT 1
         )
         UNION ALL
         (
-            SELECT publish_time, seq FROM straggler_messages
+            SELECT publish_time, last_seq - count + 1 AS seq FROM straggler_batches
             WHERE shard_id = %(shard_id)s AND publish_time >= %(time)s
-            ORDER BY publish_time, seq
+            ORDER BY publish_time, last_seq
             LIMIT 1
         )
     ) AS either

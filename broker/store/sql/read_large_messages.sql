@@ -5,18 +5,19 @@
 SELECT seq, publish_time, ordering_key, attributes, data
 FROM (
     SELECT m.seq, m.publish_time, m.ordering_key, m.attributes::text AS attributes, m.data,
-           sum(octet_length(m.data) + pg_column_size(m.attributes)) OVER (
-               ORDER BY m.publish_time, m.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+           sum(m.size) OVER (
+               ORDER BY m.publish_time, m.last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS preceding_bytes
     FROM cursors AS c
     CROSS JOIN LATERAL (
-        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data
+        SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes, l.data, l.size
         FROM messages AS l
         WHERE l.shard_id = %(shard_id)s
-          AND (l.publish_time, l.seq) >= (c.next_publish_time, c.next_seq)
+          AND (l.publish_time, l.last_seq) >= (c.next_publish_time, c.next_seq)
+          AND l.seq >= c.next_seq
           AND l.publish_time >= c.next_publish_time
           AND l.publish_time >= %(retained_since)s
-        ORDER BY l.publish_time, l.seq
+        ORDER BY l.publish_time, l.last_seq
         LIMIT %(max_messages)s
     ) AS m
     WHERE c.shard_id = %(shard_id)s AND c.subscription_id = %(subscription_id)s

@@ -7,12 +7,12 @@ SELECT least(
         FROM snapshot_positions AS p
         CROSS JOIN LATERAL (
             SELECT l.publish_time
-            FROM messages AS l
+            FROM message_batches AS l
             WHERE l.shard_id = p.shard_id
-              AND (l.publish_time, l.seq) >= (p.next_publish_time, p.next_seq)
+              AND (l.publish_time, l.last_seq) >= (p.next_publish_time, p.next_seq)
               AND l.publish_time >= p.next_publish_time
               AND l.publish_time >= %(retained_since)s
-            ORDER BY l.publish_time, l.seq
+            ORDER BY l.publish_time, l.last_seq
             LIMIT 1
         ) AS m
         WHERE p.snapshot_id = %(snapshot_id)s

@@ -28,9 +28,10 @@ LEFT JOIN LATERAL (
         SELECT l.attributes @@ %(filter_path)s::jsonpath AS matches
         FROM messages AS l
         WHERE l.shard_id = c.shard_id
-          AND (l.publish_time, l.seq) >= (c.next_publish_time, c.next_seq)
+          AND (l.publish_time, l.last_seq) >= (c.next_publish_time, c.next_seq)
+          AND l.seq >= c.next_seq
           AND l.publish_time >= c.next_publish_time
-        ORDER BY l.publish_time, l.seq
+        ORDER BY l.publish_time, l.last_seq
         LIMIT %(max_looked_at)s
     ) AS m
 ) AS looked ON %(filter_path)s::jsonpath IS NOT NULL

@@ -23,8 +23,8 @@ outstanding AS (
         SELECT l.seq, l.publish_time, l.ordering_key
         FROM messages AS l
         WHERE l.shard_id = %(shard_id)s
-          AND (l.publish_time, l.seq) >= (h.first_publish_time, lower(h.open_seqs))
-          AND (l.publish_time, l.seq) < (h.last_publish_time, upper(h.open_seqs))
+          AND (l.publish_time, l.last_seq) >= (h.first_publish_time, lower(h.open_seqs))
+          AND (l.publish_time, l.last_seq) < (h.last_publish_time, upper(h.open_seqs) + 1000)
           AND l.publish_time >= h.first_publish_time
           AND l.publish_time <= h.last_publish_time
           AND l.seq <@ h.open_seqs
@@ -32,8 +32,8 @@ outstanding AS (
         SELECT l.seq, l.publish_time, l.ordering_key
         FROM straggler_messages AS l
         WHERE l.shard_id = %(shard_id)s
-          AND (l.publish_time, l.seq) >= (h.first_publish_time, lower(h.open_seqs))
-          AND (l.publish_time, l.seq) < (h.last_publish_time, upper(h.open_seqs))
+          AND (l.publish_time, l.last_seq) >= (h.first_publish_time, lower(h.open_seqs))
+          AND (l.publish_time, l.last_seq) < (h.last_publish_time, upper(h.open_seqs) + 1000)
           AND l.seq <@ h.open_seqs
     ) AS m
 ),

@@ -11,20 +11,21 @@ SELECT seq, publish_time, ordering_key,
        matches, looked_at, is_last
 FROM (
     SELECT m.*,
-           row_number() OVER (ORDER BY m.publish_time DESC, m.seq DESC) AS looked_at,
-           lead(m.seq) OVER (ORDER BY m.publish_time DESC, m.seq DESC) IS NULL AS is_last,
+           row_number() OVER (ORDER BY m.publish_time DESC, m.last_seq DESC, m.seq DESC) AS looked_at,
+           lead(m.seq) OVER (ORDER BY m.publish_time DESC, m.last_seq DESC, m.seq DESC) IS NULL AS is_last,
            sum(CASE WHEN m.matches THEN octet_length(m.attributes::text) ELSE 0 END) OVER (
-               ORDER BY m.publish_time DESC, m.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+               ORDER BY m.publish_time DESC, m.last_seq DESC, m.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS preceding_bytes
     FROM (
-        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes,
+        SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes,
                %(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath AS matches
         FROM messages AS l
         WHERE l.shard_id = %(shard_id)s
-          AND (l.publish_time, l.seq) < (%(before_publish_time)s, %(before_seq)s)
+          AND (l.publish_time, l.last_seq) < (%(before_publish_time)s, least(%(before_seq)s, 1000000000000000) + 1000)
+          AND l.seq < %(before_seq)s
           AND l.publish_time <= %(before_publish_time)s
           AND l.publish_time >= %(retained_since)s
-        ORDER BY l.publish_time DESC, l.seq DESC
+        ORDER BY l.publish_time DESC, l.last_seq DESC, l.seq DESC
         LIMIT %(max_scanned)s
     ) AS m
 ) AS counted

@@ -18,7 +18,6 @@ from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoints import Endpoints
 from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
-from broker.workers.push.ownership import HEARTBEAT_SECONDS, Ownership
 from broker.workers.push.planner import PushPlanner
 from broker.workers.push.sender import PushSender
 from broker.workers.push.settlement import Settlement
@@ -40,10 +39,13 @@ class Pusher:
         tasks: Tasks,
         signer: TokenSigner,
         *,
+        owns: Callable[[int], bool],
         make_client: Callable[[], PushClient],
         jitter: Jitter,
     ) -> None:
-        """`make_client()` is called when the event loop runs."""
+        """`owns(subscription_id)`: whether this process delivers to it.  `make_client()` is called when the event
+        loop runs.
+        """
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
@@ -54,10 +56,7 @@ class Pusher:
         self._log = PushLog(database)
         self._settlement = Settlement(coalescer)
         self._planner = PushPlanner(database, clock, attempt_ids, jitter=jitter)
-        self._ownership = Ownership(database, clock, changed=lambda: self._endpoints.resource_changed(None))
-        self._endpoints = Endpoints(
-            database, owns=self._ownership.owns, added=self._planner.add, removed=self._planner.remove
-        )
+        self._endpoints = Endpoints(database, owns=owns, added=self._planner.add, removed=self._planner.remove)
 
     async def start(self) -> None:
         """Before the workers."""
@@ -72,12 +71,10 @@ class Pusher:
             gone=self._gone,
         )
         await self._signer.refresh()
-        await self._ownership.run_once()
 
     def workers(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What the supervisor is to keep running."""
         return {
-            "push processes": PeriodicWorker(self._ownership.run_once, HEARTBEAT_SECONDS).run,
             "push endpoints": self._endpoints.run,
             # One claims while the rows of the other are on their way.
             "push planner 1": self._planner.run,
@@ -115,7 +112,6 @@ class Pusher:
             await self._sender.stop(GRACE_SECONDS)
             await self._settlement.close()
             await self._log.flush()
-            await self._ownership.leave()
         finally:
             await self._client.close()
 

@@ -19,6 +19,8 @@ class PullRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     subscription: object = None  # in the path
 
 
+_FIELDS = msgspec.structs.fields(PullRequest)
+_QUERY_NAMES = {name: field.encode_name for field in _FIELDS for name in (field.encode_name, field.name)}
 _decoder = msgspec.json.Decoder(PullRequest)
 _encode = msgspec.json.Encoder().encode
 
@@ -26,9 +28,7 @@ _encode = msgspec.json.Encoder().encode
 def decode_pull(body: bytes, query: Mapping[str, str]) -> PullRequest:
     """A pull request; the plain-path spelling gives its fields as query parameters (A12)."""
     request = decode_request(_decoder, body)
-    fields = {field.encode_name: field.encode_name for field in msgspec.structs.fields(PullRequest)}
-    fields |= {field.name: field.encode_name for field in msgspec.structs.fields(PullRequest)}
-    given = {fields[key]: value for key, value in query.items() if key in fields}
+    given = {_QUERY_NAMES[key]: value for key, value in query.items() if key in _QUERY_NAMES}
     if not given:
         return request
     try:
@@ -47,30 +47,40 @@ def encode_pull_response(
     """The body of a pull response; {} without deliveries."""
     if not deliveries:
         return b"{}\n"
-    received = [
-        message
-        for delivery in deliveries
-        for message in _received(subscription_id, delivery, show_delivery_attempt)
-    ]
+    received: list[ReceivedMessage] = []
+    for delivery in deliveries:
+        received += _received(subscription_id, delivery, show_delivery_attempt)
     return _encode({"receivedMessages": received})
 
 
-def _received(subscription_id: int, delivery: Delivery, show_delivery_attempt: bool) -> Iterator[ReceivedMessage]:
+def _received(subscription_id: int, delivery: Delivery, show_delivery_attempt: bool) -> list[ReceivedMessage]:
     ack_ids = make_ack_ids(attempt_name(subscription_id, delivery), range(len(delivery.messages)))
     first_id = delivery.shard_id * SEQUENCES_PER_SHARD
     attempt_number = delivery.attempt_number if show_delivery_attempt else 0
-    last_time, printed_time = None, ""
-    for ack_id, message in zip(ack_ids, delivery.messages, strict=True):
-        if message.publish_time != last_time:  # a batch has one publish time
-            last_time, printed_time = message.publish_time, format_timestamp(message.publish_time)
-        yield ReceivedMessage(ack_id, _pubsub_message(first_id, message, printed_time), attempt_number)
+    # One expression, no call a message but those of the two structs: a third of a pull's time is spent here.
+    return [
+        ReceivedMessage(
+            ack_id,
+            PubsubMessage(
+                message.data,
+                None if message.attributes == "{}" else msgspec.Raw(message.attributes),
+                str(first_id + message.seq),
+                publish_time,
+                message.ordering_key or "",
+            ),
+            attempt_number,
+        )
+        for ack_id, message, publish_time in zip(
+            ack_ids, delivery.messages, _publish_times(delivery.messages), strict=True
+        )
+    ]
 
 
-def _pubsub_message(first_id: int, message: StoredMessage, publish_time: str) -> PubsubMessage:
-    return PubsubMessage(
-        message.data,
-        None if message.attributes == "{}" else msgspec.Raw(message.attributes),
-        str(first_id + message.seq),
-        publish_time,
-        message.ordering_key or "",
-    )
+def _publish_times(messages: Sequence[StoredMessage]) -> Iterator[str]:
+    """As texts; messages that were published together have the very same time."""
+    last, text = None, ""
+    for message in messages:
+        if message.publish_time is not last:
+            last = message.publish_time
+            text = format_timestamp(last)
+        yield text

@@ -1,9 +1,12 @@
-"""Which process delivers to which push subscription.
+"""The broker processes that run, and what follows from it: who delivers pushes, and whether to send notifications.
 
-Every process says once a second that it runs; each subscription belongs to the one of them that wins by a hash
-of both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process that
-comes or goes moves only its own share.  Two processes may disagree for some seconds: claims are safe all the same,
-since they lock cursors; only a limit may be used twice meanwhile.
+Every process says once a second that it runs.  Each push subscription belongs to the one of them that wins by a
+hash of both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process
+that comes or goes moves only its own share.  Two processes may disagree for some seconds: claims are safe all the
+same, since they lock cursors; only a limit may be used twice meanwhile.
+
+A process that is alone notifies nobody: that would cost it a fifth of what publishing costs.  Others may be slow to
+see one that joins, by GONE_AFTER at most, so for that long it looks at every heartbeat for what it was not told of.
 """
 
 import uuid
@@ -17,19 +20,31 @@ from broker.store.processes import list_processes, record_process, remove_proces
 
 HEARTBEAT_SECONDS = 1.0
 GONE_AFTER = timedelta(seconds=4)  # without a heartbeat
+_JOINING = GONE_AFTER + timedelta(seconds=2 * HEARTBEAT_SECONDS)
 
 
-class Ownership:
+class RunningProcesses:
     """The running processes, as this one sees them."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, *, changed: Callable[[], None]) -> None:
-        """`changed()` is called when the processes that run are not those that ran."""
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        *,
+        changed: Callable[[], None],
+        look: Callable[[], None],
+    ) -> None:
+        """`changed()` is called when the processes that run are not those that ran; `look()` while others may not
+        know of this one: there may be work that nobody has told it of.
+        """
         self._database = database
         self._clock = clock
         self._changed = changed
+        self._look = look
         self._process_id = uuid.uuid4().hex
         self._others: frozenset[str] = frozenset()
         self._seen_at: datetime | None = None  # when this process could last say that it runs
+        self._joined_at: datetime | None = None  # when it said so for the first time, or after an absence
         self._kept_until: datetime | None = None  # others that are not heard of are believed to run
 
     def owns(self, subscription_id: int) -> bool:
@@ -37,15 +52,22 @@ class Ownership:
         ours = _weight(self._process_id, subscription_id)
         return all(_weight(other, subscription_id) < ours for other in self._others)
 
+    def is_alone(self) -> bool:
+        """Whether no other process needs to be told of anything."""
+        return not self._others and self._seen_at is not None and self._clock.now() - self._seen_at < GONE_AFTER
+
     async def run_once(self) -> int:
         """Say that this process runs, and see which others do.  Returns how many run."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
             await record_process(connection, process_id=self._process_id, now=now)
             running = await list_processes(connection, seen_since=now - GONE_AFTER)
-        if self._seen_at is not None and now - self._seen_at > GONE_AFTER:
+        absent = self._seen_at is not None and now - self._seen_at > GONE_AFTER
+        if absent:
             # The database was away, for the others as well: else the first to be back would own everything.
             self._kept_until = now + GONE_AFTER
+        if absent or self._joined_at is None:
+            self._joined_at = now
         self._seen_at = now
         others = frozenset(running) - {self._process_id}
         if self._kept_until is not None and now < self._kept_until:
@@ -53,6 +75,8 @@ class Ownership:
         if others != self._others:
             self._others = others
             self._changed()
+        if others and now - self._joined_at < _JOINING:
+            self._look()
         return len(others) + 1
 
     async def leave(self) -> None:
