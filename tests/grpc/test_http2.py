@@ -196,9 +196,28 @@ async def test_a_call_that_takes_its_requests_gives_their_window_back(served: Se
     piece = packed(b"z" * 60_000)
     for _ in range(40):  # more than twice the window
         peer.send(frame(Kind.DATA, 0, 1, piece))
-        await peer.read_until(lambda f: f.kind == Kind.DATA)
+        echoed = 0
+        while echoed < len(piece):
+            echoed += len((await peer.next_of(Kind.DATA, 1)).payload)
     peer.send(frame(Kind.DATA, Flag.END_STREAM, 1))
     assert (await peer.next_of(Kind.HEADERS, 1)).ends_stream
+
+
+async def test_what_a_peer_does_not_read_is_not_copied_for_it(served: Served) -> None:
+    """An answer is only said to be sent once the socket has had room for it."""
+    peer = await served.connect(s4=2**31 - 1)
+    peer.send(window_update(0, 2**31 - 1 - 65_535))
+    served.service.answer = b"y" * 30_000_000
+    peer.call(1, method="Give")
+    await served.service.started.wait()
+    [server_side] = served.connections
+    other = await served.connect()
+    for stream_id in (1, 3, 5):
+        other.call(stream_id)
+        assert (await other.answer(stream_id)).message == b"hello"
+    assert server_side._transport.get_write_buffer_size() < 1_000_000
+    peer.writer.transport.abort()
+    await served.service.unsent.wait()
 
 
 async def test_a_peer_that_does_not_read_stops_the_bodies_and_not_the_loop(served: Served) -> None:

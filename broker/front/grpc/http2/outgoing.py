@@ -12,6 +12,7 @@ from broker.front.grpc.http2.peer import PeerSettings
 from broker.front.grpc.http2.stream import Stream
 
 MAX_UNREAD_REPLY_BYTES = 4_194_304  # while the socket is full
+MAX_TURN_BYTES = 262_144  # of bodies; then the socket says whether it has room for more
 
 
 class Outgoing:
@@ -25,6 +26,7 @@ class Outgoing:
         self._window = frames.DEFAULT_WINDOW  # of the connection
         self._blocked: dict[int, Stream] = {}  # wait for the connection's window, or for the socket
         self._paused = False
+        self._turn = 0  # bytes of bodies in `_out`
         self._replied = 0  # bytes since the socket has been full
 
     def pause(self) -> None:
@@ -51,9 +53,10 @@ class Outgoing:
         self._out.append(data)
 
     def flush(self) -> None:
-        out, self._out = self._out, []
+        out, self._out, self._turn = self._out, [], 0
         if out and not self._transport.is_closing():
             self._transport.write(b"".join(out))
+            self._pump_blocked()
 
     def reply(self, data: bytes) -> None:
         """Frames that the peer has asked for; it is cut off if it asks without end and does not read."""
@@ -76,11 +79,14 @@ class Outgoing:
         while stream.outbox:
             if stream.window <= 0:  # the peer's WINDOW_UPDATE comes here again
                 return False
-            if self._window <= 0 or self._paused:
+            if not self._has_room():
                 self._blocked[stream.stream_id] = stream
                 return False
             self._write_data(stream)
         return True
+
+    def _has_room(self) -> bool:
+        return self._window > 0 and not self._paused and self._turn < MAX_TURN_BYTES
 
     def forget(self, stream: Stream) -> None:
         self._blocked.pop(stream.stream_id, None)
@@ -93,6 +99,7 @@ class Outgoing:
         self._out.append(bytes(waiting[:size]))
         stream.window -= size
         self._window -= size
+        self._turn += size
         if size == len(waiting):
             stream.outbox.popleft()
         else:
@@ -100,7 +107,7 @@ class Outgoing:
 
     def _pump_blocked(self) -> None:
         """A frame for each stream in turn, for as long as there is room."""
-        while self._blocked and self._window > 0 and not self._paused:
+        while self._blocked and self._has_room():
             stream_id = next(iter(self._blocked))
             stream = self._blocked.pop(stream_id)
             if stream.outbox and stream.window > 0:
