@@ -6,7 +6,7 @@ DATA ?= data
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run format check test test-all bench migration clean
+.PHONY: help setup run format check test test-all bench migration grpc-descriptors clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -49,6 +49,9 @@ bench: $(VENV)/.dev ## measure, against Google's emulator where it is installed
 
 migration: $(VENV)/.dev ## a new migration: make migration name=0002_expand_…
 	DATABASE_URL=unused $(BIN)/alembic revision -m "$(name)"
+
+grpc-descriptors: $(VENV)/.dev ## take the gRPC definitions anew from the installed google-cloud-pubsub
+	$(BIN)/python api_spec/make_grpc_descriptors.py
 
 clean: ## remove what setup made
 	rm -rf $(VENV)

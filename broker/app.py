@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -14,6 +15,7 @@ from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
 from broker.domain.request_memory import RequestMemory
+from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
 from broker.front.rest.app import PREFIX, RestDoor
@@ -56,7 +58,9 @@ from broker.workers.supervisor import Supervisor
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
-STOP_WAITING = "stop_waiting"  # the key, in the state of the ASGI lifespan, of what a server calls before it stops
+# Keys in the state of the ASGI lifespan:
+STOP_WAITING = "stop_waiting"  # what a server calls before it stops
+GRPC_DOOR = "grpc_door"  # what serves the connections that speak HTTP/2
 
 
 class Broker:
@@ -266,9 +270,9 @@ def serve_broker(broker: Broker) -> ASGIApp:
     """As create_app, for a broker that the caller has built and keeps hold of."""
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Callable[[], None]]]:
+    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
         async with broker.running():
-            yield {STOP_WAITING: broker.stop_waiting}
+            yield {STOP_WAITING: broker.stop_waiting, GRPC_DOOR: GrpcDoor(broker.services)}
 
     routes = [*health_routes(broker.check_ready), *openapi_routes(), *broker.well_known_routes()]
     surroundings = Starlette(routes=routes, lifespan=lifespan)

@@ -11,13 +11,14 @@ import socket
 import sys
 import threading
 from multiprocessing.connection import Connection
+from typing import cast
 
 import uvicorn
 import uvloop
 
 from broker.app import STOP_WAITING, create_app
 from broker.app_config import AppConfig
-from broker.cli.one_write import OneWriteProtocol
+from broker.cli.one_port import make_protocol
 
 KEEP_ALIVE_SECONDS = 75
 OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit
@@ -60,7 +61,7 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
         uvicorn.Config(
             create_app(config),
             loop="uvloop",
-            http=OneWriteProtocol,
+            http=cast(type[asyncio.Protocol], make_protocol),
             proxy_headers=False,
             lifespan="on",
             access_log=False,

@@ -1,6 +1,7 @@
 """Resource names: projects/{project}/{collection}/{id}."""
 
 import re
+from secrets import token_hex
 
 from broker.domain.errors import InvalidArgument
 
@@ -21,6 +22,24 @@ def check_name(name: str, collection: str) -> None:
         or not name.isprintable()
     ):
         raise InvalidArgument(f"Invalid [{collection}] name: (name={name})")
+
+
+def check_shape(name: str, collection: str = "") -> None:
+    """Raises InvalidArgument unless `name` could be that of a resource of `collection`, or of a project.
+
+    Less than check_name: what has such a name and cannot exist is simply not found.
+    """
+    parts = name.split("/")
+    wanted = 4 if collection else 2
+    if len(parts) != wanted or parts[0] != "projects" or not all(parts) or "\0" in name:
+        raise InvalidArgument(f"Invalid [{collection or 'projects'}] name: (name={name})")
+    if collection and parts[2] != collection:
+        raise InvalidArgument(f"Invalid [{collection}] name: (name={name})")
+
+
+def random_name(*, beside: str, collection: str) -> str:
+    """A name that nobody chose, in the project of another resource."""
+    return "/".join((*beside.split("/")[:2], collection, f"{collection[:4]}-{token_hex(12)}"))
 
 
 def leaf(name: str) -> str:

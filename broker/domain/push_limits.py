@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.push_config import CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions
+from broker.domain.refusals import refuse_nul
 
 MAX_ENDPOINT_LENGTH = 2_048  # characters; what servers and proxies read of a URL
 MAX_HOST_LENGTH = 253  # octets of a name in the DNS
@@ -44,9 +45,12 @@ def check_push(config: PushConfig, options: PushOptions, *, exactly_once: bool, 
 
     Options without an endpoint are fine: they are kept until there is one.
     """
+    refuse_nul(config.attributes, "pushConfig.attributes")
     _check_attributes(config.attributes)
     if config.endpoint:
         check_endpoint(config.endpoint)
+    elif config.oidc_token is not None or config.wrapper:
+        raise InvalidArgument("Invalid push endpoint given (endpoint=): pushConfig needs a pushEndpoint.")
     if config.oidc_token is not None:
         _check_oidc_token(config.oidc_token)
     _check_options(options)

@@ -12,6 +12,7 @@ MIN_LIFE = timedelta(hours=1)  # one that would live shorter is refused
 
 MUTABLE_FIELDS = {"labels", "expire_time"}
 IMMUTABLE_FIELDS = {"name", "topic", "tags"}
+UNSUPPORTED_FIELDS = {"tags": "there is no resource manager to hold tags"}  # refused when set, and why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,13 @@ IMMUTABLE_FIELDS = {
     "topic_message_retention_duration",
     "analytics_hub_subscription_info",
 }
+UNSUPPORTED_FIELDS = {  # refused when set, and why
+    "bigquery_config": "this broker exports to no other service",
+    "cloud_storage_config": "this broker exports to no other service",
+    "bigtable_config": "this broker exports to no other service",
+    "message_transforms": "message transforms are not served",
+    "tags": "there is no resource manager to hold tags",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +151,16 @@ class Subscription:
         """This subscription with the masked fields of `wanted`, which holds the default where one is absent."""
         attributes = [_ATTRIBUTES[path] for path in paths if path in _ATTRIBUTES]
         return replace(self, **{attribute: getattr(wanted, attribute) for attribute in attributes})
+
+
+def default_ack_deadline_seconds(*, exactly_once: bool) -> int:
+    """The ack deadline of a subscription that is created without one."""
+    return EXACTLY_ONCE_ACK_DEADLINE_SECONDS if exactly_once else DEFAULT_ACK_DEADLINE_SECONDS
+
+
+def default_retention(expiration_ttl: timedelta | None) -> timedelta:
+    """The message retention of a subscription that is created without one: no longer than it may live idle."""
+    return DEFAULT_RETENTION if expiration_ttl is None else min(DEFAULT_RETENTION, expiration_ttl)
 
 
 def check_subscription(subscription: Subscription, *, min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS) -> None:

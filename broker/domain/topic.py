@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.labels import check_labels
+from broker.domain.refusals import refuse_nul
 
 DELETED_TOPIC = "_deleted-topic_"  # what a subscription shows once its topic is gone (Google's spec)
 MIN_RETENTION, MAX_RETENTION = timedelta(minutes=10), timedelta(days=31)  # Google's limits
@@ -22,6 +23,12 @@ MUTABLE_FIELDS = {
     *KEPT_FIELDS,
 }
 IMMUTABLE_FIELDS = {"name", "tags", "state", "satisfies_pzs"}
+UNSUPPORTED_FIELDS = {  # refused when set, and why
+    "schema_settings": "schemas are not served yet",
+    "ingestion_data_source_settings": "this broker imports from no other service",
+    "message_transforms": "message transforms are not served",
+    "tags": "there is no resource manager to hold tags",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,7 @@ def update_kept(
 def check_topic(topic: Topic) -> None:
     """Raises InvalidArgument for values out of Google's limits."""
     check_labels(topic.labels)
+    refuse_nul(topic.kept)
     if topic.message_retention is not None:
         check_retention(topic.message_retention)
 

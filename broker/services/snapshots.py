@@ -5,10 +5,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.errors import AlreadyExists, FailedPrecondition, NotFound
+from broker.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
 from broker.domain.field_mask import check_field_mask
 from broker.domain.labels import check_labels
-from broker.domain.names import check_name, leaf
+from broker.domain.names import check_name, leaf, random_name
 from broker.domain.page import Page, cut_page
 from broker.domain.position import Position
 from broker.domain.snapshot import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Snapshot, check_snapshot, first_expire_time
@@ -41,11 +41,14 @@ class SnapshotService:
         self._activity = activity
 
     async def create_snapshot(self, name: str, subscription_name: str, labels: Mapping[str, str]) -> Snapshot:
-        """Hold what is unacked now and all that comes later.
+        """Hold what is unacked now and all that comes later.  Without a name (gRPC) it is given one.
 
         Raises InvalidArgument, NotFound (no such subscription), AlreadyExists, FailedPrecondition (it is detached,
         or its oldest unacked message is so old that the snapshot would expire within an hour).
         """
+        if not name:
+            check_name(subscription_name, "subscriptions")
+            name = random_name(beside=subscription_name, collection="snapshots")
         check_name(name, "snapshots")
         check_name(subscription_name, "subscriptions")
         check_labels(labels)
@@ -97,6 +100,21 @@ class SnapshotService:
         async with self._database.transaction() as connection:
             snapshot = await self._snapshot(connection, name, lock=True)
             await snapshots.delete_snapshot(connection, snapshot_id=snapshot.snapshot_id)
+
+    async def seek(self, subscription_name: str, *, time: datetime | None, snapshot_name: str) -> None:
+        """Seek to a time or to a snapshot.  Raises InvalidArgument unless it is exactly one of them; see below."""
+        if time is not None and snapshot_name:
+            raise InvalidArgument(
+                "Both time and snapshot are given in the SeekRequest. Must specify either a time or a snapshot."
+            )
+        if time is not None:
+            await self.seek_to_time(subscription_name, time)
+        elif snapshot_name:
+            await self.seek_to_snapshot(subscription_name, snapshot_name)
+        else:
+            raise InvalidArgument(
+                "No target was specified in the SeekRequest. Must specify either a time or a snapshot."
+            )
 
     async def seek_to_time(self, subscription_name: str, time: datetime) -> None:
         """Ack what was published before `time` and un-ack what was published from then on.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from broker.domain.errors import AlreadyExists, NotFound
 from broker.domain.field_mask import check_field_mask
-from broker.domain.names import check_name, leaf
+from broker.domain.names import check_name, leaf, random_name
 from broker.domain.page import Page, cut_page
 from broker.domain.push_config import PushConfig
 from broker.domain.subscription import (
@@ -60,7 +60,13 @@ class SubscriptionService:
         self._min_delivery_attempts = min_delivery_attempts
 
     async def create_subscription(self, wanted: Subscription) -> Subscription:
-        """Raises InvalidArgument, NotFound (no such topic), AlreadyExists."""
+        """A subscription without a name (gRPC) is given one.
+
+        Raises InvalidArgument, NotFound (no such topic), AlreadyExists.
+        """
+        if not wanted.name:
+            check_name(wanted.topic, "topics")
+            wanted = replace(wanted, name=random_name(beside=wanted.topic, collection="subscriptions"))
         check_name(wanted.name, "subscriptions")
         check_name(wanted.topic, "topics")
         check_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)

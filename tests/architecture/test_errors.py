@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterator
 
+import grpc
 import psycopg
 import pytest
 from psycopg import errors as pg
 
 from broker.domain import errors
 from broker.domain.errors import BrokerError
+from broker.front.grpc.errors import GRPC_STATUS, error_trailers
 from broker.front.rest.errors import HTTP_STATUS, encode_error
 from broker.store import database
 
@@ -54,6 +56,18 @@ def test_a_call_that_may_be_sent_again_as_it_is_is_told_when_and_not_all_at_one_
         assert 0 < delay <= answer.retry_after < delay + 1
         delays.add(delay)
     assert len(delays) > 1
+
+
+@pytest.mark.parametrize("error", BROKER_ERRORS, ids=lambda error: error.__name__)
+def test_every_broker_error_has_a_status_of_grpc(error: type[BrokerError]) -> None:
+    trailers = dict(error_trailers(error("5 % of “why”\n")))
+    assert trailers[b"grpc-status"] == b"%d" % grpc.StatusCode[error.code].value[0]
+    assert trailers[b"grpc-message"] == b"5 %25 of %E2%80%9Cwhy%E2%80%9D%0A"
+
+
+def test_both_doors_know_the_same_codes() -> None:
+    assert GRPC_STATUS.keys() - {"OK", "CANCELLED"} == HTTP_STATUS.keys()
+    assert {name: grpc.StatusCode[name].value[0] for name in GRPC_STATUS} == GRPC_STATUS
 
 
 def test_no_status_is_left_for_a_code_that_no_error_has() -> None:

@@ -9,8 +9,11 @@ from google.pubsub_v1.services.publisher.transports import PublisherTransport
 from google.pubsub_v1.services.schema_service.transports import SchemaServiceTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberTransport
 
+from broker.domain import snapshot, subscription, topic
 from broker.domain.topic import KEPT_FIELDS
-from broker.front.rest.codec import snapshots, subscriptions, topics
+from broker.front.grpc.generated.messages import POOL
+from broker.front.grpc.methods import METHODS, REFUSED
+from broker.front.grpc.streaming_pull import streaming_pull
 from broker.front.rest.routes import ROUTES, refused
 from tests.architecture.surface import level, reason, support, wire_structs
 
@@ -20,9 +23,9 @@ RPCS = {f"{service}.{rpc}": entry for service, rpcs in support()["rpc"].items() 
 MESSAGES = support()["message"]
 LISTED = MESSAGES | support()["extension_message"]
 UNSUPPORTED = {
-    "Topic": topics.UNSUPPORTED,
-    "Subscription": subscriptions.UNSUPPORTED,
-    "CreateSnapshotRequest": snapshots.UNSUPPORTED,
+    "Topic": topic.UNSUPPORTED_FIELDS,
+    "Subscription": subscription.UNSUPPORTED_FIELDS,
+    "CreateSnapshotRequest": snapshot.UNSUPPORTED_FIELDS,
 }
 
 
@@ -47,6 +50,30 @@ def test_an_rpc_is_listed_as_refused_exactly_when_its_routes_are() -> None:
     for route in ROUTES:
         if route.rpc in RPCS:
             assert (level(RPCS[route.rpc]) == "refused") == (route.handler is refused), route.rpc
+
+
+def _grpc_rpcs() -> dict[str, Any]:
+    return {
+        f"{method.service.rpartition('.')[2]}.{method.name}": method
+        for method in METHODS
+        if method.service.startswith("google.")
+    }
+
+
+def test_every_rpc_is_served_over_grpc_as_it_is_listed() -> None:
+    assert _grpc_rpcs().keys() == RPCS.keys()
+    for name, method in _grpc_rpcs().items():
+        refuses = method.unary in REFUSED or method.streaming is streaming_pull
+        assert (level(RPCS[name]) == "refused") == refuses, name
+
+
+def test_every_rpc_of_google_pubsub_is_described() -> None:
+    described = {
+        f"{service}.{name}"
+        for service in ("Publisher", "Subscriber", "SchemaService")
+        for name in POOL.FindServiceByName(f"google.pubsub.v1.{service}").methods_by_name
+    }
+    assert described == {name for name in RPCS if not name.startswith("IAMPolicy.")}
 
 
 @pytest.mark.parametrize("message", sorted(wire_structs().keys() & LISTED.keys()))

@@ -9,7 +9,7 @@ import schemathesis
 from broker.domain import delivery, labels, page, publish_limits, topic
 from broker.domain.errors import InvalidArgument
 from broker.domain.names import check_name
-from broker.front.rest import body
+from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.front.rest.errors import HTTP_STATUS
 from tests.architecture.surface import Struct, level, reason, schema, specification, support, wire_structs
 from tests.fixtures.broker import Json, Rest, repository
@@ -84,7 +84,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     retention = f"{topic.MIN_RETENTION.total_seconds():.0f}s to {topic.MAX_RETENTION.total_seconds():.0f}s"
     for resource in ("Topic", "Subscription"):
         assert retention in schema(resource)["properties"]["messageRetentionDuration"]["description"]
-    assert f"{body.MAX_BODY_BYTES:,} bytes" in specification()["info"]["description"]
+    assert f"{MAX_PAYLOAD_BYTES:,} bytes" in specification()["info"]["description"]
 
 
 def test_the_error_codes_are_those_of_the_door() -> None:

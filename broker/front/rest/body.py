@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from starlette.types import Receive, Scope
 
 from broker.domain.errors import BrokerError, DeadlineExceeded, InvalidArgument
+from broker.domain.payload import MAX_PAYLOAD_BYTES, payload_too_large
 from broker.domain.request_memory import RequestMemory
 
-MAX_BODY_BYTES = 10_485_760  # of JSON, decompressed; Google's limit
 BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hold its memory for ever
 
 
@@ -50,8 +50,8 @@ class BodyReader:
                 chunks = await self._rest(receive, admission, len(body))
                 held += sum(map(len, chunks))
                 body = b"".join([body, *chunks])
-            if len(body) > MAX_BODY_BYTES:
-                raise _too_large()
+            if len(body) > MAX_PAYLOAD_BYTES:
+                raise payload_too_large()
             if encoding:
                 body = _decompressed(body, encoding.strip().lower())
                 held += self._take(len(body), admission)
@@ -73,8 +73,8 @@ class BodyReader:
                         raise InvalidArgument("The caller closed the connection within the request.")
                     chunks.append(message.get("body", b""))
                     held += self._take(len(chunks[-1]), admission)
-                    if size + held > MAX_BODY_BYTES:
-                        raise _too_large()
+                    if size + held > MAX_PAYLOAD_BYTES:
+                        raise payload_too_large()
                     more = message.get("more_body", False)
         except TimeoutError:
             self._memory.held -= held
@@ -111,15 +111,11 @@ def _decompressed(body: bytes, encoding: bytes) -> bytes:
         raise InvalidArgument(f"Unsupported Content-Encoding: {encoding.decode('latin-1')}.")
     decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # either header
     try:
-        plain = decompressor.decompress(body, MAX_BODY_BYTES + 1)
+        plain = decompressor.decompress(body, MAX_PAYLOAD_BYTES + 1)
     except zlib.error as error:
         raise InvalidArgument(f"The body is not valid {encoding.decode()}.") from error
-    if len(plain) > MAX_BODY_BYTES:
-        raise _too_large()
+    if len(plain) > MAX_PAYLOAD_BYTES:
+        raise payload_too_large()
     if not decompressor.eof:
         raise InvalidArgument(f"The body is not valid {encoding.decode()}: it ends early.")
     return plain
-
-
-def _too_large() -> InvalidArgument:
-    return InvalidArgument(f"Request payload size exceeds the limit: {MAX_BODY_BYTES} bytes.")

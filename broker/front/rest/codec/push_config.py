@@ -8,7 +8,6 @@ import msgspec
 from broker.domain.errors import InvalidArgument
 from broker.domain.push_config import CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions
 from broker.front.rest.codec.requests import Int32
-from broker.front.rest.codec.resources import refuse_nul
 from broker.front.rest.codec.scalars import format_duration, parse_duration
 
 
@@ -68,9 +67,6 @@ def push_config(body: PushConfigBody) -> PushConfig:
         wrapper = "pubsub_wrapper"
     elif body.no_wrapper is not None:
         wrapper = "no_wrapper"
-    if not body.push_endpoint and (body.oidc_token is not None or wrapper):
-        raise InvalidArgument("Invalid push endpoint given (endpoint=): pushConfig needs a pushEndpoint.")
-    refuse_nul(body.attributes, "pushConfig.attributes")
     return PushConfig(
         endpoint=body.push_endpoint,
         attributes=body.attributes,

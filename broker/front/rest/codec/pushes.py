@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from broker.domain.push_state import PushFailure, PushFailurePage, PushState, parse_push_failure_page
+from broker.domain.refusals import refuse_nul
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.lists import decode_page_parameters
 from broker.front.rest.codec.requests import decode_request
-from broker.front.rest.codec.resources import refuse_nul
 from broker.front.rest.codec.scalars import format_duration
 
 

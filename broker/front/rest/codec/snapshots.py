@@ -6,17 +6,15 @@ from typing import Any
 
 import msgspec
 
-from broker.domain.errors import InvalidArgument
 from broker.domain.field_mask import parse_field_mask
 from broker.domain.position import Position
-from broker.domain.snapshot import Snapshot
+from broker.domain.refusals import refuse_unsupported
+from broker.domain.snapshot import UNSUPPORTED_FIELDS, Snapshot
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.requests import decode_request
-from broker.front.rest.codec.resources import refuse_unsupported, require_same_name
+from broker.front.rest.codec.resources import given_fields, require_same_name
 from broker.front.rest.codec.scalars import parse_timestamp
-
-UNSUPPORTED = {"tags": "there is no resource manager to hold tags"}
 
 
 class CreateSnapshotBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -62,7 +60,7 @@ _seek = msgspec.json.Decoder(SeekBody)
 def decode_create_snapshot(body: bytes, name: str) -> CreateSnapshotBody:
     """Raises InvalidArgument, Unimplemented."""
     request = decode_request(_create, body)
-    refuse_unsupported(request, UNSUPPORTED)
+    refuse_unsupported(given_fields(request), UNSUPPORTED_FIELDS)
     require_same_name(request.name, name)
     return request
 
@@ -79,16 +77,10 @@ def decode_update_snapshot(body: bytes, name: str, query_mask: str | None) -> Sn
     )
 
 
-def decode_seek(body: bytes) -> datetime | str:
-    """The time or the snapshot's name to seek to.  Raises InvalidArgument."""
+def decode_seek(body: bytes) -> tuple[datetime | None, str]:
+    """The time and the snapshot's name to seek to; None or "" for what is not given.  Raises InvalidArgument."""
     request = decode_request(_seek, body)
-    if bool(request.time) == bool(request.snapshot):
-        raise InvalidArgument(
-            "No target was specified in the SeekRequest. Must specify either a time or a snapshot."
-            if not request.time
-            else "Both time and snapshot are given in the SeekRequest. Must specify either a time or a snapshot."
-        )
-    return parse_timestamp(request.time, "time") if request.time else request.snapshot
+    return parse_timestamp(request.time, "time") if request.time else None, request.snapshot
 
 
 def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:

@@ -7,16 +7,17 @@ import msgspec
 
 from broker.domain.field_mask import parse_field_mask
 from broker.domain.push_config import PushConfig
+from broker.domain.refusals import refuse_unsupported
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import (
-    DEFAULT_ACK_DEADLINE_SECONDS,
     DEFAULT_DELIVERY_ATTEMPTS,
     DEFAULT_EXPIRATION_TTL,
-    DEFAULT_RETENTION,
-    EXACTLY_ONCE_ACK_DEADLINE_SECONDS,
+    UNSUPPORTED_FIELDS,
     DeadLetterPolicy,
     Extensions,
     Subscription,
+    default_ack_deadline_seconds,
+    default_retention,
 )
 from broker.front.rest.codec.push_config import (
     PushConfigBody,
@@ -27,16 +28,8 @@ from broker.front.rest.codec.push_config import (
     push_options_json,
 )
 from broker.front.rest.codec.requests import Int32, decode_request
-from broker.front.rest.codec.resources import refuse_unsupported, require_same_name
+from broker.front.rest.codec.resources import given_fields, require_same_name
 from broker.front.rest.codec.scalars import format_duration, parse_duration
-
-UNSUPPORTED = {
-    "bigquery_config": "this broker exports to no other service",
-    "cloud_storage_config": "this broker exports to no other service",
-    "bigtable_config": "this broker exports to no other service",
-    "message_transforms": "message transforms are not served",
-    "tags": "there is no resource manager to hold tags",
-}
 
 
 class ExpirationPolicyBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -120,17 +113,19 @@ def decode_push_config(body: bytes) -> PushConfig:
 
 
 def _from_body(body: SubscriptionBody, name: str) -> Subscription:
-    refuse_unsupported(body, UNSUPPORTED)
+    refuse_unsupported(given_fields(body), UNSUPPORTED_FIELDS)
     require_same_name(body.name, name)
     ttl = _expiration_ttl(body.expiration_policy)
-    default_retention = DEFAULT_RETENTION if ttl is None else min(DEFAULT_RETENTION, ttl)
     retention = body.message_retention_duration
     return Subscription(
         name=name,
         topic=body.topic,
-        ack_deadline_seconds=body.ack_deadline_seconds or _default_ack_deadline(body),
+        ack_deadline_seconds=body.ack_deadline_seconds
+        or default_ack_deadline_seconds(exactly_once=body.enable_exactly_once_delivery),
         retain_acked_messages=body.retain_acked_messages,
-        message_retention=parse_duration(retention, "messageRetentionDuration") if retention else default_retention,
+        message_retention=parse_duration(retention, "messageRetentionDuration")
+        if retention
+        else default_retention(ttl),
         labels=body.labels,
         expiration_ttl=ttl,
         filter=body.filter,
@@ -149,10 +144,6 @@ def _expiration_ttl(body: ExpirationPolicyBody | None) -> Any:
     if body is None:
         return DEFAULT_EXPIRATION_TTL
     return parse_duration(body.ttl, "expirationPolicy.ttl") if body.ttl else None
-
-
-def _default_ack_deadline(body: SubscriptionBody) -> int:
-    return EXACTLY_ONCE_ACK_DEADLINE_SECONDS if body.enable_exactly_once_delivery else DEFAULT_ACK_DEADLINE_SECONDS
 
 
 def _dead_letter_policy(body: DeadLetterPolicyBody | None) -> DeadLetterPolicy | None:

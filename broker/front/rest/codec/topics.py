@@ -5,17 +5,11 @@ from typing import Any
 import msgspec
 
 from broker.domain.field_mask import parse_field_mask
-from broker.domain.topic import KEPT_FIELDS, Topic
+from broker.domain.refusals import refuse_unsupported
+from broker.domain.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
 from broker.front.rest.codec.requests import decode_request
-from broker.front.rest.codec.resources import refuse_nul, refuse_unsupported, require_same_name
+from broker.front.rest.codec.resources import given_fields, require_same_name
 from broker.front.rest.codec.scalars import format_duration, parse_duration
-
-UNSUPPORTED = {
-    "schema_settings": "schemas are not served yet",
-    "ingestion_data_source_settings": "this broker imports from no other service",
-    "message_transforms": "message transforms are not served",
-    "tags": "there is no resource manager to hold tags",
-}
 
 
 class TopicBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -55,10 +49,9 @@ def decode_update_topic(body: bytes, name: str, query_mask: str | None) -> tuple
 
 
 def _from_body(body: TopicBody, name: str) -> Topic:
-    refuse_unsupported(body, UNSUPPORTED)
+    refuse_unsupported(given_fields(body), UNSUPPORTED_FIELDS)
     require_same_name(body.name, name)
     kept = {json_name: getattr(body, path) for path, json_name in KEPT_FIELDS.items() if getattr(body, path)}
-    refuse_nul(kept)
     retention = body.message_retention_duration
     return Topic(
         name=name,

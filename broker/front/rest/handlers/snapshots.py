@@ -1,7 +1,5 @@
 """The Subscriber service's snapshots, Seek, and where a subscription stands."""
 
-from datetime import datetime
-
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page, encode_list
 from broker.front.rest.codec.resources import encode_resource
@@ -43,11 +41,8 @@ async def list_snapshots(call: Call) -> bytes:
 
 
 async def seek(call: Call) -> bytes:
-    match decode_seek(call.body):
-        case datetime() as time:
-            await call.services.snapshots.seek_to_time(call.name, time)
-        case snapshot:
-            await call.services.snapshots.seek_to_snapshot(call.name, snapshot)
+    time, snapshot = decode_seek(call.body)
+    await call.services.snapshots.seek(call.name, time=time, snapshot_name=snapshot)
     return encode_resource({})
 
 

@@ -1,0 +1,61 @@
+"""One gRPC call, as a handler sees it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+from broker.services.services import Services
+
+
+class UnaryCall:
+    """A request and its answer.
+
+    `hung_up()` completes once the caller has cancelled the call, has lost the connection or has let its deadline
+    pass.  A handler is never cancelled for that: what it has begun may already be committed.
+    """
+
+    __slots__ = ("_gone", "_waiting", "services", "unsent")
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self._gone = False
+        self._waiting: asyncio.Future[None] | None = None
+        self.unsent: Callable[[], Awaitable[None]] | None = None
+
+    def unless_sent(self, undo: Callable[[], Awaitable[None]]) -> None:
+        """What to do if the answer cannot be handed to the caller as a whole."""
+        self.unsent = undo
+
+    def has_hung_up(self) -> bool:
+        return self._gone
+
+    async def hung_up(self) -> None:
+        if not self._gone:
+            if self._waiting is None:
+                self._waiting = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._waiting)
+
+    def hang_up(self) -> None:
+        """The caller takes no answer any more."""
+        self._gone = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+class StreamingCall(Protocol):
+    """Any number of requests and answers.
+
+    A handler ends the call by returning (OK) or by raising a BrokerError.  It is cancelled when the caller cancels
+    the call, loses the connection or lets its deadline pass, and when the broker stops (UNAVAILABLE then).
+    """
+
+    @property
+    def services(self) -> Services: ...
+
+    def requests(self) -> AsyncIterator[bytes]:
+        """The requests as they come, to the caller's half-close; what is not taken is not acknowledged to the
+        caller's flow control, so that one who sends too fast has to wait.
+        """
+
+    async def send(self, message: bytes) -> None:
+        """Send an answer; returns once the caller's windows and the socket have taken all of it."""

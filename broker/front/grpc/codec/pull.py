@@ -1,0 +1,51 @@
+"""Received messages, as Pull and StreamingPull hand them out."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from broker.domain.ack_id import attempt_name, make_ack_ids
+from broker.domain.delivery import Delivery
+from broker.domain.message_id import SEQUENCES_PER_SHARD
+from broker.front.grpc.codec.requests import from_datetime
+
+_attributes = msgspec.json.Decoder(dict[str, str]).decode
+
+
+def add_received(
+    response: Any, subscription_id: int, deliveries: Sequence[Delivery], *, show_delivery_attempt: bool
+) -> list[str]:
+    """Add all messages of the deliveries to a response's `received_messages`; returns their ack ids, in order.
+
+    A message is made in its place, field by field: making it by itself and copying it takes twice as long.
+    """
+    add = response.received_messages.add
+    all_ids: list[str] = []
+    last_time: datetime | None = None
+    seconds = nanos = 0
+    for delivery in deliveries:
+        ack_ids = make_ack_ids(attempt_name(subscription_id, delivery), range(len(delivery.messages)))
+        first_id = delivery.shard_id * SEQUENCES_PER_SHARD
+        attempt_number = delivery.attempt_number if show_delivery_attempt else 0
+        for ack_id, message in zip(ack_ids, delivery.messages, strict=True):
+            if message.publish_time != last_time:  # a batch has one publish time
+                last_time = message.publish_time
+                time = from_datetime(last_time)
+                seconds, nanos = time.seconds, time.nanos
+            received = add()
+            received.ack_id = ack_id
+            if attempt_number:
+                received.delivery_attempt = attempt_number
+            body = received.message
+            body.data = message.data
+            body.message_id = str(first_id + message.seq)
+            body.publish_time.seconds = seconds
+            body.publish_time.nanos = nanos
+            if message.attributes != "{}":
+                body.attributes.update(_attributes(message.attributes))
+            if message.ordering_key:
+                body.ordering_key = message.ordering_key
+        all_ids += ack_ids
+    return all_ids

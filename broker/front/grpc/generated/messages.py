@@ -1,0 +1,87 @@
+"""The classes of the messages that the gRPC door speaks, by their names in the protocol definitions.
+
+They live in a pool of their own: a program that has Google's client loaded as well (the tests do) has other classes
+of the same names in the default one.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+_WELL_KNOWN = (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2)
+
+
+def files() -> list[FileDescriptorProto]:
+    """The definitions, each after those that it imports."""
+    own = FileDescriptorSet.FromString((Path(__file__).parent / "descriptors.binpb").read_bytes())
+    return [*(FileDescriptorProto.FromString(m.DESCRIPTOR.serialized_pb) for m in _WELL_KNOWN), *own.file]
+
+
+def _pool() -> DescriptorPool:
+    pool = DescriptorPool()
+    for file in files():
+        pool.Add(file)
+    return pool
+
+
+POOL = _pool()
+
+
+def _class(name: str) -> Any:
+    return GetMessageClass(POOL.FindMessageTypeByName(name))
+
+
+def _pubsub(name: str) -> Any:
+    return _class(f"google.pubsub.v1.{name}")
+
+
+Duration = _class("google.protobuf.Duration")
+Timestamp = _class("google.protobuf.Timestamp")
+Status = _class("google.rpc.Status")
+ErrorInfo = _class("google.rpc.ErrorInfo")
+HealthCheckRequest = _class("grpc.health.v1.HealthCheckRequest")
+HealthCheckResponse = _class("grpc.health.v1.HealthCheckResponse")
+ServerReflectionRequest = _class("grpc.reflection.v1.ServerReflectionRequest")
+ServerReflectionResponse = _class("grpc.reflection.v1.ServerReflectionResponse")
+
+Topic = _pubsub("Topic")
+UpdateTopicRequest = _pubsub("UpdateTopicRequest")
+GetTopicRequest = _pubsub("GetTopicRequest")
+DeleteTopicRequest = _pubsub("DeleteTopicRequest")
+ListTopicsRequest = _pubsub("ListTopicsRequest")
+ListTopicsResponse = _pubsub("ListTopicsResponse")
+ListTopicSubscriptionsRequest = _pubsub("ListTopicSubscriptionsRequest")
+ListTopicSubscriptionsResponse = _pubsub("ListTopicSubscriptionsResponse")
+ListTopicSnapshotsRequest = _pubsub("ListTopicSnapshotsRequest")
+ListTopicSnapshotsResponse = _pubsub("ListTopicSnapshotsResponse")
+DetachSubscriptionRequest = _pubsub("DetachSubscriptionRequest")
+PublishRequest = _pubsub("PublishRequest")
+PublishResponse = _pubsub("PublishResponse")
+
+Subscription = _pubsub("Subscription")
+PushConfig = _pubsub("PushConfig")
+GetSubscriptionRequest = _pubsub("GetSubscriptionRequest")
+UpdateSubscriptionRequest = _pubsub("UpdateSubscriptionRequest")
+ListSubscriptionsRequest = _pubsub("ListSubscriptionsRequest")
+ListSubscriptionsResponse = _pubsub("ListSubscriptionsResponse")
+DeleteSubscriptionRequest = _pubsub("DeleteSubscriptionRequest")
+ModifyPushConfigRequest = _pubsub("ModifyPushConfigRequest")
+PullRequest = _pubsub("PullRequest")
+PullResponse = _pubsub("PullResponse")
+AcknowledgeRequest = _pubsub("AcknowledgeRequest")
+ModifyAckDeadlineRequest = _pubsub("ModifyAckDeadlineRequest")
+StreamingPullRequest = _pubsub("StreamingPullRequest")
+StreamingPullResponse = _pubsub("StreamingPullResponse")
+
+Snapshot = _pubsub("Snapshot")
+CreateSnapshotRequest = _pubsub("CreateSnapshotRequest")
+GetSnapshotRequest = _pubsub("GetSnapshotRequest")
+UpdateSnapshotRequest = _pubsub("UpdateSnapshotRequest")
+ListSnapshotsRequest = _pubsub("ListSnapshotsRequest")
+ListSnapshotsResponse = _pubsub("ListSnapshotsResponse")
+DeleteSnapshotRequest = _pubsub("DeleteSnapshotRequest")
+SeekRequest = _pubsub("SeekRequest")

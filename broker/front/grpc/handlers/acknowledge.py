@@ -1,0 +1,22 @@
+"""Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
+
+from broker.front.grpc.call import UnaryCall
+from broker.front.grpc.codec.requests import decode_request, resource_name
+from broker.front.grpc.generated.messages import AcknowledgeRequest, ModifyAckDeadlineRequest
+
+EMPTY = b""
+
+
+async def acknowledge(call: UnaryCall, body: bytes) -> bytes:
+    request = decode_request(AcknowledgeRequest, body)
+    subscription = resource_name(request.subscription, "subscriptions")
+    await call.services.acknowledge.acknowledge(subscription, list(request.ack_ids))
+    return EMPTY
+
+
+async def modify_ack_deadline(call: UnaryCall, body: bytes) -> bytes:
+    request = decode_request(ModifyAckDeadlineRequest, body)
+    subscription = resource_name(request.subscription, "subscriptions")
+    seconds = request.ack_deadline_seconds
+    await call.services.acknowledge.modify_ack_deadline(subscription, list(request.ack_ids), seconds)
+    return EMPTY

@@ -1,0 +1,13 @@
+"""Publisher.Publish."""
+
+from broker.front.grpc.call import UnaryCall
+from broker.front.grpc.codec.publish import new_messages
+from broker.front.grpc.codec.requests import decode_request, resource_name
+from broker.front.grpc.generated.messages import PublishRequest, PublishResponse
+
+
+async def publish(call: UnaryCall, body: bytes) -> bytes:
+    request = decode_request(PublishRequest, body)
+    topic = resource_name(request.topic, "topics")
+    ids = await call.services.publish.publish(topic, new_messages(request))
+    return PublishResponse(message_ids=ids).SerializeToString()  # type: ignore[no-any-return]

@@ -1,0 +1,25 @@
+"""Subscriber.Pull."""
+
+from functools import partial
+
+from broker.front.grpc.call import UnaryCall
+from broker.front.grpc.codec.pull import add_received
+from broker.front.grpc.codec.requests import decode_request, resource_name
+from broker.front.grpc.generated.messages import PullRequest, PullResponse
+
+
+async def pull(call: UnaryCall, body: bytes) -> bytes:
+    request = decode_request(PullRequest, body)
+    service = call.services.pull
+    subscription, deliveries = await service.pull(
+        resource_name(request.subscription, "subscriptions"),
+        max_messages=request.max_messages,
+        return_immediately=request.return_immediately,
+        hung_up=call.hung_up,
+    )
+    response = PullResponse()
+    if deliveries:
+        call.unless_sent(partial(service.release, subscription, deliveries))
+        show = subscription.dead_letter_policy is not None
+        add_received(response, subscription.subscription_id, deliveries, show_delivery_attempt=show)
+    return response.SerializeToString()  # type: ignore[no-any-return]

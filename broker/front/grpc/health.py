@@ -1,0 +1,26 @@
+"""grpc.health.v1.Health: this process answers, so it serves."""
+
+import asyncio
+
+from broker.domain.errors import NotFound
+from broker.front.grpc.call import StreamingCall, UnaryCall
+from broker.front.grpc.generated.messages import HealthCheckRequest, HealthCheckResponse
+
+SERVICES = ("", "google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber")
+
+_SERVING = HealthCheckResponse(status="SERVING").SerializeToString()
+_UNKNOWN = HealthCheckResponse(status="SERVICE_UNKNOWN").SerializeToString()
+
+
+async def check(call: UnaryCall, request: bytes) -> bytes:
+    service = HealthCheckRequest.FromString(request).service
+    if service not in SERVICES:
+        raise NotFound(f"unknown service {service}")
+    return _SERVING  # type: ignore[no-any-return]
+
+
+async def watch(call: StreamingCall) -> None:
+    """Says so once, and that it has ended by the end of the stream."""
+    async for request in call.requests():
+        await call.send(_SERVING if HealthCheckRequest.FromString(request).service in SERVICES else _UNKNOWN)
+        await asyncio.get_running_loop().create_future()

@@ -1,0 +1,93 @@
+"""gRPC's framing of messages in a body: a flag (1: compressed), the length in four bytes, the message."""
+
+import struct
+import zlib
+
+from broker.domain.errors import BrokerError, Internal, Unimplemented
+from broker.domain.payload import MAX_PAYLOAD_BYTES, payload_too_large
+
+ACCEPTED_ENCODINGS = b"identity,deflate,gzip"
+
+_PREFIX = struct.Struct(">BI")
+PREFIX_BYTES = _PREFIX.size
+
+
+def pack_message(message: bytes) -> bytes:
+    return _PREFIX.pack(0, len(message)) + message
+
+
+class MessageReader:
+    """Takes the pieces of a body and gives its messages.  `encoding` is the grpc-encoding header's."""
+
+    def __init__(self, encoding: bytes) -> None:
+        self._encoding = encoding
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._wanted = PREFIX_BYTES  # as far as is known
+        self._compressed = False
+
+    @property
+    def is_within_message(self) -> bool:
+        """A body that ends here ends too early."""
+        return self._size > 0
+
+    @property
+    def held(self) -> int:
+        """The bytes of a message that is not complete."""
+        return self._size
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The messages that are complete with this piece.
+
+        Raises InvalidArgument for one that is too large, as soon as its length is known; Unimplemented for a
+        compression that is not served; Internal for what is no message.
+        """
+        self._pieces.append(piece)
+        self._size += len(piece)
+        messages: list[bytes] = []
+        while self._size >= self._wanted:
+            body = b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
+            if self._wanted == PREFIX_BYTES:
+                self._wanted += self._message_length(body)
+            if self._size >= self._wanted:
+                messages.append(self._message(body[PREFIX_BYTES : self._wanted]))
+                body = body[self._wanted :]
+                self._wanted = PREFIX_BYTES
+            self._pieces, self._size = ([body], len(body)) if body else ([], 0)
+        return messages
+
+    def forget(self) -> None:
+        """Nothing more is wanted."""
+        self._pieces, self._size = [], 0
+
+    def _message_length(self, body: bytes) -> int:
+        flag, length = _PREFIX.unpack_from(body)
+        if flag > 1:
+            raise Internal("A message has flags that gRPC does not know.")
+        if length > MAX_PAYLOAD_BYTES:
+            raise payload_too_large()
+        self._compressed = bool(flag)
+        return int(length)
+
+    def _message(self, message: bytes) -> bytes:
+        return _decompressed(message, self._encoding) if self._compressed else message
+
+
+def _decompressed(message: bytes, encoding: bytes) -> bytes:
+    if encoding not in (b"gzip", b"deflate"):
+        raise unsupported_encoding(encoding)
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # either header
+    try:
+        plain = decompressor.decompress(message, MAX_PAYLOAD_BYTES + 1)
+    except zlib.error as error:
+        raise Internal(f"A message is not valid {encoding.decode()}.") from error
+    if len(plain) > MAX_PAYLOAD_BYTES:
+        raise payload_too_large()
+    if not decompressor.eof:
+        raise Internal(f"A message is not valid {encoding.decode()}: it ends early.")
+    return plain
+
+
+def unsupported_encoding(encoding: bytes) -> BrokerError:
+    accepted = ACCEPTED_ENCODINGS.decode()
+    return Unimplemented(f"Unsupported grpc-encoding: {encoding.decode('latin-1')}. Accepted are {accepted}.")

@@ -1,0 +1,94 @@
+"""The gRPC surface: one row per RPC, in the order of Google's service definitions."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from broker.domain.errors import Unimplemented
+from broker.front.grpc import health, reflection
+from broker.front.grpc.call import StreamingCall, UnaryCall
+from broker.front.grpc.handlers import acknowledge, publish, pull, snapshots, subscriptions, topics
+from broker.front.grpc.streaming_pull import streaming_pull
+
+Unary = Callable[[UnaryCall, bytes], Awaitable[bytes]]
+Streaming = Callable[[StreamingCall], Awaitable[None]]
+
+
+class Method(NamedTuple):
+    """Exactly one of the handlers is given."""
+
+    service: str
+    name: str
+    unary: Unary | None = None
+    streaming: Streaming | None = None
+
+    @property
+    def path(self) -> bytes:
+        """The :path of its calls."""
+        return f"/{self.service}/{self.name}".encode()
+
+
+def _refused(reason: str) -> Unary:
+    async def refused(call: UnaryCall, request: bytes) -> bytes:
+        raise Unimplemented(f"This method is not implemented: {reason}.")
+
+    return refused
+
+
+PUBLISHER = "google.pubsub.v1.Publisher"
+SUBSCRIBER = "google.pubsub.v1.Subscriber"
+SCHEMA_SERVICE = "google.pubsub.v1.SchemaService"
+IAM_POLICY = "google.iam.v1.IAMPolicy"
+HEALTH = "grpc.health.v1.Health"
+
+NO_SCHEMAS = _refused("schemas are not served yet")
+NO_IAM = _refused("access control is not served yet")
+REFUSED = {NO_SCHEMAS, NO_IAM}
+
+METHODS = [
+    Method(PUBLISHER, "CreateTopic", topics.create_topic),
+    Method(PUBLISHER, "UpdateTopic", topics.update_topic),
+    Method(PUBLISHER, "Publish", publish.publish),
+    Method(PUBLISHER, "GetTopic", topics.get_topic),
+    Method(PUBLISHER, "ListTopics", topics.list_topics),
+    Method(PUBLISHER, "ListTopicSubscriptions", topics.list_topic_subscriptions),
+    Method(PUBLISHER, "ListTopicSnapshots", topics.list_topic_snapshots),
+    Method(PUBLISHER, "DeleteTopic", topics.delete_topic),
+    Method(PUBLISHER, "DetachSubscription", subscriptions.detach_subscription),
+    Method(SUBSCRIBER, "CreateSubscription", subscriptions.create_subscription),
+    Method(SUBSCRIBER, "GetSubscription", subscriptions.get_subscription),
+    Method(SUBSCRIBER, "UpdateSubscription", subscriptions.update_subscription),
+    Method(SUBSCRIBER, "ListSubscriptions", subscriptions.list_subscriptions),
+    Method(SUBSCRIBER, "DeleteSubscription", subscriptions.delete_subscription),
+    Method(SUBSCRIBER, "ModifyAckDeadline", acknowledge.modify_ack_deadline),
+    Method(SUBSCRIBER, "Acknowledge", acknowledge.acknowledge),
+    Method(SUBSCRIBER, "Pull", pull.pull),
+    Method(SUBSCRIBER, "StreamingPull", streaming=streaming_pull),
+    Method(SUBSCRIBER, "ModifyPushConfig", subscriptions.modify_push_config),
+    Method(SUBSCRIBER, "GetSnapshot", snapshots.get_snapshot),
+    Method(SUBSCRIBER, "ListSnapshots", snapshots.list_snapshots),
+    Method(SUBSCRIBER, "CreateSnapshot", snapshots.create_snapshot),
+    Method(SUBSCRIBER, "UpdateSnapshot", snapshots.update_snapshot),
+    Method(SUBSCRIBER, "DeleteSnapshot", snapshots.delete_snapshot),
+    Method(SUBSCRIBER, "Seek", snapshots.seek),
+    Method(SCHEMA_SERVICE, "CreateSchema", NO_SCHEMAS),
+    Method(SCHEMA_SERVICE, "GetSchema", NO_SCHEMAS),
+    Method(SCHEMA_SERVICE, "ListSchemas", NO_SCHEMAS),
+    Method(SCHEMA_SERVICE, "ListSchemaRevisions", NO_SCHEMAS),
+    Method(SCHEMA_SERVICE, "CommitSchema", NO_SCHEMAS),
+    Method(SCHEMA_SERVICE, "RollbackSchema", NO_SCHEMAS),
+    Method(SCHEMA_SERVICE, "DeleteSchemaRevision", NO_SCHEMAS),
+    Method(SCHEMA_SERVICE, "DeleteSchema", NO_SCHEMAS),
+    Method(SCHEMA_SERVICE, "ValidateSchema", NO_SCHEMAS),
+    Method(SCHEMA_SERVICE, "ValidateMessage", NO_SCHEMAS),
+    Method(IAM_POLICY, "SetIamPolicy", NO_IAM),
+    Method(IAM_POLICY, "GetIamPolicy", NO_IAM),
+    Method(IAM_POLICY, "TestIamPermissions", NO_IAM),
+    Method(HEALTH, "Check", health.check),
+    Method(HEALTH, "Watch", streaming=health.watch),
+    Method("grpc.reflection.v1.ServerReflection", "ServerReflectionInfo", streaming=reflection.server_reflection),
+    Method(
+        "grpc.reflection.v1alpha.ServerReflection",
+        "ServerReflectionInfo",
+        streaming=reflection.server_reflection,
+    ),
+]

@@ -1,0 +1,40 @@
+"""The header blocks of answers."""
+
+from broker.domain.errors import BrokerError
+from broker.front.grpc.errors import error_trailers
+from broker.front.grpc.http2.headers import encode_headers, list_size
+from broker.front.grpc.http2.stream import Stream
+from broker.front.grpc.messages import ACCEPTED_ENCODINGS
+
+_BEGINNING = (
+    (b":status", b"200"),
+    (b"content-type", b"application/grpc"),
+    (b"grpc-accept-encoding", ACCEPTED_ENCODINGS),
+)
+BEGINNING = encode_headers(*_BEGINNING)
+OK = encode_headers((b"grpc-status", b"0"))
+_WRONG_CONTENT_TYPE = encode_headers((b":status", b"415"))
+
+
+def error_block(stream: Stream, error: BrokerError, *, begun: bool) -> bytes:
+    """The trailers of a failed call; if it has not `begun` its headers are among them.
+
+    Clients limit what they read of headers, and take a larger block for a failure of its own: the details are left
+    out then, and at last the message.
+    """
+    fields = [*(() if begun else _BEGINNING), *error_trailers(error)]
+    while stream.max_header_list is not None and list_size(*fields) > stream.max_header_list:
+        if fields[-1][0] == b"grpc-status":
+            break
+        fields.pop()
+    return encode_headers(*fields)
+
+
+def refuse(stream: Stream, error: BrokerError) -> None:
+    """Answer with an error, and nothing else."""
+    stream.send_trailers(error_block(stream, error, begun=False))
+
+
+def refuse_content_type(stream: Stream) -> None:
+    """HTTP/2, but not gRPC: there is nothing else here."""
+    stream.send_trailers(_WRONG_CONTENT_TYPE)

@@ -1,0 +1,73 @@
+"""The gRPC door: from the streams of an HTTP/2 connection to the handlers' answers.
+
+gRPC itself is small (github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md): a call is a stream, its :path names
+the method, its body has messages with a prefix of five bytes, and the trailers say how it went.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from broker.domain.errors import ResourceExhausted, Unimplemented
+from broker.front.grpc.http2.connection import Http2Connection, Registry
+from broker.front.grpc.http2.stream import Receiver, Stream
+from broker.front.grpc.messages import unsupported_encoding
+from broker.front.grpc.methods import METHODS, Method
+from broker.front.grpc.responses import refuse, refuse_content_type
+from broker.front.grpc.streaming import StreamingRpc
+from broker.front.grpc.unary import Ignored, Session, UnaryRpc
+from broker.services.services import Services
+
+MAX_RUNNING = 2_000  # calls of a connection, with those that their callers have given up
+
+_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+
+
+class GrpcDoor:
+    """Serves `methods`."""
+
+    def __init__(self, services: Services, methods: Iterable[Method] = METHODS) -> None:
+        self._services = services
+        self._methods = {method.path: method for method in methods}
+        self._served = {method.service.encode() for method in self._methods.values()}
+
+    def connection(self, connections: Registry, tasks: set[asyncio.Task[Any]], **options: float) -> Http2Connection:
+        """The protocol of a new connection.
+
+        It keeps itself among `connections`, and its calls among `tasks`, for as long as they last: the server that
+        stops waits for them.  `options` are Http2Connection's.
+        """
+        session = Session(self._services, tasks)
+        return Http2Connection(lambda stream: self._accept(session, stream), connections, **options)
+
+    def _accept(self, session: Session, stream: Stream) -> Receiver:
+        fields = stream.headers.fields
+        if fields[b":method"] != b"POST" or not fields.get(b"content-type", b"").startswith(b"application/grpc"):
+            refuse_content_type(stream)
+            return Ignored()
+        method = self._methods.get(fields[b":path"])
+        encoding = fields.get(b"grpc-encoding", b"identity")
+        if method is None:
+            refuse(stream, self._unknown(fields[b":path"]))
+        elif encoding not in (b"identity", b"gzip", b"deflate"):
+            refuse(stream, unsupported_encoding(encoding))
+        elif len(session.running) >= MAX_RUNNING:
+            refuse(stream, ResourceExhausted("Too many calls of this connection are under way."))
+        elif method.unary is not None:
+            return UnaryRpc(session, stream, method.unary, encoding, _timeout(fields.get(b"grpc-timeout")))
+        elif method.streaming is not None:
+            return StreamingRpc(session, stream, method.streaming, encoding, _timeout(fields.get(b"grpc-timeout")))
+        return Ignored()
+
+    def _unknown(self, path: bytes) -> Unimplemented:
+        service = path[1:].partition(b"/")[0]
+        what = "method" if service in self._served else "service"
+        return Unimplemented(f"There is no such {what} ({path.decode('latin-1')}).")
+
+
+def _timeout(value: bytes | None) -> float | None:
+    """The seconds of a grpc-timeout; None if there is none, or none that can be read."""
+    match = _TIMEOUT.fullmatch(value) if value else None
+    return int(match[1]) * _UNITS[match[2]] if match else None

@@ -1,0 +1,138 @@
+"""Calls with any number of requests and answers."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
+from broker.front.grpc.call import StreamingCall
+from broker.front.grpc.http2.stream import Stream
+from broker.front.grpc.messages import MessageReader, pack_message
+from broker.front.grpc.responses import BEGINNING, OK, error_block
+from broker.front.grpc.unary import Session
+from broker.services.services import Services
+
+logger = logging.getLogger(__name__)
+
+
+class StreamingRpc:
+    """The receiver of a stream, and the StreamingCall of its handler, which starts with the stream."""
+
+    def __init__(
+        self,
+        session: Session,
+        stream: Stream,
+        handler: Callable[[StreamingCall], Awaitable[None]],
+        encoding: bytes,
+        timeout: float | None,
+    ) -> None:
+        self._services = session.services
+        self._stream = stream
+        self._handler = handler
+        self._reader = MessageReader(encoding)
+        self._requests: deque[tuple[bytes, int]] = deque()  # with the bytes of the body that each completed
+        self._charged = 0  # bytes of the body that no request in the queue stands for yet
+        self._ended = False
+        self._begun = False
+        self._error: BrokerError | None = None  # what the call fails with
+        self._news = asyncio.Event()
+        self._started = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._task = session.start(self._run(), "gRPC stream")
+        if timeout is not None:
+            late = DeadlineExceeded("The deadline of the call has passed.")
+            self._deadline = asyncio.get_running_loop().call_later(timeout, self._cancel, late)
+
+    # --- the stream's receiver ---------------------------------------------------------------------------
+
+    def data(self, payload: bytes) -> None:
+        self._charged += len(payload)
+        try:
+            for message in self._reader.feed(payload):
+                self._requests.append((message, self._charged))
+                self._charged = 0
+        except BrokerError as error:
+            self._cancel(error)
+        if self._reader.is_within_message:  # one that is larger than the window must be able to come
+            self._stream.consumed(self._charged)
+            self._charged = 0
+        self._news.set()
+
+    def ended(self) -> None:
+        self._ended = True
+        self._news.set()
+
+    def gone(self) -> None:
+        if self._started:  # a task that has not begun would be cancelled before its first line
+            self._task.cancel()
+
+    def stop(self) -> None:
+        self._cancel(Unavailable("The broker stops."))
+
+    # --- the handler's call ------------------------------------------------------------------------------
+
+    @property
+    def services(self) -> Services:
+        return self._services
+
+    async def requests(self) -> AsyncIterator[bytes]:
+        while True:
+            while self._requests:
+                message, size = self._requests.popleft()
+                self._stream.consumed(size)
+                yield message
+            if self._ended:
+                if self._reader.is_within_message:
+                    raise Internal("The last request ends early.")
+                return
+            self._news.clear()
+            await self._news.wait()
+
+    async def send(self, message: bytes) -> None:
+        self._begin()
+        self._stream.send_data(pack_message(message))
+        await self._stream.drained()
+
+    # --- the call ----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._stream.send_headers(BEGINNING)
+
+    def _cancel(self, error: BrokerError) -> None:
+        if self._error is None:
+            self._error = error
+            if self._started:
+                self._task.cancel()
+            else:
+                self._fail(error)
+
+    async def _run(self) -> None:
+        self._started = True
+        if self._stream.closed:
+            return
+        try:
+            await self._handler(self)
+            self._begin()
+            self._stream.send_trailers(OK)
+        except BrokerError as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            by_caller = self._error is not None or self._stream.closed
+            self._fail(self._error or Unavailable("The broker stops."))
+            if not by_caller:
+                raise
+        except Exception:
+            path = self._stream.headers.fields[b":path"].decode("latin-1")
+            logger.exception("unexpected fault in %s", path)
+            self._fail(Internal("The broker met an unexpected fault; its log has the details."))
+        finally:
+            if self._deadline is not None:
+                self._deadline.cancel()
+
+    def _fail(self, error: BrokerError) -> None:
+        # What still waits to be sent is given up: the caller hears at once how the call ended.
+        self._stream.outbox.clear()
+        self._stream.send_trailers(error_block(self._stream, error, begun=self._begun))

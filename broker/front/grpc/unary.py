@@ -1,0 +1,147 @@
+"""Calls with one request and one answer."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, ResourceExhausted, Unavailable
+from broker.front.grpc.call import UnaryCall
+from broker.front.grpc.http2.frames import Code
+from broker.front.grpc.http2.stream import Stream
+from broker.front.grpc.messages import MessageReader, pack_message
+from broker.front.grpc.responses import BEGINNING, OK, error_block
+from broker.services.services import Services
+
+MAX_HELD_BYTES = 67_108_864  # of requests that a connection has begun to send and has not finished
+
+logger = logging.getLogger(__name__)
+
+
+class Session:
+    """What the calls of a connection share.  `running`: their tasks, which are among the server's `tasks` too."""
+
+    def __init__(self, services: Services, tasks: set[asyncio.Task[Any]]) -> None:
+        self.services = services
+        self.running: set[asyncio.Task[Any]] = set()
+        self.held = 0
+        self._tasks = tasks
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self.running.add(task)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.running.discard(task)
+        self._tasks.discard(task)
+
+
+class Ignored:
+    """The receiver of a stream that has been answered already."""
+
+    def data(self, payload: bytes) -> None: ...
+    def ended(self) -> None: ...
+    def gone(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class UnaryRpc:
+    """Collects a request, then runs its handler."""
+
+    __slots__ = ("_call", "_deadline", "_handler", "_message", "_reader", "_session", "_stream")
+
+    def __init__(
+        self,
+        session: Session,
+        stream: Stream,
+        handler: Callable[[UnaryCall, bytes], Awaitable[bytes]],
+        encoding: bytes,
+        timeout: float | None,
+    ) -> None:
+        self._session = session
+        self._stream = stream
+        self._handler = handler
+        self._call = UnaryCall(session.services)
+        self._reader = MessageReader(encoding)
+        self._message: bytes | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        if timeout is not None:
+            self._deadline = asyncio.get_running_loop().call_later(timeout, self._too_late)
+
+    # --- the stream's receiver ---------------------------------------------------------------------------
+
+    def data(self, payload: bytes) -> None:
+        held = self._reader.held
+        try:
+            try:
+                messages = self._reader.feed(payload)
+            finally:
+                self._session.held += self._reader.held - held
+            for message in messages:
+                if self._message is not None:
+                    raise Internal("The call has more than one request.")
+                self._message = message
+            if self._session.held > MAX_HELD_BYTES:
+                raise ResourceExhausted("This connection sends too many large requests at one time.")
+        except BrokerError as error:
+            self._fail(error)
+        else:
+            self._stream.consumed(len(payload))
+
+    def ended(self) -> None:
+        if self._message is None or self._reader.is_within_message:
+            self._fail(Internal("The request ends early."))
+        else:
+            self._session.start(self._run(self._message), "gRPC call")
+
+    def gone(self) -> None:
+        self._finish()
+        self._call.hang_up()
+
+    def stop(self) -> None:
+        """The handler's answer is soon there: pulls do not wait in a broker that stops."""
+
+    # --- the call ----------------------------------------------------------------------------------------
+
+    async def _run(self, request: bytes) -> None:
+        call, stream = self._call, self._stream
+        try:
+            answer = await self._handler(call, request)
+            if open_ := not stream.closed:
+                stream.send_headers(BEGINNING)
+                stream.send_data(pack_message(answer))
+                stream.send_trailers(OK)
+            if call.unsent is not None and not (open_ and await stream.drained()):
+                await call.unsent()
+        except BrokerError as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            self._fail(Unavailable("The broker stops."))
+            raise
+        except Exception:
+            logger.exception("unexpected fault in %s", stream.headers.fields[b":path"].decode("latin-1"))
+            self._fail(Internal("The broker met an unexpected fault; its log has the details."))
+        finally:
+            self._finish()
+
+    def _too_late(self) -> None:
+        if self._stream.trailers is not None:  # the caller leaves the answer in the way
+            self._stream.reset(Code.CANCEL)
+        self._fail(DeadlineExceeded("The deadline of the call has passed."))
+        self._call.hang_up()
+
+    def _fail(self, error: BrokerError) -> None:
+        """Answer with an error, if there is no answer yet; what else arrives is ignored."""
+        self._finish()
+        if self._stream.trailers is None:
+            self._stream.send_trailers(error_block(self._stream, error, begun=False))
+
+    def _finish(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._session.held -= self._reader.held
+        self._reader.forget()

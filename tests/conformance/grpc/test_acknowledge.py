@@ -1,0 +1,3 @@
+"""tests/conformance/test_acknowledge.py over gRPC."""
+
+from tests.conformance.test_acknowledge import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""tests/conformance/test_pull.py over gRPC."""
+
+from tests.conformance.test_pull import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""tests/conformance/test_push_lifecycle.py over gRPC."""
+
+from tests.conformance.test_push_lifecycle import *  # noqa: F403
