@@ -2,7 +2,8 @@
 -- returns those that match, and the last one looked at even if it does not (`matches` false): the next page goes on from
 -- the last row.  `looked_at` counts the messages up to a row, `is_last` says that there is none after it.  No filter path:
 -- all match.  Both conditions on the place are needed: the row comparison gives the order and the early stop, the plain
--- one lets PostgreSQL prune partitions while it runs.
+-- one lets PostgreSQL prune partitions while it runs.  The messages of a batch are made newest first, as the view
+-- `messages` does not: nothing need be sorted then.
 -- Messages that outlived their partition (straggler_messages) are out already and can reach no other subscription.
 -- parameters: shard_id int8, before_publish_time timestamptz, before_seq int8, retained_since timestamptz,
 --     filter_path jsonpath, max_scanned int8, max_matched int8, max_bytes int8
@@ -11,21 +12,25 @@ SELECT seq, publish_time, ordering_key,
        matches, looked_at, is_last
 FROM (
     SELECT m.*,
-           row_number() OVER (ORDER BY m.publish_time DESC, m.last_seq DESC, m.seq DESC) AS looked_at,
-           lead(m.seq) OVER (ORDER BY m.publish_time DESC, m.last_seq DESC, m.seq DESC) IS NULL AS is_last,
+           row_number() OVER (ORDER BY m.publish_time DESC, m.last_seq DESC) AS looked_at,
+           lead(m.seq) OVER (ORDER BY m.publish_time DESC, m.last_seq DESC) IS NULL AS is_last,
            sum(CASE WHEN m.matches THEN octet_length(m.attributes::text) ELSE 0 END) OVER (
-               ORDER BY m.publish_time DESC, m.last_seq DESC, m.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+               ORDER BY m.publish_time DESC, m.last_seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS preceding_bytes
     FROM (
-        SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes,
-               %(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath AS matches
-        FROM messages AS l
+        SELECT m.seq, l.publish_time, l.last_seq, l.ordering_key, m.attributes,
+               %(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath AS matches
+        FROM message_batches AS l
+        CROSS JOIN LATERAL (
+            SELECT l.last_seq - l.count + ordinal AS seq, coalesce(l.attributes[ordinal], '{}') AS attributes
+            FROM generate_series(l.count, 1, -1) AS ordinal
+        ) AS m
         WHERE l.shard_id = %(shard_id)s
           AND (l.publish_time, l.last_seq) < (%(before_publish_time)s, least(%(before_seq)s, 1000000000000000) + 1000)
-          AND l.seq < %(before_seq)s
+          AND m.seq < %(before_seq)s
           AND l.publish_time <= %(before_publish_time)s
           AND l.publish_time >= %(retained_since)s
-        ORDER BY l.publish_time DESC, l.last_seq DESC, l.seq DESC
+        ORDER BY l.publish_time DESC, l.last_seq DESC
         LIMIT %(max_scanned)s
     ) AS m
 ) AS counted
