@@ -1,10 +1,9 @@
 """gRPC's framing of messages in a body: a flag (1: compressed), the length in four bytes, the message."""
 
 import struct
-import zlib
 
 from broker.domain.errors import BrokerError, Internal, Unimplemented
-from broker.domain.payload import MAX_PAYLOAD_BYTES, payload_too_large
+from broker.domain.payload import MAX_PAYLOAD_BYTES, decompressed, payload_too_large
 
 ACCEPTED_ENCODINGS = b"identity,deflate,gzip"
 
@@ -76,16 +75,7 @@ class MessageReader:
 def _decompressed(message: bytes, encoding: bytes) -> bytes:
     if encoding not in (b"gzip", b"deflate"):
         raise unsupported_encoding(encoding)
-    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # either header
-    try:
-        plain = decompressor.decompress(message, MAX_PAYLOAD_BYTES + 1)
-    except zlib.error as error:
-        raise Internal(f"A message is not valid {encoding.decode()}.") from error
-    if len(plain) > MAX_PAYLOAD_BYTES:
-        raise payload_too_large()
-    if not decompressor.eof:
-        raise Internal(f"A message is not valid {encoding.decode()}: it ends early.")
-    return plain
+    return decompressed(message, Internal, f"A message is not valid {encoding.decode()}")
 
 
 def unsupported_encoding(encoding: bytes) -> BrokerError:

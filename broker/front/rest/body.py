@@ -6,13 +6,12 @@ be stored is part of it.
 """
 
 import asyncio
-import zlib
 from dataclasses import dataclass
 
 from starlette.types import Receive, Scope
 
 from broker.domain.errors import BrokerError, DeadlineExceeded, InvalidArgument
-from broker.domain.payload import MAX_PAYLOAD_BYTES, payload_too_large
+from broker.domain.payload import MAX_PAYLOAD_BYTES, decompressed, payload_too_large
 from broker.domain.request_memory import RequestMemory
 
 BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hold its memory for ever
@@ -109,13 +108,4 @@ def _decompressed(body: bytes, encoding: bytes) -> bytes:
         return body
     if encoding not in (b"gzip", b"x-gzip", b"deflate"):
         raise InvalidArgument(f"Unsupported Content-Encoding: {encoding.decode('latin-1')}.")
-    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # either header
-    try:
-        plain = decompressor.decompress(body, MAX_PAYLOAD_BYTES + 1)
-    except zlib.error as error:
-        raise InvalidArgument(f"The body is not valid {encoding.decode()}.") from error
-    if len(plain) > MAX_PAYLOAD_BYTES:
-        raise payload_too_large()
-    if not decompressor.eof:
-        raise InvalidArgument(f"The body is not valid {encoding.decode()}: it ends early.")
-    return plain
+    return decompressed(body, InvalidArgument, f"The body is not valid {encoding.decode()}")
