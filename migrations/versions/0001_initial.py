@@ -19,8 +19,8 @@ AUTOVACUUM = (
 )
 
 # `shards` and `cursors` are updated in place, so that few of their rows are dead at a time; but whenever somebody's
-# snapshot held the dead ones back, an update took a page more, and only vacuum finds such pages again (a shard's row
-# under load: 0.12 MB a minute, for ever).  Their empty pages stay: to truncate them would lock all publishes out.
+# snapshot held the dead ones back, an update took a page more, and only vacuum finds such pages again (a shard's
+# row under load: 0.12 MB a minute, for ever).  Empty pages stay: to truncate them would lock all publishes out.
 AUTOVACUUM_IN_PLACE = (
     "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10, vacuum_truncate = off, "
     "autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.0, "
