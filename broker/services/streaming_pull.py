@@ -19,7 +19,9 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.services.pull import pullable
 
-MAX_RESPONSE_BYTES = 3_000_000  # clients that are not Google's refuse 4 MB; one larger message still comes alone
+# gRPC's clients take 4 MiB at most unless told otherwise; Google's are not where PUBSUB_EMULATOR_HOST is set.
+# One larger message still comes alone.
+MAX_RESPONSE_BYTES = 3_000_000
 WAIT_SECONDS = 60.0  # for the next message; then the stream asks anew
 PATIENCE_SECONDS = 30.0  # with a database that is away; then the client may look for another broker
 _PAUSE_SECONDS = 1.0
