@@ -1,0 +1,13 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.fixtures.broker import Rest
+from tests.streaming.stream import Streams
+
+
+@pytest.fixture
+async def streams(broker_url: str, rest: Rest) -> AsyncIterator[Streams]:
+    opened = Streams(broker_url, rest)
+    yield opened
+    await opened.close()

@@ -1,0 +1,37 @@
+"""A stream frame by frame, for clients that do not read, or that are gone without a word."""
+
+import asyncio
+from typing import Any
+from urllib.parse import urlsplit
+
+from broker.front.grpc.generated.messages import StreamingPullRequest
+from broker.front.grpc.http2.frames import Code, Kind, frame, reset
+from tests.grpc.wire import REQUEST, Peer, packed
+from tests.streaming.stream import PATH
+
+_HEADERS = [(name, PATH.encode() if name == b":path" else value) for name, value in REQUEST]
+STREAM = 1
+
+
+async def open_raw(url: str, *, window: int | None = None, **fields: Any) -> Peer:
+    """A stream (number 1) on a connection of its own; `window`: bytes that its client takes, for good."""
+    parts = urlsplit(url)
+    peer = Peer(*await asyncio.open_connection(parts.hostname, parts.port))
+    peer.greet(**({} if window is None else {"s4": window}))  # INITIAL_WINDOW_SIZE
+    request = StreamingPullRequest(**fields).SerializeToString()
+    peer.send(peer.headers(STREAM, _HEADERS), frame(Kind.DATA, 0, STREAM, packed(request)))
+    return peer
+
+
+async def leave(peer: Peer, how: str) -> None:
+    """Returns once the broker can have noticed."""
+    match how:
+        case "cancelled":
+            peer.send(reset(STREAM, Code.CANCEL))
+            assert await peer.alive()
+            return
+        case "closed":
+            peer.writer.close()
+        case "aborted":
+            peer.writer.transport.abort()
+    await asyncio.sleep(0.1)  # the kernel tells it at once, but not us that it did
