@@ -11,3 +11,4 @@ async def streams(broker_url: str, rest: Rest) -> AsyncIterator[Streams]:
     opened = Streams(broker_url, rest)
     yield opened
     await opened.close()
+    await opened.delete()

@@ -22,8 +22,8 @@ WINDOWS = (3, 8)  # of the two streams
 CLIENT_IDS = ("worker", None)  # the first one's comes again with it
 PULLER = "puller"
 CALM_SECONDS = 0.03
-DEADLINE = 10  # seconds, the shortest that a stream can have
-PATIENCE = 25.0  # seconds; what was lost on the way to a stream needs a deadline
+DEADLINE = 15  # seconds; longer than an example takes
+PATIENCE = 35.0  # seconds; what was lost on the way to a stream needs a deadline
 
 OUTCOMES = st.lists(st.sampled_from(["ack", "ack", "nack", "keep"]), min_size=1, max_size=6)
 

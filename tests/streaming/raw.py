@@ -23,6 +23,14 @@ async def open_raw(url: str, *, window: int | None = None, **fields: Any) -> Pee
     return peer
 
 
+async def waiting_raw(url: str, **fields: Any) -> Peer:
+    """Likewise, and the broker has begun to serve it: it has answered a heartbeat."""
+    peer = await open_raw(url, protocol_version=1, **fields)
+    peer.send(frame(Kind.DATA, 0, STREAM, packed(b"")))
+    await peer.next_of(Kind.DATA, STREAM)
+    return peer
+
+
 async def leave(peer: Peer, how: str) -> None:
     """Returns once the broker can have noticed."""
     match how:

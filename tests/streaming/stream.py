@@ -14,7 +14,7 @@ from tests.fixtures.broker import Json, Rest
 
 PATH = "/google.pubsub.v1.Subscriber/StreamingPull"
 PATIENCE = 10.0  # seconds that something which should happen at once may take on a machine that is busy
-A_WHILE = 0.3  # seconds in which what should not happen would show
+A_WHILE = 0.2  # seconds in which what should not happen would show
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
 
 
@@ -276,6 +276,12 @@ class Streams:
     def of_all(self) -> list[Received]:
         """What came on any stream, in the order it came."""
         return sorted((m for stream in self._opened for m in stream.received), key=lambda m: m.at)
+
+    async def delete(self) -> None:
+        """All subscriptions, lest they keep a shared broker busy."""
+        listed = await self.rest.ok("GET", f"{self.rest.project}/subscriptions")
+        for subscription in listed.get("subscriptions", []):
+            await self.rest.ok("DELETE", subscription["name"])
 
     async def close(self) -> None:
         await asyncio.gather(*(stream.close() for stream in self._opened))

@@ -1,13 +1,13 @@
-"""Clients that leave a stream, politely or not: nothing is swallowed (issue of the emulator: two ack deadlines)."""
+"""Clients that leave a stream, politely or not: nothing is swallowed (by the emulator: for two ack deadlines)."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from broker.front.grpc.http2.frames import Kind
 from tests.fixtures.broker import eventually
-from tests.grpc.wire import Peer
-from tests.streaming.raw import STREAM, leave, open_raw
+from tests.streaming.raw import STREAM, leave, open_raw, waiting_raw
 from tests.streaming.stream import PATIENCE, Ended, Streams, numbered
 
 OK = Ended("OK", "")
@@ -79,9 +79,8 @@ async def test_a_cancelled_stream_swallows_nothing(streams: Streams) -> None:
         await staying.ack(staying.received[-1:])
 
 
-async def _raw(streams: Streams, url: str, *, window: int | None = None) -> Peer:
-    name = streams.rest.subscription()
-    return await open_raw(url, window=window, subscription=name, stream_ack_deadline_seconds=600)
+def _first(streams: Streams) -> dict[str, Any]:
+    return {"subscription": streams.rest.subscription(), "stream_ack_deadline_seconds": 600}
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -89,9 +88,7 @@ async def test_a_stream_that_is_gone_swallows_nothing(streams: Streams, broker_u
     await streams.subscribe()
     staying = await streams.waiting()
     for n in range(6):
-        peer = await _raw(streams, broker_url)
-        assert await peer.alive()
-        await staying.round_trip()
+        peer = await waiting_raw(broker_url, **_first(streams))
         await leave(peer, how)
         await streams.rest.publish(f"m{n}")
         assert await staying.take_texts() == [f"m{n}"]
@@ -105,7 +102,7 @@ async def test_what_a_client_did_not_take_is_there_for_others_at_once(
 ) -> None:
     """It was claimed for the stream, but the client's windows were full; the attempt does not count."""
     await streams.subscribe(deadLetterPolicy={"deadLetterTopic": streams.rest.topic()})
-    peer = await _raw(streams, broker_url, window=20)
+    peer = await open_raw(broker_url, window=20, **_first(streams))
     await streams.rest.publish(*numbered(5))
     await peer.next_of(Kind.DATA, STREAM)
     await leave(peer, how)
@@ -118,8 +115,7 @@ async def test_what_a_client_did_not_take_is_there_for_others_at_once(
 async def test_a_client_that_does_not_read_does_not_hoard(streams: Streams, broker_url: str) -> None:
     """What it is not able to take goes to those that are; bounded is only what is on its way to it."""
     await streams.subscribe()
-    peer = await _raw(streams, broker_url, window=20)
-    assert await peer.alive()
+    peer = await waiting_raw(broker_url, window=20, **_first(streams))
     for first in (0, 1000, 2000):
         await streams.rest.publish(*numbered(1000, first))
     reading = await streams.open()

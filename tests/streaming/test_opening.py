@@ -50,7 +50,7 @@ async def test_a_stream_without_any_request_ends(streams: Streams) -> None:
 
 
 async def test_what_is_no_name_of_a_subscription_is_refused(streams: Streams) -> None:
-    for name in ("nonsense", streams.rest.topic(), "projects/p/subscriptions/a"):
+    for name in ("nonsense", streams.rest.topic(), "projects//subscriptions/sub"):
         ended = await (await streams.open(subscription=name)).ended()
         assert ended.code == "INVALID_ARGUMENT"
         assert ended.message.startswith("Invalid [subscriptions] name: ")
