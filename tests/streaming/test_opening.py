@@ -10,8 +10,10 @@ NO_DEADLINE = "first message must set stream_ack_deadline_seconds"
 WRONG_DEADLINE = "stream_ack_deadline_seconds must be between 10 and 600 seconds"
 
 
-def _refused(message: str) -> Ended:
-    return Ended("INVALID_ARGUMENT", message)
+def _assert_refused(ended: Ended, message: str) -> None:
+    """The emulator's words; what the broker adds comes after them."""
+    assert ended.code == "INVALID_ARGUMENT"
+    assert ended.message.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,7 @@ async def test_the_first_request_needs_a_subscription_and_an_ack_deadline(
     streams: Streams, fields: dict[str, Any], message: str
 ) -> None:
     await streams.subscribe()
-    assert await (await streams.open(**fields)).ended() == _refused(message)
+    _assert_refused(await (await streams.open(**fields)).ended(), message)
 
 
 @pytest.mark.parametrize("seconds", [10, 600])
@@ -40,7 +42,7 @@ async def test_the_shortest_and_the_longest_ack_deadline_are_taken(streams: Stre
 async def test_a_heartbeat_does_for_no_first_request(streams: Streams) -> None:
     nothing = {"subscription": None, "stream_ack_deadline_seconds": None, "protocol_version": None}
     stream = await streams.open(**nothing)
-    assert await stream.ended() == _refused("first message must set subscription")
+    _assert_refused(await stream.ended(), "first message must set subscription")
 
 
 async def test_a_stream_without_any_request_ends(streams: Streams) -> None:
@@ -81,7 +83,7 @@ async def test_a_later_request_may_not_name_a_subscription(streams: Streams) -> 
     await streams.subscribe()
     stream = await streams.waiting()
     await stream.send(subscription=streams.rest.subscription())
-    assert await stream.ended() == _refused("subscription may only be set in first message")
+    _assert_refused(await stream.ended(), "subscription may only be set in first message")
 
 
 @pytest.mark.parametrize("field", ["max_outstanding_messages", "max_outstanding_bytes", "protocol_version"])
@@ -102,7 +104,7 @@ async def test_a_later_ack_deadline_keeps_within_the_limits_too(streams: Streams
     await streams.subscribe()
     stream = await streams.waiting()
     await stream.send(stream_ack_deadline_seconds=seconds)
-    assert await stream.ended() == _refused(WRONG_DEADLINE)
+    _assert_refused(await stream.ended(), WRONG_DEADLINE)
 
 
 @pytest.mark.parametrize(("ack_ids", "seconds"), [(0, 1), (1, 0), (2, 1), (1, 2)])
@@ -114,7 +116,7 @@ async def test_deadline_changes_need_as_many_ack_ids_as_deadlines(
     stream = await streams.open()
     names = [message.ack_id for message in await stream.take(2)]
     await stream.send(modify_deadline_ack_ids=names[:ack_ids], modify_deadline_seconds=[30] * seconds)
-    assert await stream.ended() == _refused("ack IDs and deadlines must have the same size")
+    _assert_refused(await stream.ended(), "ack IDs and deadlines must have the same size")
 
 
 @pytest.mark.parametrize("seconds", [-1, 601])
@@ -123,8 +125,9 @@ async def test_a_message_s_deadline_is_between_0_and_600_seconds(streams: Stream
     await streams.rest.publish("a")
     stream = await streams.open()
     await stream.modify(await stream.take(), seconds)
-    assert await stream.ended() == _refused(
-        f"Invalid ack deadline given (ack_deadline={seconds}). The ack deadline must be between 0 and 600 seconds."
+    _assert_refused(
+        await stream.ended(),
+        f"Invalid ack deadline given (ack_deadline={seconds}). The ack deadline must be between 0 and 600 seconds.",
     )
 
 
