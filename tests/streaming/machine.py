@@ -1,8 +1,8 @@
 """A publisher, two streams and a puller on one subscription, doing what they like; the reference looks on.
 
-What comes while a step is under way is looked at after it, in the order it came.  A step that takes something away
-from a stream (a nack, an end) waits first until nothing is on its way to it, as far as one can tell: what is lost on
-the way comes again, but only at its deadline.
+What comes while a step is under way is looked at after it, in the order it came.  A step that takes something
+away from a stream (a nack, an end) waits first until nothing is on its way to it, as far as one can tell: what is
+lost on the way comes again, but only at its deadline.
 """
 
 import asyncio
@@ -213,4 +213,3 @@ class StreamingPull(RuleBasedStateMachine):
             self.parties.run(self.parties.finish())
         finally:
             self.parties.run(self.parties.end())
-

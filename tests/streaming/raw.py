@@ -13,22 +13,32 @@ _HEADERS = [(name, PATH.encode() if name == b":path" else value) for name, value
 STREAM = 1
 
 
-async def open_raw(url: str, *, window: int | None = None, **fields: Any) -> Peer:
-    """A stream (number 1) on a connection of its own; `window`: bytes that its client takes, for good."""
-    parts = urlsplit(url)
-    peer = Peer(*await asyncio.open_connection(parts.hostname, parts.port))
-    peer.greet(**({} if window is None else {"s4": window}))  # INITIAL_WINDOW_SIZE
-    request = StreamingPullRequest(**fields).SerializeToString()
-    peer.send(peer.headers(STREAM, _HEADERS), frame(Kind.DATA, 0, STREAM, packed(request)))
-    return peer
+class RawStreams:
+    """Opens streams, each number 1 of a connection of its own; closes the connections."""
 
+    def __init__(self, url: str) -> None:
+        self._url = urlsplit(url)
+        self._peers: list[Peer] = []
 
-async def waiting_raw(url: str, **fields: Any) -> Peer:
-    """Likewise, and the broker has begun to serve it: it has answered a heartbeat."""
-    peer = await open_raw(url, protocol_version=1, **fields)
-    peer.send(frame(Kind.DATA, 0, STREAM, packed(b"")))
-    await peer.next_of(Kind.DATA, STREAM)
-    return peer
+    async def open(self, *, window: int | None = None, **fields: Any) -> Peer:
+        """`window`: bytes that the client takes, for good."""
+        peer = Peer(*await asyncio.open_connection(self._url.hostname, self._url.port))
+        self._peers.append(peer)
+        peer.greet(**({} if window is None else {"s4": window}))  # INITIAL_WINDOW_SIZE
+        request = StreamingPullRequest(**fields).SerializeToString()
+        peer.send(peer.headers(STREAM, _HEADERS), frame(Kind.DATA, 0, STREAM, packed(request)))
+        return peer
+
+    async def waiting(self, **fields: Any) -> Peer:
+        """Likewise, and the broker has begun to serve it: it has answered a heartbeat."""
+        peer = await self.open(protocol_version=1, **fields)
+        peer.send(frame(Kind.DATA, 0, STREAM, packed(b"")))
+        await peer.next_of(Kind.DATA, STREAM)
+        return peer
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.writer.close()
 
 
 async def leave(peer: Peer, how: str) -> None:

@@ -4,9 +4,9 @@ A *holder* is a stream or a puller: whoever was handed a message has it until it
 broker counts from the moment of its sending: no settlement can have counted before, so nothing that the broker was
 free to do is taken for a fault.
 
-Of an ordering key a message may be handed over once all earlier ones are acked, or to whom has the earlier ones; and
-as long as nobody has later ones.  A nack takes back all later ones of the key too, acks or not (A6).  Those that were
-on their way to the holder just then are strays: worth nothing, they will come again.
+Of an ordering key a message may be handed over once all earlier ones are acked, or to whom has the earlier ones;
+and as long as nobody has later ones.  A nack takes back all later ones of the key too, acks or not (A6).  Those
+that were on their way to the holder just then are strays: worth nothing, they will come again.
 """
 
 from dataclasses import dataclass, field
@@ -108,7 +108,7 @@ class Reference:
             if self.has(ack_id):
                 message = self._by_ack_id[ack_id]
                 holder, message.holder = message.holder, None
-                if self._ordered and message.key:
+                if holder is not None and self._ordered and message.key:
                     self._take_back(holder, message)
 
     def _take_back(self, holder: str, message: Message) -> None:

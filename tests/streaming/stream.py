@@ -223,24 +223,25 @@ class Streams:
             self._channels[connection] = aio.insecure_channel(self._address, options=_OPTIONS)
         return self._channels[connection]
 
-    def call(self, connection: int = 0, timeout: float | None = None) -> Any:
+    def call(self, connection: int = 0, deadline: float | None = None) -> Any:
         """A call without any request yet."""
-        return self._channel(connection).stream_stream(PATH)(timeout=timeout)
+        return self._channel(connection).stream_stream(PATH)(timeout=deadline)
 
     async def open(
         self,
         name: str = "sub",
         *,
         connection: int = 0,
-        timeout: float | None = None,
+        call_deadline: float | None = None,
         acks_at_once: bool = False,
         on_messages: Callable[[list[Received]], None] | None = None,
         **fields: Any,
     ) -> Stream:
         """A stream with protocol version 1 and a deadline of a minute, if the fields of its first request do not
         say otherwise (None: leave it out).  `connection` is the number of one; different ones are not shared.
+        `call_deadline`: seconds that the call may take.
         """
-        stream = Stream(self.call(connection, timeout), acks_at_once=acks_at_once, on_messages=on_messages)
+        stream = Stream(self.call(connection, call_deadline), acks_at_once=acks_at_once, on_messages=on_messages)
         self._opened.append(stream)
         first: Json = {
             "subscription": self.rest.subscription(name),

@@ -12,7 +12,8 @@ from tests.streaming.stream import Properties, Stream, Streams, numbered
 
 async def test_a_backlog_and_what_is_published_later_arrive_in_order(streams: Streams) -> None:
     await streams.subscribe()
-    ids = await streams.rest.publish("a", message("b", {"k": "v", "empty": ""}, orderingKey="key"))
+    ids = await streams.rest.publish("a")
+    ids += await streams.rest.publish(message("b", {"k": "v", "empty": ""}, orderingKey="key"))
     stream = await streams.open()
     a, b = await stream.take(2)
     [c_id] = await streams.rest.publish("c")

@@ -11,7 +11,7 @@ import pytest
 from broker.front.grpc.http2.frames import Kind
 from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess, Rest
-from tests.streaming.raw import STREAM, open_raw
+from tests.streaming.raw import STREAM, RawStreams
 from tests.streaming.stream import Stream, Streams, numbered
 
 Change = Callable[[Streams], Awaitable[object]]
@@ -76,16 +76,15 @@ async def test_all_streams_of_the_subscription_end_and_no_others(
     assert await other.take_texts() == ["a"]
 
 
-async def test_a_stream_whose_client_does_not_read_ends_as_well(streams: Streams, broker_url: str) -> None:
+async def test_a_stream_whose_client_does_not_read_ends_as_well(streams: Streams, raw_streams: RawStreams) -> None:
     await streams.subscribe()
     name = streams.rest.subscription()
-    peer = await open_raw(broker_url, window=20, subscription=name, stream_ack_deadline_seconds=60)
+    peer = await raw_streams.open(window=20, subscription=name, stream_ack_deadline_seconds=60)
     await streams.rest.publish(*numbered(100))
     await peer.next_of(Kind.DATA, STREAM)
     await _delete(streams)
     last = await peer.next_of(Kind.HEADERS, STREAM)
     assert last.ends_stream
-    peer.writer.close()
 
 
 async def test_a_subscription_made_anew_has_streams_anew(streams: Streams) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,9 @@ async def _expiry_after_a_unary_change(streams: Streams, stream: Stream, message
 
 
 @pytest.mark.parametrize(
-    "settle", [_ack, _unary_ack, _nack, _unary_nack, _expiry, _expiry_after_a_unary_change], ids=lambda s: s.__name__
+    "settle",
+    [_ack, _unary_ack, _nack, _unary_nack, _expiry, _expiry_after_a_unary_change],
+    ids=lambda s: s.__name__,
 )
 async def test_what_is_settled_makes_room(streams: Streams, settle: Settle) -> None:
     await streams.subscribe()
@@ -114,7 +117,8 @@ async def test_no_limit_is_no_limit(streams: Streams, field: str, limit: int | N
     await streams.subscribe()
     for first in (0, 1000):
         await streams.rest.publish(*numbered(1000, first))
-    stream = await streams.open(**{field: limit})
+    first_request: dict[str, Any] = {field: limit}
+    stream = await streams.open(**first_request)
     assert len(await stream.take(2000)) == 2000
 
 

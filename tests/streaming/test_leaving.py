@@ -7,7 +7,7 @@ import pytest
 
 from broker.front.grpc.http2.frames import Kind
 from tests.fixtures.broker import eventually
-from tests.streaming.raw import STREAM, leave, open_raw, waiting_raw
+from tests.streaming.raw import STREAM, RawStreams, leave
 from tests.streaming.stream import PATIENCE, Ended, Streams, numbered
 
 OK = Ended("OK", "")
@@ -26,9 +26,7 @@ async def test_what_a_request_before_the_half_close_asked_for_is_done(streams: S
     await streams.rest.publish("acked", "nacked")
     stream = await streams.open()
     acked, nacked = await stream.take(2)
-    await stream.send(
-        ack_ids=[acked.ack_id], modify_deadline_ack_ids=[nacked.ack_id], modify_deadline_seconds=[0]
-    )
+    await stream.send(ack_ids=[acked.ack_id], modify_deadline_ack_ids=[nacked.ack_id], modify_deadline_seconds=[0])
     await stream.half_close()
     assert await stream.ended() == OK
     [again] = await (await streams.open()).take()
@@ -84,43 +82,41 @@ def _first(streams: Streams) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", WAYS)
-async def test_a_stream_that_is_gone_swallows_nothing(streams: Streams, broker_url: str, how: str) -> None:
+async def test_a_stream_that_is_gone_swallows_nothing(streams: Streams, raw_streams: RawStreams, how: str) -> None:
     await streams.subscribe()
     staying = await streams.waiting()
     for n in range(6):
-        peer = await waiting_raw(broker_url, **_first(streams))
+        peer = await raw_streams.waiting(**_first(streams))
         await leave(peer, how)
         await streams.rest.publish(f"m{n}")
         assert await staying.take_texts() == [f"m{n}"]
         await staying.ack(staying.received[-1:])
-        peer.writer.close()
 
 
 @pytest.mark.parametrize("how", WAYS)
 async def test_what_a_client_did_not_take_is_there_for_others_at_once(
-    streams: Streams, broker_url: str, how: str
+    streams: Streams, raw_streams: RawStreams, how: str
 ) -> None:
     """It was claimed for the stream, but the client's windows were full; the attempt does not count."""
     await streams.subscribe(deadLetterPolicy={"deadLetterTopic": streams.rest.topic()})
-    peer = await open_raw(broker_url, window=20, **_first(streams))
+    peer = await raw_streams.open(window=20, **_first(streams))
     await streams.rest.publish(*numbered(5))
     await peer.next_of(Kind.DATA, STREAM)
     await leave(peer, how)
     came = await (await streams.open()).take(5)
     assert sorted(m.text for m in came) == numbered(5)
     assert {m.attempt for m in came} == {1}
-    peer.writer.close()
 
 
-async def test_a_client_that_does_not_read_does_not_hoard(streams: Streams, broker_url: str) -> None:
+async def test_a_client_that_does_not_read_does_not_hoard(streams: Streams, raw_streams: RawStreams) -> None:
     """What it is not able to take goes to those that are; bounded is only what is on its way to it."""
     await streams.subscribe()
-    peer = await waiting_raw(broker_url, window=20, **_first(streams))
+    peer = await raw_streams.waiting(window=20, **_first(streams))
     for first in (0, 1000, 2000):
         await streams.rest.publish(*numbered(1000, first))
     reading = await streams.open()
     await reading.until(lambda: len(reading.received) >= 1000)
-    peer.writer.close()
+    await leave(peer, "closed")
     await reading.until(lambda: len(reading.received) >= 3000)
     assert sorted(m.text for m in reading.received) == sorted(numbered(3000))
 
@@ -128,7 +124,7 @@ async def test_a_client_that_does_not_read_does_not_hoard(streams: Streams, brok
 async def test_a_stream_whose_call_is_over_swallows_nothing(streams: Streams) -> None:
     """The client's own deadline of the call: 15 or 30 minutes with the official ones."""
     await streams.subscribe()
-    stream = await streams.open(timeout=0.5)
+    stream = await streams.open(call_deadline=0.5)
     assert (await stream.ended()).code == "DEADLINE_EXCEEDED"
     staying = await streams.waiting(connection=1)
     await streams.rest.publish("a")

@@ -40,7 +40,7 @@ async def test_the_shortest_and_the_longest_ack_deadline_are_taken(streams: Stre
 
 
 async def test_a_heartbeat_does_for_no_first_request(streams: Streams) -> None:
-    nothing = {"subscription": None, "stream_ack_deadline_seconds": None, "protocol_version": None}
+    nothing: dict[str, Any] = {"subscription": None, "stream_ack_deadline_seconds": None, "protocol_version": None}
     stream = await streams.open(**nothing)
     _assert_refused(await stream.ended(), "first message must set subscription")
 
@@ -92,8 +92,10 @@ async def test_flow_control_and_protocol_are_for_the_first_request_only(
     streams: Streams, field: str, before: int | None
 ) -> None:
     await streams.subscribe()
-    stream = await streams.open(**{field: before})
-    await stream.send(**{field: 1})
+    first: dict[str, Any] = {field: before}
+    later: dict[str, Any] = {field: 1}
+    stream = await streams.open(**first)
+    await stream.send(**later)
     ended = await stream.ended()
     assert ended.code == "INVALID_ARGUMENT"
     assert field in ended.message

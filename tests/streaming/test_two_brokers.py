@@ -155,16 +155,11 @@ async def test_streams_of_two_brokers_each_fill_their_window_and_no_more(two: tu
 
 
 async def test_streams_of_two_brokers_share_the_work(two: tuple[Streams, Streams]) -> None:
-    here, there = two
-    await here.subscribe()
+    await two[0].subscribe()
     count = 3000
-    opened = [
-        await streams.waiting(connection=n, max_outstanding_messages=20)
-        for streams in two
-        for n in range(3)
-    ]
+    opened = [await streams.waiting(connection=n, max_outstanding_messages=20) for streams in two for n in range(3)]
     for first in range(0, count, 1000):
-        await here.rest.publish(*numbered(1000, first))
+        await two[0].rest.publish(*numbered(1000, first))
     await eventually(lambda: all(len(s.received) == 20 for s in opened))
     for stream in opened:
         stream.acks_at_once = True
