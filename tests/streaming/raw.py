@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 from urllib.parse import urlsplit
 
-from broker.front.grpc.generated.messages import StreamingPullRequest
+from broker.front.grpc.generated.messages import StreamingPullRequest, StreamingPullResponse
 from broker.front.grpc.http2.frames import Code, Kind, frame, reset
 from tests.grpc.wire import REQUEST, Peer, packed
 from tests.streaming.stream import PATH
@@ -53,3 +53,21 @@ async def leave(peer: Peer, how: str) -> None:
         case "aborted":
             peer.writer.transport.abort()
     await asyncio.sleep(0.1)  # the kernel tells it at once, but not us that it did
+
+
+def status_of(peer: Peer) -> int:
+    """The grpc-status of the stream, which has ended."""
+    blocks = [read.payload for read in peer.frames if read.kind == Kind.HEADERS]
+    fields = {bytes(name): bytes(value) for block in blocks for name, value in peer.decoder.decode(block, raw=True)}
+    return int(fields[b"grpc-status"])
+
+
+def received_by(peer: Peer) -> list[str]:
+    """The data of all messages that came whole."""
+    body = b"".join(read.payload for read in peer.frames if read.kind == Kind.DATA)
+    texts: list[str] = []
+    while len(body) >= 5 and len(body) >= (end := 5 + int.from_bytes(body[1:5], "big")):
+        response = StreamingPullResponse.FromString(body[5:end])
+        texts += [message.message.data.decode() for message in response.received_messages]
+        body = body[end:]
+    return texts

@@ -8,11 +8,13 @@ from contextlib import AbstractContextManager
 import httpx
 import pytest
 
-from broker.front.grpc.http2.frames import Kind
+from broker.front.grpc.http2.frames import Kind, window_update
 from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess, Rest
-from tests.streaming.raw import STREAM, RawStreams
+from tests.streaming.raw import STREAM, RawStreams, status_of
 from tests.streaming.stream import Stream, Streams, numbered
+
+NOT_FOUND = 5  # gRPC's number of it
 
 Change = Callable[[Streams], Awaitable[object]]
 
@@ -76,15 +78,18 @@ async def test_all_streams_of_the_subscription_end_and_no_others(
     assert await other.take_texts() == ["a"]
 
 
-async def test_a_stream_whose_client_does_not_read_ends_as_well(streams: Streams, raw_streams: RawStreams) -> None:
+async def test_a_client_that_reads_at_last_hears_that_its_subscription_is_gone(
+    streams: Streams, raw_streams: RawStreams
+) -> None:
     await streams.subscribe()
     name = streams.rest.subscription()
     peer = await raw_streams.open(window=20, subscription=name, stream_ack_deadline_seconds=60)
     await streams.rest.publish(*numbered(100))
     await peer.next_of(Kind.DATA, STREAM)
     await _delete(streams)
-    last = await peer.next_of(Kind.HEADERS, STREAM)
-    assert last.ends_stream
+    peer.send(window_update(STREAM, 1_000_000))
+    await peer.read_until(lambda f: f.ends_stream)
+    assert status_of(peer) == NOT_FOUND
 
 
 async def test_a_subscription_made_anew_has_streams_anew(streams: Streams) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from broker.front.grpc.http2.frames import Kind
+from broker.front.grpc.http2.frames import Flag, Kind, frame, window_update
 from tests.fixtures.broker import eventually
-from tests.streaming.raw import STREAM, RawStreams, leave
-from tests.streaming.stream import PATIENCE, Ended, Streams, numbered
+from tests.streaming.raw import STREAM, RawStreams, leave, received_by
+from tests.streaming.stream import A_WHILE, PATIENCE, Ended, Streams, numbered
 
 OK = Ended("OK", "")
 WAYS = ["cancelled", "closed", "aborted"]
@@ -106,6 +106,22 @@ async def test_what_a_client_did_not_take_is_there_for_others_at_once(
     came = await (await streams.open()).take(5)
     assert sorted(m.text for m in came) == numbered(5)
     assert {m.attempt for m in came} == {1}
+
+
+async def test_what_is_on_its_way_at_the_half_close_comes_or_is_given_back_but_not_both(
+    streams: Streams, raw_streams: RawStreams
+) -> None:
+    await streams.subscribe()
+    await streams.rest.publish("a")
+    peer = await raw_streams.open(window=20, **_first(streams))
+    await peer.next_of(Kind.DATA, STREAM)
+    peer.send(frame(Kind.DATA, Flag.END_STREAM, STREAM, b""))
+    other = await streams.waiting()
+    await asyncio.sleep(A_WHILE)
+    peer.send(window_update(STREAM, 1_000_000))
+    await peer.read_until(lambda f: f.ends_stream or f.kind == Kind.RST_STREAM)
+    await other.round_trip()
+    assert sorted(received_by(peer) + [m.text for m in other.received]) == ["a"]
 
 
 async def test_a_client_that_does_not_read_does_not_hoard(streams: Streams, raw_streams: RawStreams) -> None:
