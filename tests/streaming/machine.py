@@ -21,7 +21,7 @@ from tests.streaming.stream import Received, Stream, Streams
 WINDOWS = (3, 8)  # of the two streams
 CLIENT_IDS = ("worker", None)  # the first one's comes again with it
 PULLER = "puller"
-CALM_SECONDS = 0.03
+CALM_SECONDS = 0.02
 DEADLINE = 15  # seconds; longer than an example takes
 PATIENCE = 35.0  # seconds; what was lost on the way to a stream needs a deadline
 

@@ -29,7 +29,7 @@ def _run(url: str, *, ordered: bool, examples: int, steps: int, derandomize: boo
 
 @pytest.mark.parametrize("ordered", [False, True], ids=["plain", "ordered"])
 def test_streams_and_pullers_get_what_they_may(broker_url: str, ordered: bool) -> None:
-    _run(broker_url, ordered=ordered, examples=15, steps=25, derandomize=True)
+    _run(broker_url, ordered=ordered, examples=12, steps=25, derandomize=True)
 
 
 @pytest.mark.slow
