@@ -54,7 +54,6 @@ class Parties:
     async def new_stream(self, index: int, generation: int) -> tuple[str, Stream]:
         name = f"{index}.{generation}"
         stream = await self.streams.open(
-            connection=index,
             stream_ack_deadline_seconds=DEADLINE,
             max_outstanding_messages=WINDOWS[index],
             client_id=CLIENT_IDS[index],
@@ -126,6 +125,10 @@ class Parties:
             assert (await stream.ended()).code == "OK"
         else:
             await stream.close()
+            _, other = self.open[1 - index]
+            for _ in range(3):  # on the same connection: the broker has read the cancellation before, and acted
+                await other.round_trip()
+            await asyncio.sleep(CALM_SECONDS)
         self.look()
         said = self.said.pop(name, [])
         acks, nacks = self.reference.still_settled(said)

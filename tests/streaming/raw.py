@@ -10,7 +10,12 @@ from tests.grpc.wire import REQUEST, Peer, packed
 from tests.streaming.stream import PATH
 
 _HEADERS = [(name, PATH.encode() if name == b":path" else value) for name, value in REQUEST]
-STREAM = 1
+STREAM, NEXT_STREAM = 1, 3
+
+
+def _opening(peer: Peer, stream_id: int, fields: dict[str, Any]) -> tuple[bytes, bytes]:
+    request = StreamingPullRequest(**fields).SerializeToString()
+    return peer.headers(stream_id, _HEADERS), frame(Kind.DATA, 0, stream_id, packed(request))
 
 
 class RawStreams:
@@ -25,8 +30,7 @@ class RawStreams:
         peer = Peer(*await asyncio.open_connection(self._url.hostname, self._url.port))
         self._peers.append(peer)
         peer.greet(**({} if window is None else {"s4": window}))  # INITIAL_WINDOW_SIZE
-        request = StreamingPullRequest(**fields).SerializeToString()
-        peer.send(peer.headers(STREAM, _HEADERS), frame(Kind.DATA, 0, STREAM, packed(request)))
+        peer.send(*_opening(peer, STREAM, fields))
         return peer
 
     async def waiting(self, **fields: Any) -> Peer:
@@ -35,6 +39,10 @@ class RawStreams:
         peer.send(frame(Kind.DATA, 0, STREAM, packed(b"")))
         await peer.next_of(Kind.DATA, STREAM)
         return peer
+
+    def replace(self, peer: Peer, **fields: Any) -> None:
+        """Cancel the stream and open another (NEXT_STREAM), in one breath."""
+        peer.send(reset(STREAM, Code.CANCEL), *_opening(peer, NEXT_STREAM, fields))
 
     def close(self) -> None:
         for peer in self._peers:
@@ -62,9 +70,9 @@ def status_of(peer: Peer) -> int:
     return int(fields[b"grpc-status"])
 
 
-def received_by(peer: Peer) -> list[str]:
+def received_by(peer: Peer, stream_id: int = STREAM) -> list[str]:
     """The data of all messages that came whole."""
-    body = b"".join(read.payload for read in peer.frames if read.kind == Kind.DATA)
+    body = b"".join(f.payload for f in peer.frames if (f.kind, f.stream_id) == (Kind.DATA, stream_id))
     texts: list[str] = []
     while len(body) >= 5 and len(body) >= (end := 5 + int.from_bytes(body[1:5], "big")):
         response = StreamingPullResponse.FromString(body[5:end])

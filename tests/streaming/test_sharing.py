@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.fixtures.broker import eventually
-from tests.streaming.stream import Stream, Streams, numbered
+from tests.streaming.raw import NEXT_STREAM, RawStreams, received_by
+from tests.streaming.stream import A_WHILE, Stream, Streams, numbered
 
 CONNECTIONS = 8
 
@@ -111,9 +112,13 @@ async def test_streams_of_different_subscriptions_each_get_everything(streams: S
 async def test_a_client_that_opens_its_stream_again_has_still_outstanding_what_it_had(streams: Streams) -> None:
     await streams.subscribe()
     await streams.rest.publish(*numbered(10))
+    await streams.subscribe("other")
+    other = await streams.waiting("other")
     broken = await streams.open(client_id="worker", max_outstanding_messages=3)
     had = await broken.take(3)
     await broken.close()
+    for _ in range(3):  # on the same connection: the broker has read the cancellation before, and acted
+        await other.round_trip()
     again = await streams.waiting(client_id="worker", max_outstanding_messages=5)
     await again.take(2)
     await again.has_no_more()
@@ -136,6 +141,27 @@ async def test_a_client_whose_window_is_full_from_before_waits(streams: Streams)
     await streams.rest.modify_ack_deadline([{"ackId": had[1].ack_id}], 1)
     await again.take()
     await again.has_no_more()
+
+
+@pytest.mark.xfail(reason="the next stream is opened before the end of the last is noticed")
+async def test_a_client_that_breaks_off_and_opens_its_next_stream_in_one_breath_has_what_it_had(
+    streams: Streams, raw_streams: RawStreams
+) -> None:
+    """On one connection the broker reads the one before the other."""
+    await streams.subscribe()
+    await streams.rest.publish(*numbered(5))
+    first = {
+        "subscription": streams.rest.subscription(),
+        "stream_ack_deadline_seconds": 60,
+        "client_id": "worker",
+        "max_outstanding_messages": 2,
+    }
+    peer = await raw_streams.open(**first)
+    await peer.read_until(lambda _: len(received_by(peer)) == 2)
+    raw_streams.replace(peer, **first)
+    await asyncio.sleep(A_WHILE)
+    assert await peer.alive()
+    assert received_by(peer, NEXT_STREAM) == []
 
 
 @pytest.mark.parametrize("client_id", [None, "another"])
