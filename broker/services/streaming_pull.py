@@ -99,7 +99,7 @@ class MessageStream:
             return []
         return await self._parts.long_poll.pull(
             self.subscription,
-            Demand(max_messages=room, max_bytes=MAX_RESPONSE_BYTES, evenly=True),
+            Demand(max_messages=room, max_bytes=self._window.bytes_left(MAX_RESPONSE_BYTES), evenly=True),
             wait_seconds=WAIT_SECONDS,
             terms=self._terms,
         )
