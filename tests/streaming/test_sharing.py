@@ -150,7 +150,7 @@ async def test_a_client_that_breaks_off_and_opens_its_next_stream_in_one_breath_
     """On one connection the broker reads the one before the other."""
     await streams.subscribe()
     await streams.rest.publish(*numbered(5))
-    first = {
+    first: dict[str, Any] = {
         "subscription": streams.rest.subscription(),
         "stream_ack_deadline_seconds": 60,
         "client_id": "worker",
