@@ -117,8 +117,10 @@ class Outstanding:
         return window
 
     def close(self, window: Window) -> None:
-        """The stream has ended.  What it had is outstanding until it is settled or due."""
-        others = self._open[window.subscription_id]
+        """The stream has ended.  What it had is outstanding until it is settled or due.  May be repeated."""
+        others = self._open.get(window.subscription_id, set())
+        if window not in others:
+            return
         others.discard(window)
         if not others:
             del self._open[window.subscription_id]

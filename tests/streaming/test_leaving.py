@@ -108,7 +108,6 @@ async def test_what_a_client_did_not_take_is_there_for_others_at_once(
     assert {m.attempt for m in came} == {1}
 
 
-@pytest.mark.xfail(reason="what is given back stays in the stream's outbox")
 async def test_what_is_on_its_way_at_the_half_close_comes_or_is_given_back_but_not_both(
     streams: Streams, raw_streams: RawStreams
 ) -> None:

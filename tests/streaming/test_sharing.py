@@ -143,7 +143,6 @@ async def test_a_client_whose_window_is_full_from_before_waits(streams: Streams)
     await again.has_no_more()
 
 
-@pytest.mark.xfail(reason="the next stream is opened before the end of the last is noticed")
 async def test_a_client_that_breaks_off_and_opens_its_next_stream_in_one_breath_has_what_it_had(
     streams: Streams, raw_streams: RawStreams
 ) -> None:
