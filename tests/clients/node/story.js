@@ -10,6 +10,7 @@ const QUICK = {maxMilliseconds: 10}; // how long the client collects acks
 /** What a subscription receives until there are `count`; `react` does something with each, and may be slow. */
 async function receive(subscription, count, react) {
   const messages = [];
+  let settled = 0;
   await new Promise((resolve, reject) => {
     const late = setTimeout(() => reject(new Error(`${messages.length} of ${count} came`)), SECONDS * 1000);
     subscription.on('error', reject);
@@ -20,7 +21,7 @@ async function receive(subscription, count, react) {
       } catch (error) {
         reject(error);
       }
-      if (messages.length >= count) {
+      if (++settled >= count) {
         clearTimeout(late);
         resolve();
       }
