@@ -9,6 +9,7 @@ import socket
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from broker.app import GRPC_DOOR
 from broker.app_config import AppConfig
 from broker.cli import worker
 
@@ -23,6 +24,7 @@ _BODY = {"type": "http.response.body", "body": b"{}"}
 async def empty(scope: Scope, receive: Receive, send: Send) -> None:
     """Read the request's body, answer {}."""
     if scope["type"] == "lifespan":
+        scope["state"][GRPC_DOOR] = None  # nobody speaks HTTP/2 here
         while (await receive())["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})
         await send({"type": "lifespan.shutdown.complete"})

@@ -8,6 +8,7 @@ the same in every process.
 """
 
 import json
+import os
 import random
 import selectors
 import signal
@@ -188,6 +189,13 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
 }
 
 
+def _print_all(line: str) -> None:
+    """As print(), whole also where standard output is not buffered and the pipe takes only a part at a time."""
+    rest = f"{line}\n".encode()
+    while rest:
+        rest = rest[os.write(sys.stdout.fileno(), rest) :]
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it ends its load processes
     spec = Spec(**json.loads(sys.argv[1]))
@@ -201,7 +209,7 @@ def main() -> None:
         result.processor_seconds = time.process_time() - began
     except LoadFailed as error:
         result = Result(error=str(error))
-    print(json.dumps(asdict(result)), flush=True)
+    _print_all(json.dumps(asdict(result)))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from benchmarks.spread_load import SINGLES
 from benchmarks.wire import LoadFailed
 
 _FAN = 10  # subscriptions of a topic
-_RATE = 2_000  # messages a second, in all
+_RATE = 1_000  # messages a second, in all
 _BATCH = 10
 _SWEEPS = 3  # while messages are published, each subscription is polled so often; then once more
 _WAITED_ON = 100  # of so many topics the subscriptions of one have waiting pulls
@@ -24,7 +24,7 @@ _MEGABYTE = 1e6
 def scale_topics(bench: Bench) -> list[Row]:
     """A broker of its own with `--topics` topics of 10 subscriptions.
 
-    2,000 messages a second, half of them single, half in batches of 10, go to the topics by turns.  One topic in a
+    1,000 messages a second, half of them single, half in batches of 10, go to the topics by turns.  One topic in a
     hundred has a waiting pull on each subscription; the others are polled by turns.  The rate that came out is
     taken from the second poll of each subscription to the end of publishing; then all must have been delivered.
     """

@@ -15,9 +15,11 @@ from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
 from broker.domain.request_memory import RequestMemory
+from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
+from broker.front.resource_calls import ResourceCalls
 from broker.front.rest.app import PREFIX, RestDoor
 from broker.front.rest.routes import ROUTES
 from broker.front.well_known import well_known_routes
@@ -25,6 +27,7 @@ from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
+from broker.runtime.outstanding import Outstanding
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.retrying import retrying
@@ -40,6 +43,7 @@ from broker.services.pull import PullService
 from broker.services.pushes import PushService
 from broker.services.services import Services
 from broker.services.snapshots import SnapshotService
+from broker.services.streaming_pull import StreamingPullService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
 from broker.store import migrations
@@ -83,16 +87,14 @@ class Broker:
         self.requests = RequestMemory(config.request_memory_mb * 1_000_000)
         self.answers = RequestMemory(config.request_memory_mb * 1_000_000)
         self.long_poll = self._long_poll(attempt_ids, jitter)
+        self._outstanding = Outstanding(self._database, self._clock)
         self._processes = RunningProcesses(
             self._database, self._clock, changed=self._processes_changed, look=self._look_for_work
         )
         is_alone = self._processes.is_alone
         self._wake_ups = WakeUps(self._database, wake=self._wake, drop=self._drop, is_alone=is_alone)
-        activity = SubscriptionActivity(self._database, self._clock, in_use=self.long_poll.waited_for)
-        acks = AckCoalescer(
-            self._database, self._clock, attempt_ids, self._wake_ups, self._tasks, activity, jitter=jitter
-        )
-        self._activity = activity
+        self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
+        acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.issuer or config.base_url)
         self.pusher = self._pusher(acks, attempt_ids, jitter)
         self.shard_heads = ShardHeads(
@@ -118,6 +120,18 @@ class Broker:
             has_room=lambda: not self.answers.full,
         )
 
+    def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
+        return AckCoalescer(
+            self._database,
+            self._clock,
+            attempt_ids,
+            self._wake_ups,
+            self._tasks,
+            self._activity,
+            jitter=jitter,
+            settled=self._outstanding.settled,
+        )
+
     def _services(self, publishes: PublishCoalescer, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
         return Services(
             topics=TopicService(
@@ -133,6 +147,9 @@ class Broker:
             publish=PublishService(self._resources, publishes),
             pull=PullService(
                 self._resources, self.long_poll, self._activity, wait_seconds=self._config.pull_wait_seconds
+            ),
+            streaming_pull=StreamingPullService(
+                self._resources, self.long_poll, self._outstanding, self._activity, self._tasks
             ),
             acknowledge=AcknowledgeService(self._resources, acks, self._activity),
             filters=FilterService(self._database, self._clock),
@@ -175,12 +192,16 @@ class Broker:
     def _processes_changed(self) -> None:
         self.pusher.resource_changed(None)
 
+    def _in_use(self) -> set[int]:
+        return {*self.long_poll.waited_for(), *self._outstanding.subscriptions()}
+
     def _watched_shards(self) -> set[int]:
         return {*self.long_poll.watched_shards(), *self.pusher.watched_shards()}
 
     def _drop(self, name: str | None) -> None:
         self._resources.drop(name)
         self.long_poll.subscription_changed(name)
+        self._outstanding.notify()
         self.pusher.resource_changed(name)
 
     def stop_waiting(self) -> None:
@@ -269,14 +290,20 @@ def create_app(config: AppConfig) -> ASGIApp:
 def serve_broker(broker: Broker) -> ASGIApp:
     """As create_app, for a broker that the caller has built and keeps hold of."""
 
+    limits: dict[str, Any] = {
+        "requests": broker.requests,
+        "answers": broker.answers,
+        "resource_calls": ResourceCalls(),
+    }
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
         async with broker.running():
-            yield {STOP_WAITING: broker.stop_waiting, GRPC_DOOR: GrpcDoor(broker.services)}
+            yield {STOP_WAITING: broker.stop_waiting, GRPC_DOOR: GrpcDoor(broker.services, METHODS, **limits)}
 
     routes = [*health_routes(broker.check_ready), *openapi_routes(), *broker.well_known_routes()]
     surroundings = Starlette(routes=routes, lifespan=lifespan)
-    door = RestDoor(broker.services, ROUTES, requests=broker.requests, answers=broker.answers)
+    door = RestDoor(broker.services, ROUTES, **limits)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(PREFIX):

@@ -15,7 +15,7 @@ fresh messages where there are any: a thousand messages that always fail must no
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -67,14 +67,26 @@ class UnreadMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What one waiting pull would take: at most so many messages and about so many bytes."""
+    """What one waiting pull would take: at most so many messages and about so many bytes.
+
+    `evenly`: no more than its part of what there is, if others wait as well.
+    """
 
     max_messages: int
     max_bytes: int
+    evenly: bool = False
 
-    def within(self, max_bytes: int) -> "Demand":
-        """The same, for at most so many bytes."""
-        return self if self.max_bytes <= max_bytes else Demand(max_messages=self.max_messages, max_bytes=max_bytes)
+    def within(self, max_messages: int | None, max_bytes: int) -> "Demand":
+        """The same, for at most so many messages (None: as many as it is) and bytes."""
+        if max_messages is None:
+            max_messages = self.max_messages
+        if self.max_bytes <= max_bytes and self.max_messages <= max_messages:
+            return self
+        return replace(
+            self,
+            max_messages=min(self.max_messages, max_messages),
+            max_bytes=min(self.max_bytes, max_bytes),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +123,17 @@ def left_over(demands: Sequence[Demand], given: Sequence[Sequence[StoredMessage]
     for demand, messages in zip(demands, given, strict=True):
         room = demand.max_bytes - sum(message.size for message in messages)
         count = demand.max_messages - len(messages) if room > 0 or not messages else 0
-        left.append(Demand(max_messages=count, max_bytes=room))
+        left.append(replace(demand, max_messages=count, max_bytes=room))
     return left
+
+
+def even_parts(demands: Sequence[Demand], available: int, *, among: int) -> Sequence[Demand]:
+    """The demands when `available` messages are shared out: the even ones take no more than their part of them.
+
+    `among`: how many of the demands can get something at all (as many as there are ordering keys, say).
+    """
+    part = max(1, -(-available // max(1, min(len(demands), among))))
+    return [demand.within(part if demand.evenly else None, demand.max_bytes) for demand in demands]
 
 
 def due_quota(wanted: int, fresh_available: int) -> int:

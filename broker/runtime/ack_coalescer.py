@@ -9,7 +9,7 @@ A refusal is Unavailable: what was asked may be asked again without harm, done o
 """
 
 import asyncio
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
@@ -91,6 +91,17 @@ class _Batch:
             return self.acks_in_order
         return self.exactly_once_acks if exactly_once else self.acks
 
+    def settled(self, out_of_order: Mapping[AttemptName, set[int]]) -> Iterator[Positions]:
+        """What is out no more once the batch is written."""
+        yield self.acks
+        yield self.exactly_once_acks
+        yield {a: positions - out_of_order.get(a, set()) for a, positions in self.acks_in_order.items()}
+        yield {
+            attempt: nacked
+            for attempt, deadlines in self.deadlines.items()
+            if (nacked := {position for position, new in deadlines.items() if new.status != "delivering"})
+        }
+
     def is_acked(self, attempt: AttemptName, position: int) -> bool:
         kinds = (self.acks, self.exactly_once_acks, self.acks_in_order)
         return any(position in acks.get(attempt, ()) for acks in kinds)
@@ -109,7 +120,10 @@ class AckCoalescer:
         activity: SubscriptionActivity,
         *,
         jitter: Jitter = retry_jitter,
+        settled: Callable[[Iterable[Positions]], None] = lambda _: None,
     ) -> None:
+        """`settled` is told what was acked or nacked, once that is durable."""
+        self._settled = settled
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
@@ -196,6 +210,8 @@ class AckCoalescer:
             batch.fail(fault)
             raise
         else:
+            refused, _ = stale
+            self._settled(batch.settled(refused.out_of_order))
             batch.done.set_result(stale)
 
     async def _write(self, batch: _Batch) -> tuple[RefusedAcks, Positions]:

@@ -12,9 +12,7 @@ since nothing is claimed while slow readers hold as much as the process may hold
 
 import asyncio
 import random
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from datetime import datetime, timedelta
 
 from broker.domain.attempt_ids import AttemptIds
@@ -23,6 +21,8 @@ from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.jitter import Jitter, retry_jitter
+from broker.runtime.key_owners import KeyOwners
+from broker.runtime.pull_queue import PullQueue, WaitingPull, demands_of, take
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.store.claim_request import ClaimRequest
@@ -30,8 +30,6 @@ from broker.store.claims import Claimed, claim_messages
 from broker.store.database import Database
 from broker.store.delivery_attempts import release_attempts
 
-MAX_CLAIM_MESSAGES = 4_000  # one claim serves so many messages at most; the pulls beyond wait for the next
-MAX_CLAIM_BYTES = 64_000_000  # which the pulls of a claim share, unless a single message is larger
 MAX_WAITING_PULLS = 20_000
 CLAIM_SECONDS = 5.0  # within which a pull is being claimed for; see publish_coalescer.MAX_WAIT_SECONDS
 _SHORTEST_ALARM_SECONDS = 0.001
@@ -39,33 +37,6 @@ _SHORTEST_ALARM_SECONDS = 0.001
 
 class SubscriptionChanged(Exception):
     """The subscription was changed or deleted while the pull waited: read it again."""
-
-
-@dataclass(eq=False, slots=True)
-class _Pull:
-    demand: Demand
-    wait: bool
-    # True once deliveries are set or the pull was told to look elsewhere; False when it is parked
-    answer: asyncio.Future[list[Delivery]]
-    parked: asyncio.Future[None]
-    joined: int  # the number of the queue's claim that was the last when it joined
-
-
-@dataclass(eq=False, slots=True)
-class _Queue:
-    """The pulls of one subscription.  `claiming` and `alarm` are owned by _run.
-
-    `changed`: since the claim in flight was begun.
-    """
-
-    subscription: Subscription
-    pulls: deque[_Pull] = field(default_factory=deque)
-    worth_a_look: bool = False
-    claiming: bool = False
-    claims: int = 0  # begun so far
-    exhausted: bool = False  # the claim in flight left nothing behind that it knows of
-    changed: bool = False
-    alarm: asyncio.TimerHandle | None = None
 
 
 class LongPoll:
@@ -93,8 +64,9 @@ class LongPoll:
         self._attempt_ids = attempt_ids
         self._tasks = tasks
         self._jitter = jitter
-        self._queues: dict[int, _Queue] = {}  # by subscription
-        self._watchers: dict[int, set[_Queue]] = {}  # by shard
+        self._queues: dict[int, PullQueue] = {}  # by subscription
+        self._watchers: dict[int, set[PullQueue]] = {}  # by shard
+        self._key_owners = KeyOwners()
         self._stopping = False
 
     async def pull(
@@ -103,19 +75,24 @@ class LongPoll:
         demand: Demand,
         *,
         wait_seconds: float,
-        hung_up: Callable[[], Awaitable[None]],
+        hung_up: Callable[[], Awaitable[None]] | None = None,
+        ack_deadline: timedelta | None = None,
+        owner: Hashable | None = None,
     ) -> list[Delivery]:
         """Messages for one pull; empty if there are none within `wait_seconds` (0: do not wait).
 
         `hung_up()` completes when the caller is gone; it is only awaited while the pull is parked.
-        What was claimed for a caller that left is released.  Raises SubscriptionChanged, Unavailable.
+        What was claimed for a caller that left, or that is cancelled, is released.  `ack_deadline`: other than the
+        subscription's.  `owner` gets the ordering keys that it had before rather than others (A6).
+        Raises SubscriptionChanged, Unavailable.
         """
         if self._pulls >= self._max_waiting:
             raise Unavailable("Too many pulls wait in this process; try again.")
         queue = self._queue(subscription)
         loop = asyncio.get_running_loop()
         wait = wait_seconds > 0 and not self._stopping
-        pull = _Pull(demand, wait, loop.create_future(), loop.create_future(), queue.claims)
+        answer, parked = loop.create_future(), loop.create_future()
+        pull = WaitingPull(demand, wait, answer, parked, queue.claims, ack_deadline, owner)
         queue.pulls.append(pull)
         self._look(queue)
         self._pulls += 1
@@ -178,6 +155,11 @@ class LongPoll:
             queue.pulls.clear()
             self._forget_if_idle(queue)
 
+    @property
+    def is_stopping(self) -> bool:
+        """No pull waits any more."""
+        return self._stopping
+
     def waited_for(self) -> Collection[int]:
         """The subscriptions that a pull of this process waits for."""
         return self._queues.keys()
@@ -188,16 +170,16 @@ class LongPoll:
 
     # --- the queue of a subscription ---------------------------------------------------------------------
 
-    def _queue(self, subscription: Subscription) -> _Queue:
+    def _queue(self, subscription: Subscription) -> PullQueue:
         queue = self._queues.get(subscription.subscription_id)
         if queue is None:
-            queue = self._queues[subscription.subscription_id] = _Queue(subscription)
+            queue = self._queues[subscription.subscription_id] = PullQueue(subscription)
             for shard_id in subscription.shard_ids:
                 self._watchers.setdefault(shard_id, set()).add(queue)
         queue.subscription = subscription
         return queue
 
-    def _forget_if_idle(self, queue: _Queue) -> None:
+    def _forget_if_idle(self, queue: PullQueue) -> None:
         if queue.pulls or queue.claiming:
             return
         if queue.alarm is not None:
@@ -209,25 +191,32 @@ class LongPoll:
             if not watchers:
                 self._watchers.pop(shard_id, None)
 
-    def _look(self, queue: _Queue) -> None:
+    def _look(self, queue: PullQueue) -> None:
         queue.worth_a_look = True
         if not queue.claiming and queue.pulls:
             queue.claiming = True
             self._tasks.start(self._run(queue), name=f"claim for {queue.subscription.name}")
 
     async def _wait_parked(
-        self, queue: _Queue, pull: _Pull, wait_seconds: float, hung_up: Callable[[], Awaitable[None]]
+        self,
+        queue: PullQueue,
+        pull: WaitingPull,
+        wait_seconds: float,
+        hung_up: Callable[[], Awaitable[None]] | None,
     ) -> list[Delivery]:
-        gone = asyncio.ensure_future(hung_up())
-        try:
-            await asyncio.wait((pull.answer, gone), timeout=wait_seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
+        if hung_up is None:
+            await asyncio.wait((pull.answer,), timeout=wait_seconds)
+        else:
+            gone = asyncio.ensure_future(hung_up())
+            try:
+                await asyncio.wait((pull.answer, gone), timeout=wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                gone.cancel()
         if pull.answer.done():
             return pull.answer.result()
         return await self._abandon(queue, pull)
 
-    async def _abandon(self, queue: _Queue, pull: _Pull) -> list[Delivery]:
+    async def _abandon(self, queue: PullQueue, pull: WaitingPull) -> list[Delivery]:
         """Leave the queue; if a claim for this pull is in flight, its outcome is still ours."""
         if pull in queue.pulls:
             queue.pulls.remove(pull)
@@ -236,21 +225,21 @@ class LongPoll:
         pull.wait = False
         return await pull.answer
 
-    def _give_up(self, queue: _Queue, pull: _Pull) -> None:
+    def _give_up(self, queue: PullQueue, pull: WaitingPull) -> None:
         """Nobody got round to it in time; but if a claim for it is in flight, its outcome counts."""
         if pull in queue.pulls:
             queue.pulls.remove(pull)
             self._forget_if_idle(queue)
             raise Unavailable("The database is slow, or too many pulls wait before this one; try again.")
 
-    def _fail(self, queue: _Queue, claimed_for: list[_Pull], error: BaseException) -> None:
+    def _fail(self, queue: PullQueue, claimed_for: list[WaitingPull], error: BaseException) -> None:
         """End the pulls that a claim failed for, and those that stand behind them."""
         for pull in claimed_for:
             if not pull.answer.done():
                 pull.answer.set_exception(error)
         self._send_away(queue, error)
 
-    def _send_away(self, queue: _Queue, reason: BaseException) -> None:
+    def _send_away(self, queue: PullQueue, reason: BaseException) -> None:
         while queue.pulls:
             pull = queue.pulls.popleft()
             if not pull.answer.done():
@@ -259,12 +248,12 @@ class LongPoll:
 
     # --- claiming ----------------------------------------------------------------------------------------
 
-    async def _run(self, queue: _Queue) -> None:
-        pulls: list[_Pull] = []
+    async def _run(self, queue: PullQueue) -> None:
+        pulls: list[WaitingPull] = []
         try:
             while queue.worth_a_look and queue.pulls:
                 queue.worth_a_look = False
-                pulls = _take(queue.pulls)
+                pulls = take(queue.pulls)
                 await self._claim(queue, pulls)
         except (BrokerError, SubscriptionChanged) as error:
             self._fail(queue, pulls, error)
@@ -278,7 +267,7 @@ class LongPoll:
             queue.claiming = False
             self._forget_if_idle(queue)
 
-    async def _claim(self, queue: _Queue, pulls: list[_Pull]) -> None:
+    async def _claim(self, queue: PullQueue, pulls: list[WaitingPull]) -> None:
         """Claim for `pulls` from each shard in turn, answer those that got something, park the others."""
         subscription, queue.changed = queue.subscription, False
         queue.claims += 1
@@ -296,14 +285,14 @@ class LongPoll:
             queue.worth_a_look = True
         self._set_alarm(queue, min(alarms, default=None))
 
-    def _nothing_left(self, queue: _Queue, hungry: list[_Pull]) -> None:
+    def _nothing_left(self, queue: PullQueue, hungry: list[WaitingPull]) -> None:
         """Park the pulls that the claim had nothing for, and if there is nothing at all, those behind them that had
         joined before it began.
 
         Those behind that are parked already stand before those that are not.
         """
-        late: list[_Pull] = []
-        behind: list[_Pull] = []
+        late: list[WaitingPull] = []
+        behind: list[WaitingPull] = []
         while queue.exhausted and queue.pulls and not queue.pulls[-1].parked.done():
             pull = queue.pulls.pop()
             (late if pull.joined == queue.claims else behind).append(pull)
@@ -311,7 +300,7 @@ class LongPoll:
         queue.pulls.extend(reversed(late))
         queue.pulls.extendleft([pull for pull in reversed(hungry) if self._park(queue, pull)])
 
-    def _park(self, queue: _Queue, pull: _Pull) -> bool:
+    def _park(self, queue: PullQueue, pull: WaitingPull) -> bool:
         """Returns whether it goes on waiting; else it is answered."""
         if pull.wait and queue.changed:
             pull.answer.set_exception(SubscriptionChanged())
@@ -325,12 +314,12 @@ class LongPoll:
 
     async def _claim_shard(
         self,
-        queue: _Queue,
+        queue: PullQueue,
         subscription: Subscription,
         shard_id: int,
-        pulls: list[_Pull],
+        pulls: list[WaitingPull],
         alarms: list[datetime],
-    ) -> list[_Pull]:
+    ) -> list[WaitingPull]:
         """Claim in one shard; returns the pulls that got nothing."""
         claimed = await retrying(lambda: self._claim_once(subscription, shard_id, pulls), Aborted)
         if not claimed.found:
@@ -339,6 +328,7 @@ class LongPoll:
             alarms.append(claimed.next_delivery_at)
         for pull, deliveries in zip(pulls, claimed.deliveries, strict=True):
             if deliveries:
+                self._key_owners.note(subscription.subscription_id, pull.owner, deliveries)
                 pull.answer.set_result(list(deliveries))
         hungry = [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
         if hungry and not claimed.looked_ahead:  # something was found, if nothing for these: go on in a moment
@@ -346,18 +336,18 @@ class LongPoll:
             alarms.append(self._clock.now())
         return hungry
 
-    async def _claim_once(self, subscription: Subscription, shard_id: int, pulls: list[_Pull]) -> Claimed:
+    async def _claim_once(self, subscription: Subscription, shard_id: int, pulls: list[WaitingPull]) -> Claimed:
         async with self._claims, self._database.hot() as connection:
             return await claim_messages(connection, self._request(subscription, shard_id, pulls), self._attempt_ids)
 
-    def _request(self, subscription: Subscription, shard_id: int, pulls: list[_Pull]) -> ClaimRequest:
+    def _request(self, subscription: Subscription, shard_id: int, pulls: list[WaitingPull]) -> ClaimRequest:
         now = self._clock.now()
-        share = MAX_CLAIM_BYTES // len(pulls)
+        deadline = pulls[0].ack_deadline  # which is all of theirs
         return ClaimRequest(
             shard_id=shard_id,
             subscription_id=subscription.subscription_id,
-            demands=[pull.demand.within(share) for pull in pulls],
-            ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds),
+            demands=demands_of(pulls),
+            ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds) if deadline is None else deadline,
             retained_since=now - subscription.retention,
             now=now,
             retry_policy=subscription.retry_policy,
@@ -367,23 +357,13 @@ class LongPoll:
             ordered=subscription.enable_message_ordering,
             max_run=1 if subscription.extensions.one_per_ordering_key else MAX_MESSAGES_PER_ATTEMPT,
             jitter=self._jitter(),
+            preferred=self._key_owners.preferred(subscription.subscription_id, [pull.owner for pull in pulls]),
         )
 
-    def _set_alarm(self, queue: _Queue, due: datetime | None) -> None:
+    def _set_alarm(self, queue: PullQueue, due: datetime | None) -> None:
         if queue.alarm is not None:
             queue.alarm.cancel()
             queue.alarm = None
         if due is not None and queue.pulls:
             delay = max((due - self._clock.now()).total_seconds(), _SHORTEST_ALARM_SECONDS)
             queue.alarm = asyncio.get_running_loop().call_later(delay, self._look, queue)
-
-
-def _take(waiting: deque[_Pull]) -> list[_Pull]:
-    taken: list[_Pull] = []
-    messages = 0
-    while waiting:
-        messages += waiting[0].demand.max_messages
-        if taken and messages > MAX_CLAIM_MESSAGES:
-            break
-        taken.append(waiting.popleft())
-    return taken

@@ -1,10 +1,12 @@
 """Acknowledge and ModifyAckDeadline (A7), and two ways to say more with a nack."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
-from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from broker.domain.names import leaf
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import Subscription
@@ -15,6 +17,16 @@ from broker.store.delivery_attempts import AttemptStatus
 
 MAX_ACK_DEADLINE_SECONDS = 600  # Google's limit
 MAX_NACK_DELAY = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What became of ack ids of a subscription with exactly-once delivery; each is in one of the lists."""
+
+    done: Sequence[str] = ()
+    invalid: Sequence[str] = ()
+    unordered: Sequence[str] = ()
+    temporary_failed: Sequence[str] = ()
 
 
 class AcknowledgeService:
@@ -33,12 +45,30 @@ class AcknowledgeService:
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
-        refused = await self._coalescer.acknowledge(
+        refused = await self._acknowledge(subscription, ack_ids)
+        if refused:
+            raise _refused(refused)
+
+    async def acknowledge_on_stream(self, subscription_name: str, ack_ids: Sequence[str]) -> Confirmation | None:
+        """As `acknowledge`, for who hears later what became of it, and only with exactly-once delivery.
+
+        Raises NotFound, InvalidArgument for an id that this subscription never had, and without exactly-once
+        delivery Unavailable.
+        """
+        subscription = await self._resources.subscription(subscription_name)
+        try:
+            refused = await self._acknowledge(subscription, ack_ids)
+        except Unavailable:
+            if subscription.enable_exactly_once_delivery:
+                return Confirmation(temporary_failed=ack_ids)
+            raise
+        return _confirmation(ack_ids, refused) if subscription.enable_exactly_once_delivery else None
+
+    async def _acknowledge(self, subscription: Subscription, ack_ids: Sequence[str]) -> RefusedAcks:
+        return await self._coalescer.acknowledge(
             group_ack_ids(ack_ids, subscription_id=subscription.subscription_id),
             exactly_once=subscription.enable_exactly_once_delivery,
         )
-        if refused:
-            raise _refused(refused)
 
     async def modify_ack_deadline(
         self, subscription_name: str, ack_ids: Sequence[str], ack_deadline_seconds: int
@@ -49,15 +79,40 @@ class AcknowledgeService:
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
-        if not 0 <= ack_deadline_seconds <= MAX_ACK_DEADLINE_SECONDS:
-            raise InvalidArgument(
-                f"Invalid ack deadline given (ack_deadline={ack_deadline_seconds}). "
-                f"The ack deadline must be between 0 and {MAX_ACK_DEADLINE_SECONDS} seconds."
-            )
-        status: AttemptStatus = "delivering" if ack_deadline_seconds else "pending"
-        stale = await self._change(subscription, ack_ids, ack_deadline_seconds, status, subscription.retry_policy)
+        _check_ack_deadline(ack_deadline_seconds)
+        stale = await self._modify(subscription, ack_ids, ack_deadline_seconds)
         if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
+
+    async def modify_ack_deadlines_on_stream(
+        self, subscription_name: str, ack_ids: Sequence[str], ack_deadlines: Sequence[int]
+    ) -> Confirmation | None:
+        """As `modify_ack_deadline`, each id to a deadline of its own; confirmed as `acknowledge_on_stream`.
+
+        Raises as that does.
+        """
+        subscription = await self._resources.subscription(subscription_name)
+        by_seconds: dict[int, list[str]] = {}
+        for ack_id, seconds in zip(ack_ids, ack_deadlines, strict=True):
+            _check_ack_deadline(seconds)
+            by_seconds.setdefault(seconds, []).append(ack_id)
+        group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)  # all are known, or nothing changes
+        changes = [self._modify(subscription, ids, seconds) for seconds, ids in by_seconds.items()]
+        try:
+            stale = await asyncio.gather(*changes)
+        except Unavailable:
+            if subscription.enable_exactly_once_delivery:
+                return Confirmation(temporary_failed=ack_ids)
+            raise
+        if not subscription.enable_exactly_once_delivery:
+            return None
+        return _confirmation(ack_ids, *(RefusedAcks(stale=messages) for messages in stale))
+
+    async def _modify(
+        self, subscription: Subscription, ack_ids: Sequence[str], seconds: int
+    ) -> Mapping[AttemptName, set[int]]:
+        status: AttemptStatus = "delivering" if seconds else "pending"
+        return await self._change(subscription, ack_ids, seconds, status, subscription.retry_policy)
 
     async def nack(self, subscription_name: str, ack_ids: Sequence[str], delay: timedelta | None) -> None:
         """A nack with a delay of its own (0 to 24 h; None: as the retry policy says).  An extension (A4).
@@ -129,6 +184,21 @@ def _refused(refused: RefusedAcks) -> InvalidArgument:
             }
         ],
     )
+
+
+def _confirmation(ack_ids: Sequence[str], *refused: RefusedAcks) -> Confirmation:
+    invalid = [ack_id for part in refused for ack_id in _ack_ids(part.stale)]
+    unordered = [ack_id for part in refused for ack_id in _ack_ids(part.out_of_order)]
+    failed = {*invalid, *unordered}
+    return Confirmation([ack_id for ack_id in ack_ids if ack_id not in failed], invalid, unordered)
+
+
+def _check_ack_deadline(seconds: int) -> None:
+    if not 0 <= seconds <= MAX_ACK_DEADLINE_SECONDS:
+        raise InvalidArgument(
+            f"Invalid ack deadline given (ack_deadline={seconds}). "
+            f"The ack deadline must be between 0 and {MAX_ACK_DEADLINE_SECONDS} seconds."
+        )
 
 
 def _ack_ids(messages: Mapping[AttemptName, set[int]]) -> Iterator[str]:

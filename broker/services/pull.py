@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.names import leaf
 from broker.domain.subscription import Subscription
 from broker.runtime.long_poll import LongPoll, SubscriptionChanged
 from broker.runtime.resource_cache import ResourceCache
@@ -43,7 +44,7 @@ class PullService:
 
         Raises InvalidArgument, NotFound (also when the subscription is deleted meanwhile), FailedPrecondition.
         """
-        subscription = await self._pullable(subscription_name)
+        subscription = await pullable(self._resources, subscription_name)
         if max_messages <= 0:
             raise InvalidArgument(
                 "You have passed an invalid argument to the service (argument=max_messages): "
@@ -61,18 +62,18 @@ class PullService:
             except SubscriptionChanged:
                 self._resources.drop(subscription_name)
                 await asyncio.sleep(0)
-                subscription = await self._pullable(subscription_name)
+                subscription = await pullable(self._resources, subscription_name)
 
     async def release(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Give back what could not be handed to the caller: due at once, the attempt not counted."""
         await self._long_poll.release(subscription.subscription_id, deliveries)
 
-    async def _pullable(self, name: str) -> Subscription:
-        subscription = await self._resources.subscription(name)
-        if subscription.detached:
-            raise FailedPrecondition(f"Subscription is detached (resource={name.rpartition('/')[2]}).")
-        if subscription.is_push:
-            raise FailedPrecondition(
-                f"The subscription is a push subscription and cannot be pulled (resource={name})."
-            )
-        return subscription
+
+async def pullable(resources: ResourceCache, name: str) -> Subscription:
+    """The subscription, if it can be pulled.  Raises NotFound, FailedPrecondition."""
+    subscription = await resources.subscription(name)
+    if subscription.detached:
+        raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+    if subscription.is_push:
+        raise FailedPrecondition(f"The subscription is a push subscription and cannot be pulled (resource={name}).")
+    return subscription

@@ -8,6 +8,7 @@ from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.pushes import PushService
 from broker.services.snapshots import SnapshotService
+from broker.services.streaming_pull import StreamingPullService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
 
@@ -19,6 +20,7 @@ class Services:
     snapshots: SnapshotService
     publish: PublishService
     pull: PullService
+    streaming_pull: StreamingPullService
     acknowledge: AcknowledgeService
     filters: FilterService
     pushes: PushService

@@ -1,6 +1,6 @@
 """What a claim is asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +15,8 @@ class ClaimRequest:
 
     `now` is the database's time; messages published before `retained_since` are not delivered any more;
     `jitter` (0 to 0.1) lengthens retry delays.  `filter_path` is a jsonpath (None: every message matches).
-    If `ordered`, a response carries up to `max_run` messages of an ordering key.
+    If `ordered`, a response carries up to `max_run` messages of an ordering key, which goes to the demand at the
+    place `preferred(key)` if there is one and it has room.
     """
 
     shard_id: int
@@ -31,6 +32,7 @@ class ClaimRequest:
     exactly_once: bool = False
     ordered: bool = False
     max_run: int = MAX_MESSAGES_PER_ATTEMPT
+    preferred: Callable[[str], int | None] = lambda key: None
 
     @property
     def where(self) -> dict[str, Any]:

@@ -12,7 +12,17 @@ from datetime import datetime
 from typing import Any
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.delivery import Delivery, Share, StoredMessage, as_attempts, due_quota, left_over, share_out
+from broker.domain.delivery import (
+    Delivery,
+    Demand,
+    Share,
+    StoredMessage,
+    as_attempts,
+    due_quota,
+    even_parts,
+    left_over,
+    share_out,
+)
 from broker.domain.sequences import to_multirange
 from broker.store import statements
 from broker.store.claim_request import ClaimRequest
@@ -186,15 +196,16 @@ async def _decide(
 ) -> _Decided:
     """Share out what was found."""
     quota = due_quota(request.max_messages, len(found.fresh.messages))
-    given = give_runs(found.to_give, request.demands, quota)
+    demands = _even_parts(request, found, quota)
+    given = give_runs(found.to_give, demands, quota, request.preferred)
     of_keys = [[message for run in runs for message in run.taken] for runs in given]
     quota -= sum(map(len, of_keys))
-    demands = left_over(request.demands, of_keys)
+    demands = left_over(demands, of_keys)
     redeliveries = await _read_redeliveries(connection, request, found.due, quota)
     if request.ordered:
         shares = share_out(demands, redeliveries, ())
         demands = left_over(demands, [share.messages for share in shares])
-        fresh, considered = share_in_order(demands, found.fresh.messages, request.max_run)
+        fresh, considered = share_in_order(demands, found.fresh.messages, request.max_run, request.preferred)
         for share, messages in zip(shares, fresh, strict=True):
             share.fresh = messages
     else:
@@ -202,6 +213,18 @@ async def _decide(
         considered = sum(len(share.fresh) for share in shares)
     _settle(found.due, shares)
     return _deliveries(request, found, given, shares, attempt_ids, considered)
+
+
+def _even_parts(request: ClaimRequest, found: _Found, quota: int) -> Sequence[Demand]:
+    """The demands, those that share evenly bounded by their part of what was found (or more than was found)."""
+    if len(request.demands) == 1:
+        return request.demands
+    due = min(sum(len(row.open) for row in found.due), quota)
+    available = due + sum(len(run.found) for run in found.to_give) + len(found.fresh.messages)
+    among = available
+    if request.ordered:  # a key goes to one demand
+        among = due + len(found.to_give) + len({m.ordering_key or m.seq for m in found.fresh.messages})
+    return even_parts(request.demands, available, among=among)
 
 
 async def _read_redeliveries(

@@ -20,6 +20,7 @@ _ACKNOWLEDGE_IN_ORDER = statements.hot("acknowledge_in_order")
 _MODIFY_ACK_DEADLINE = statements.hot("modify_ack_deadline")
 _MODIFY_ORDERED_DEADLINE = statements.hot("modify_ordered_deadline")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
+_READ_OPEN_ATTEMPTS = statements.hot("read_open_attempts")
 
 
 AttemptStatus = Literal["delivering", "pending", "exhausted", "released"]
@@ -204,3 +205,22 @@ async def release_attempts(
         "now": now,
     }
     await connection.run((_RELEASE_ATTEMPTS, parameters))
+
+
+async def read_open_attempts(
+    connection: HotConnection, *, shard_id: int, attempts: Sequence[AttemptName], now: datetime
+) -> Positions:
+    """Which messages of one shard's attempts, all of one subscription, are out: the ack deadline has not passed."""
+    parameters = {
+        "shard_id": shard_id,
+        "subscription_id": attempts[0].subscription_id,
+        "attempt_ids": [attempt.attempt_id for attempt in attempts],
+        "now": now,
+    }
+    [rows] = await connection.run((_READ_OPEN_ATTEMPTS, parameters))
+    found = _found(rows, shard_id)
+    return {
+        attempt: found[key]
+        for attempt in attempts
+        if (key := (shard_id, attempt.subscription_id, attempt.attempt_id)) in found
+    }

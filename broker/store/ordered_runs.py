@@ -10,10 +10,10 @@ As long as the row is there, fresh messages of its key are passed by: they wait 
 cursor.  Rows come and go only under the cursor's lock, or a claim would pass a message that nobody looks for [T].
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 from broker.domain.delivery import Delivery, Demand, StoredMessage
@@ -29,6 +29,13 @@ _REPLACE_ORDERED_RUNS = statements.hot("replace_ordered_runs")
 _DELETE_ORDERED_RUNS = statements.hot("delete_ordered_runs")
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 _KEEP_ACKS = statements.hot("keep_acks")
+
+
+Preferred = Callable[[str], int | None]
+
+
+def _nobody(key: str) -> int | None:
+    return None
 
 
 @dataclass(slots=True)
@@ -155,23 +162,30 @@ def _ready(runs: Iterable[OrderedRun], request: ClaimRequest) -> Iterator[Ordere
             yield run
 
 
-def give_runs(runs: Iterable[OrderedRun], demands: Sequence[Demand], quota: int) -> list[list[OrderedRun]]:
-    """Give runs to the demands in turn, up to `quota` messages in all; a run is never spread over two."""
+def give_runs(
+    runs: Iterable[OrderedRun], demands: Sequence[Demand], quota: int, preferred: Preferred = _nobody
+) -> list[list[OrderedRun]]:
+    """Give runs to the demands, up to `quota` messages in all; a run is never spread over two.
+
+    A run goes to the demand that its key is preferred at, if that has room, else to the first that has.
+    """
     given: list[list[OrderedRun]] = [[] for _ in demands]
+    counts = [demand.max_messages for demand in demands]
+    rooms = [demand.max_bytes for demand in demands]
     turn = 0
-    count, room = (demands[0].max_messages, demands[0].max_bytes) if demands else (0, 0)
     for run in runs:
-        while turn < len(demands):
-            run.taken = _fitting(run.found, min(count, quota), room, empty=not given[turn])
+        wanted = preferred(run.ordering_key)
+        places = [] if wanted is None else [wanted]
+        for place in chain(places, range(turn, len(demands))):
+            run.taken = _fitting(run.found, min(counts[place], quota), rooms[place], empty=not given[place])
             if run.taken or quota <= 0:
                 break
-            turn += 1
-            if turn < len(demands):
-                count, room = demands[turn].max_messages, demands[turn].max_bytes
+            if place == turn:  # full
+                turn += 1
         if run.taken:
-            given[turn].append(run)
-            count, quota = count - len(run.taken), quota - len(run.taken)
-            room -= sum(message.size for message in run.taken)
+            given[place].append(run)
+            counts[place], quota = counts[place] - len(run.taken), quota - len(run.taken)
+            rooms[place] -= sum(message.size for message in run.taken)
     return given
 
 
@@ -188,33 +202,47 @@ def _fitting(messages: Sequence[StoredMessage], count: int, room: int, *, empty:
 
 
 def share_in_order(
-    demands: Sequence[Demand], fresh: Sequence[StoredMessage], max_run: int
+    demands: Sequence[Demand],
+    fresh: Sequence[StoredMessage],
+    max_run: int,
+    preferred: Preferred = _nobody,
 ) -> tuple[list[list[StoredMessage]], int]:
     """Fresh messages for each demand, and how many of them were considered.
 
     A key goes to one demand only, up to `max_run` messages of it; its others wait in the log from now on.
     """
     shares: list[list[StoredMessage]] = [[] for _ in demands]
-    keys: dict[str, int] = {}  # key -> the demand that has it
-    counts: dict[str, int] = {}
-    turn, considered = 0, 0
     rooms = [demand.max_bytes for demand in demands]
-    while considered < len(fresh) and turn < len(demands):
-        message = fresh[considered]
+
+    def has_room(place: int, message: StoredMessage) -> bool:
+        share = shares[place]
+        return len(share) < demands[place].max_messages and (not share or rooms[place] >= message.size)
+
+    places: dict[str, int] = {}  # key -> the demand that has it
+    left: dict[str, int] = {}  # key -> how many more messages of it may go out: none behind one that waits
+    turn = considered = 0
+    for message in fresh:
         key = message.ordering_key
-        if key is not None and (keys.get(key, turn) != turn or counts.get(key, 0) >= max_run):
-            considered += 1
-            continue
-        share = shares[turn]
-        if len(share) >= demands[turn].max_messages or (share and rooms[turn] < message.size):
-            turn += 1
-            continue
-        share.append(message)
-        rooms[turn] -= message.size
+        if key is not None and key in places:
+            place = places[key]
+            if not has_room(place, message):
+                left[key] = 0
+        else:
+            wanted = None if key is None else preferred(key)
+            if wanted is None or not has_room(wanted, message):
+                turn = next((n for n in range(turn, len(demands)) if has_room(n, message)), len(demands))
+                wanted = turn
+            if wanted == len(demands):
+                break
+            place = wanted
+            if key is not None:
+                places[key], left[key] = place, max_run
         considered += 1
-        if key is not None:
-            keys[key] = turn
-            counts[key] = counts.get(key, 0) + 1
+        if key is None or left[key]:
+            shares[place].append(message)
+            rooms[place] -= message.size
+            if key is not None:
+                left[key] -= 1
     return shares, considered
 
 

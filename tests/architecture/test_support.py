@@ -13,7 +13,6 @@ from broker.domain import snapshot, subscription, topic
 from broker.domain.topic import KEPT_FIELDS
 from broker.front.grpc.generated.messages import POOL
 from broker.front.grpc.methods import METHODS, REFUSED
-from broker.front.grpc.streaming_pull import streaming_pull
 from broker.front.rest.routes import ROUTES, refused
 from tests.architecture.surface import level, reason, support, wire_structs
 
@@ -63,8 +62,7 @@ def _grpc_rpcs() -> dict[str, Any]:
 def test_every_rpc_is_served_over_grpc_as_it_is_listed() -> None:
     assert _grpc_rpcs().keys() == RPCS.keys()
     for name, method in _grpc_rpcs().items():
-        refuses = method.unary in REFUSED or method.streaming is streaming_pull
-        assert (level(RPCS[name]) == "refused") == refuses, name
+        assert (level(RPCS[name]) == "refused") == (method.unary in REFUSED), name
 
 
 def test_every_rpc_of_google_pubsub_is_described() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from typing import Any, cast
+from typing import Any
 
 import h2.config
 import h2.connection
@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.front.grpc.http2.frames import PREFACE, frame
-from broker.front.grpc.server import GrpcDoor
-from tests.grpc.wire import REQUEST, Service, packed
+from tests.grpc.wire import REQUEST, Service, make_door, packed
 
 BLOCK = b"\x83\x86\x44\x12/test.Service/Echo\x40\x0ccontent-type\x10application/grpc"
 
@@ -64,7 +63,7 @@ async def _play(steps: list[bytes | str], cut: int) -> None:
     service.proceed.set()
     unforeseen: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unforeseen.append(context))
-    protocol = GrpcDoor(cast(Any, None), service.methods()).connection(connections, tasks)
+    protocol = make_door(service).connection(connections, tasks)
     sink = Sink()
     protocol.connection_made(sink)
     protocol.data_received(PREFACE + frame(4, 0, 0))
@@ -113,7 +112,7 @@ def _send_some(peer: h2.connection.H2Connection, unsent: dict[int, bytes]) -> No
 
 async def _converse(messages: list[int], window: int, grants: list[int], max_frame: int) -> None:
     connections, tasks = set[Any](), set[Any]()
-    protocol = GrpcDoor(cast(Any, None), Service().methods()).connection(connections, tasks)
+    protocol = make_door(Service()).connection(connections, tasks)
     sink = Sink()
     protocol.connection_made(sink)
     peer = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))

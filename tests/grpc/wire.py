@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import hpack
 
+from broker.domain.request_memory import RequestMemory
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
 from broker.front.grpc.methods import Method
 from broker.front.grpc.server import GrpcDoor
+from broker.front.resource_calls import ResourceCalls
 
 SERVICE = "test.Service"
 REQUEST = [
@@ -243,10 +245,19 @@ class Served:
             writer.close()
 
 
+def make_door(service: Service) -> GrpcDoor:
+    """With limits that no test meets."""
+    requests, answers = RequestMemory(1_000_000_000), RequestMemory(1_000_000_000)
+    resource_calls = ResourceCalls()
+    return GrpcDoor(
+        cast(Any, None), service.methods(), requests=requests, answers=answers, resource_calls=resource_calls
+    )
+
+
 @asynccontextmanager
 async def serving(**options: float) -> AsyncIterator[Served]:
     service, connections, tasks = Service(), set[Any](), set[Any]()
-    door = GrpcDoor(cast(Any, None), service.methods())
+    door = make_door(service)
     server = await asyncio.get_running_loop().create_server(
         lambda: door.connection(connections, tasks, **options), "127.0.0.1", 0
     )

@@ -58,4 +58,7 @@ class StreamingCall(Protocol):
         """
 
     async def send(self, message: bytes) -> None:
-        """Send an answer; returns once the caller's windows and the socket have taken all of it."""
+        """Send an answer; returns once the caller's windows and the socket have taken all of it.
+
+        Raises Unavailable if that takes a minute.
+        """

@@ -6,6 +6,7 @@ from urllib.parse import quote
 from google.protobuf import json_format
 
 from broker.domain.errors import BrokerError
+from broker.front.error_details import error_details
 from broker.front.grpc.generated import messages
 
 GRPC_STATUS = {
@@ -27,18 +28,22 @@ GRPC_STATUS = {
 }
 
 _PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"  # all printable ASCII but the percent sign
-_DETAIL_TYPES = {"google.rpc.ErrorInfo": messages.ErrorInfo}
+_DETAIL_TYPES = {"google.rpc.ErrorInfo": messages.ErrorInfo, "google.rpc.RetryInfo": messages.RetryInfo}
 MAX_MESSAGE = 4_096  # characters; a refused value may be as long as a request, and clients limit what trailers hold
 
 
 def error_trailers(error: BrokerError) -> list[tuple[bytes, bytes]]:
-    """grpc-status, grpc-message, and with details the google.rpc.Status that clients read them from."""
+    """grpc-status, grpc-message, and with details the google.rpc.Status that clients read them from.
+
+    An error that is worth another try says when, in one of the details.
+    """
     code = GRPC_STATUS[error.code]
     message = error.message if len(error.message) <= MAX_MESSAGE else error.message[:MAX_MESSAGE] + "…"
     trailers = [(b"grpc-status", b"%d" % code), (b"grpc-message", quote(message, safe=_PLAIN).encode())]
-    if error.details:
+    details = error_details(error)
+    if details:
         status = messages.Status(code=code, message=message)
-        for detail in error.details:
+        for detail in details:
             fields = {key: value for key, value in detail.items() if key != "@type"}
             kind = _DETAIL_TYPES[detail["@type"].rpartition("/")[2]]
             packed = status.details.add()

@@ -8,6 +8,7 @@ from broker.front.grpc import health, reflection
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.handlers import acknowledge, publish, pull, snapshots, subscriptions, topics
 from broker.front.grpc.streaming_pull import streaming_pull
+from broker.front.resource_calls import HOT
 
 Unary = Callable[[UnaryCall, bytes], Awaitable[bytes]]
 Streaming = Callable[[StreamingCall], Awaitable[None]]
@@ -25,6 +26,16 @@ class Method(NamedTuple):
     def path(self) -> bytes:
         """The :path of its calls."""
         return f"/{self.service}/{self.name}".encode()
+
+    @property
+    def rpc(self) -> str:
+        """As the REST routes call it: "Publisher.Publish"."""
+        return f"{self.service.rpartition('.')[2]}.{self.name}"
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it counts among the calls about resources."""
+        return self.service in (PUBLISHER, SUBSCRIBER) and self.rpc not in HOT
 
 
 def _refused(reason: str) -> Unary:

@@ -7,16 +7,19 @@ the method, its body has messages with a prefix of five bytes, and the trailers 
 import asyncio
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from broker.domain.errors import ResourceExhausted, Unimplemented
+from broker.domain.errors import Unavailable, Unimplemented
+from broker.domain.request_memory import RequestMemory
+from broker.front.admission import Admission, admission_of
 from broker.front.grpc.http2.connection import Http2Connection, Registry
 from broker.front.grpc.http2.stream import Receiver, Stream
 from broker.front.grpc.messages import unsupported_encoding
-from broker.front.grpc.methods import METHODS, Method
+from broker.front.grpc.methods import Method, Unary
 from broker.front.grpc.responses import refuse, refuse_content_type
 from broker.front.grpc.streaming import StreamingRpc
 from broker.front.grpc.unary import Ignored, Session, UnaryRpc
+from broker.front.resource_calls import ResourceCalls
 from broker.services.services import Services
 
 MAX_RUNNING = 2_000  # calls of a connection, with those that their callers have given up
@@ -25,13 +28,37 @@ _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 
-class GrpcDoor:
-    """Serves `methods`."""
+class _Target(NamedTuple):
+    """A method, with the handler of its unary calls within their limits."""
 
-    def __init__(self, services: Services, methods: Iterable[Method] = METHODS) -> None:
+    method: Method
+    unary: Unary | None
+    admission: Admission
+
+
+class GrpcDoor:
+    """Serves `methods`.  The limits are the process's, as RestDoor's."""
+
+    def __init__(
+        self,
+        services: Services,
+        methods: Iterable[Method],
+        *,
+        requests: RequestMemory,
+        answers: RequestMemory,
+        resource_calls: ResourceCalls,
+    ) -> None:
         self._services = services
-        self._methods = {method.path: method for method in methods}
-        self._served = {method.service.encode() for method in self._methods.values()}
+        self._requests, self._answers = requests, answers
+        self._targets = {
+            method.path: _Target(
+                method,
+                resource_calls.bounded(method.unary) if method.unary and method.is_bounded else method.unary,
+                admission_of(method.rpc, requests),
+            )
+            for method in methods
+        }
+        self._served = {target.method.service.encode() for target in self._targets.values()}
 
     def connection(self, connections: Registry, tasks: set[asyncio.Task[Any]], **options: float) -> Http2Connection:
         """The protocol of a new connection.
@@ -39,7 +66,7 @@ class GrpcDoor:
         It keeps itself among `connections`, and its calls among `tasks`, for as long as they last: the server that
         stops waits for them.  `options` are Http2Connection's.
         """
-        session = Session(self._services, tasks)
+        session = Session(self._services, tasks, self._requests, self._answers)
         return Http2Connection(lambda stream: self._accept(session, stream), connections, **options)
 
     def _accept(self, session: Session, stream: Stream) -> Receiver:
@@ -47,18 +74,20 @@ class GrpcDoor:
         if fields[b":method"] != b"POST" or not fields.get(b"content-type", b"").startswith(b"application/grpc"):
             refuse_content_type(stream)
             return Ignored()
-        method = self._methods.get(fields[b":path"])
+        target = self._targets.get(fields[b":path"])
         encoding = fields.get(b"grpc-encoding", b"identity")
-        if method is None:
+        if target is None:
             refuse(stream, self._unknown(fields[b":path"]))
         elif encoding not in (b"identity", b"gzip", b"deflate"):
             refuse(stream, unsupported_encoding(encoding))
         elif len(session.running) >= MAX_RUNNING:
-            refuse(stream, ResourceExhausted("Too many calls of this connection are under way."))
-        elif method.unary is not None:
-            return UnaryRpc(session, stream, method.unary, encoding, _timeout(fields.get(b"grpc-timeout")))
-        elif method.streaming is not None:
-            return StreamingRpc(session, stream, method.streaming, encoding, _timeout(fields.get(b"grpc-timeout")))
+            refuse(stream, Unavailable("Too many calls of this connection are under way; try again."))
+        else:
+            timeout = _timeout(fields.get(b"grpc-timeout"))
+            if target.unary is not None:
+                return UnaryRpc(session, stream, target.unary, target.admission, encoding, timeout)
+            if target.method.streaming is not None:
+                return StreamingRpc(session, stream, target.method.streaming, encoding, timeout)
         return Ignored()
 
     def _unknown(self, path: bytes) -> Unimplemented:

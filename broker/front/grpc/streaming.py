@@ -10,7 +10,7 @@ from broker.front.grpc.call import StreamingCall
 from broker.front.grpc.http2.stream import Stream
 from broker.front.grpc.messages import MessageReader, pack_message
 from broker.front.grpc.responses import BEGINNING, OK, error_block
-from broker.front.grpc.unary import Session
+from broker.front.grpc.unary import Session, taken
 from broker.services.services import Services
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class StreamingRpc:
         encoding: bytes,
         timeout: float | None,
     ) -> None:
-        self._services = session.services
+        self._session = session
         self._stream = stream
         self._handler = handler
         self._reader = MessageReader(encoding)
@@ -74,7 +74,7 @@ class StreamingRpc:
 
     @property
     def services(self) -> Services:
-        return self._services
+        return self._session.services
 
     async def requests(self) -> AsyncIterator[bytes]:
         while True:
@@ -92,7 +92,11 @@ class StreamingRpc:
     async def send(self, message: bytes) -> None:
         self._begin()
         self._stream.send_data(pack_message(message))
-        await self._stream.drained()
+        if self._stream.outbox:
+            try:
+                await taken(self._stream, self._session.answers, len(message))
+            except TimeoutError:
+                raise Unavailable("The client does not take what it is sent.") from None
 
     # --- the call ----------------------------------------------------------------------------------------
 

@@ -5,7 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, ResourceExhausted, Unavailable
+from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
+from broker.domain.request_memory import RequestMemory
+from broker.front.admission import Admission
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.http2.frames import Code
 from broker.front.grpc.http2.stream import Stream
@@ -13,16 +15,27 @@ from broker.front.grpc.messages import MessageReader, pack_message
 from broker.front.grpc.responses import BEGINNING, OK, error_block
 from broker.services.services import Services
 
-MAX_HELD_BYTES = 67_108_864  # of requests that a connection has begun to send and has not finished
+MAX_HELD_BYTES = 67_108_864  # of requests of a connection
+ANSWER_SECONDS = 60.0  # for the caller to take an answer
 
 logger = logging.getLogger(__name__)
 
 
 class Session:
-    """What the calls of a connection share.  `running`: their tasks, which are among the server's `tasks` too."""
+    """What the calls of a connection share.
 
-    def __init__(self, services: Services, tasks: set[asyncio.Task[Any]]) -> None:
+    `running`: their tasks, which are among the server's `tasks` too.  `requests`, `answers`: the process's budgets.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        tasks: set[asyncio.Task[Any]],
+        requests: RequestMemory,
+        answers: RequestMemory,
+    ) -> None:
         self.services = services
+        self.requests, self.answers = requests, answers
         self.running: set[asyncio.Task[Any]] = set()
         self.held = 0
         self._tasks = tasks
@@ -39,6 +52,19 @@ class Session:
         self._tasks.discard(task)
 
 
+async def taken(stream: Stream, answers: RequestMemory, size: int) -> bool:
+    """Wait until the caller has taken what was sent; till then it counts.  False: the stream was closed before.
+
+    Raises TimeoutError: one who takes nothing must not hold the memory for ever.
+    """
+    answers.held += size
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await stream.drained()
+    finally:
+        answers.held -= size
+
+
 class Ignored:
     """The receiver of a stream that has been answered already."""
 
@@ -51,17 +77,30 @@ class Ignored:
 class UnaryRpc:
     """Collects a request, then runs its handler."""
 
-    __slots__ = ("_call", "_deadline", "_handler", "_message", "_reader", "_session", "_stream")
+    __slots__ = (
+        "_admission",
+        "_call",
+        "_deadline",
+        "_handler",
+        "_held",
+        "_message",
+        "_reader",
+        "_session",
+        "_stream",
+    )
 
     def __init__(
         self,
         session: Session,
         stream: Stream,
         handler: Callable[[UnaryCall, bytes], Awaitable[bytes]],
+        admission: Admission,
         encoding: bytes,
         timeout: float | None,
     ) -> None:
         self._session = session
+        self._admission = admission
+        self._held = 0  # bytes of the request, in the budgets of the connection and of the process
         self._stream = stream
         self._handler = handler
         self._call = UnaryCall(session.services)
@@ -74,18 +113,12 @@ class UnaryRpc:
     # --- the stream's receiver ---------------------------------------------------------------------------
 
     def data(self, payload: bytes) -> None:
-        held = self._reader.held
         try:
-            try:
-                messages = self._reader.feed(payload)
-            finally:
-                self._session.held += self._reader.held - held
-            for message in messages:
+            for message in self._reader.feed(payload):
                 if self._message is not None:
                     raise Internal("The call has more than one request.")
                 self._message = message
-            if self._session.held > MAX_HELD_BYTES:
-                raise ResourceExhausted("This connection sends too many large requests at one time.")
+            self._hold(self._reader.held + len(self._message or b""))
         except BrokerError as error:
             self._fail(error)
         else:
@@ -110,11 +143,8 @@ class UnaryRpc:
         call, stream = self._call, self._stream
         try:
             answer = await self._handler(call, request)
-            if open_ := not stream.closed:
-                stream.send_headers(BEGINNING)
-                stream.send_data(pack_message(answer))
-                stream.send_trailers(OK)
-            if call.unsent is not None and not (open_ and await stream.drained()):
+            self._let_go()
+            if not await self._send(answer) and call.unsent is not None:
                 await call.unsent()
         except BrokerError as error:
             self._fail(error)
@@ -126,6 +156,22 @@ class UnaryRpc:
             self._fail(Internal("The broker met an unexpected fault; its log has the details."))
         finally:
             self._finish()
+
+    async def _send(self, answer: bytes) -> bool:
+        """Returns whether the caller has taken all of it."""
+        stream = self._stream
+        if stream.closed:
+            return False
+        stream.send_headers(BEGINNING)
+        stream.send_data(pack_message(answer))
+        stream.send_trailers(OK)
+        if not stream.outbox:
+            return True
+        try:
+            return await taken(stream, self._session.answers, len(answer))
+        except TimeoutError:
+            stream.reset(Code.ENHANCE_YOUR_CALM)
+            return False
 
     def _too_late(self) -> None:
         if self._stream.trailers is not None:  # the caller leaves the answer in the way
@@ -143,5 +189,21 @@ class UnaryRpc:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self._session.held -= self._reader.held
         self._reader.forget()
+        self._let_go()
+
+    def _hold(self, size: int) -> None:
+        """Raises the refusal if a request of so many bytes finds no room."""
+        more, requests = size - self._held, self._session.requests
+        if requests.held + more > requests.limit:
+            self._admission.check(requests, more)
+        self._held = size
+        self._session.held += more
+        requests.held += more
+        if self._session.held > MAX_HELD_BYTES:
+            raise self._admission.refusal("This connection sends too many large requests at one time; try again.")
+
+    def _let_go(self) -> None:
+        self._session.held -= self._held
+        self._session.requests.held -= self._held
+        self._held = 0

@@ -11,12 +11,13 @@ from urllib.parse import parse_qsl, unquote
 
 from starlette.types import Message, Receive, Scope, Send
 
-from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable
+from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound
 from broker.domain.request_memory import RequestMemory
-from broker.front.rest.body import Admission, BodyReader
+from broker.front.admission import Admission, admission_of
+from broker.front.resource_calls import HOT, ResourceCalls
+from broker.front.rest.body import BodyReader
 from broker.front.rest.call import Call
 from broker.front.rest.errors import encode_error
-from broker.front.rest.resource_calls import HOT, ResourceCalls
 from broker.front.rest.routes import Handler, Route
 from broker.services.services import Services
 
@@ -37,16 +38,22 @@ class RestDoor:
     """Serves `routes` below /v1/.
 
     `requests` and `answers` are budgets of the process: of bodies from their arrival to the answer, and of large
-    answers until their readers have taken them.
+    answers until their readers have taken them.  `resource_calls` bounds the calls that are not hot.
     """
 
     def __init__(
-        self, services: Services, routes: Sequence[Route], *, requests: RequestMemory, answers: RequestMemory
+        self,
+        services: Services,
+        routes: Sequence[Route],
+        *,
+        requests: RequestMemory,
+        answers: RequestMemory,
+        resource_calls: ResourceCalls,
     ) -> None:
         self._services = services
         self._requests, self._answers = requests, answers
         self._bodies = BodyReader(requests)
-        self._targets = _targets(routes, requests.limit)
+        self._targets = _targets(routes, requests, resource_calls)
         self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # what _look_up has found, of short paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,14 +126,14 @@ class RestDoor:
         return target, "/".join(segments[: len(segments) // 2 * 2])
 
 
-def _targets(routes: Sequence[Route], limit: int) -> dict[tuple[str, str], _Target]:
-    """By method and path.  Publishes may fill the budget; other calls go on a quarter beyond it."""
-    publish, other = Admission(ResourceExhausted, 0), Admission(Unavailable, limit // 4)
-    resource_calls = ResourceCalls()
+def _targets(
+    routes: Sequence[Route], requests: RequestMemory, resource_calls: ResourceCalls
+) -> dict[tuple[str, str], _Target]:
+    """By method and path."""
     return {
         (route.method, route.path): _Target(
             route.handler if route.rpc in HOT else resource_calls.bounded(route.handler),
-            publish if route.rpc == "Publisher.Publish" else other,
+            admission_of(route.rpc, requests),
         )
         for route in routes
     }

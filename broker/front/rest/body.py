@@ -6,23 +6,15 @@ be stored is part of it.
 """
 
 import asyncio
-from dataclasses import dataclass
 
 from starlette.types import Receive, Scope
 
-from broker.domain.errors import BrokerError, DeadlineExceeded, InvalidArgument
+from broker.domain.errors import DeadlineExceeded, InvalidArgument
 from broker.domain.payload import MAX_PAYLOAD_BYTES, decompressed, payload_too_large
 from broker.domain.request_memory import RequestMemory
+from broker.front.admission import Admission
 
 BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hold its memory for ever
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """What is told a caller whose body finds no room, and how many bytes past the limit it may go."""
-
-    refusal: type[BrokerError]
-    beyond: int
 
 
 class BodyReader:
@@ -45,7 +37,7 @@ class BodyReader:
             return body, held
         try:
             if more:
-                self._check(int(_header(scope, b"content-length") or 0) - len(body), admission)
+                admission.check(self._memory, int(_header(scope, b"content-length") or 0) - len(body))
                 chunks = await self._rest(receive, admission, len(body))
                 held += sum(map(len, chunks))
                 body = b"".join([body, *chunks])
@@ -86,13 +78,9 @@ class BodyReader:
     def _take(self, size: int, admission: Admission) -> int:
         held = self._memory.held
         if held + size > self._memory.limit:  # else there is room for everybody
-            self._check(size, admission)
+            admission.check(self._memory, size)
         self._memory.held = held + size
         return size
-
-    def _check(self, size: int, admission: Admission) -> None:
-        if not self._memory.has_room(size, beyond=admission.beyond):
-            raise admission.refusal("The broker holds as much of requests as it may; slow down and try again.")
 
 
 def _header(scope: Scope, wanted: bytes) -> bytes:

@@ -1,12 +1,12 @@
 """BrokerError to google.rpc.Status in JSON.  The only place that knows HTTP status codes of errors."""
 
 import math
-import random
 from typing import NamedTuple
 
 import msgspec
 
 from broker.domain.errors import BrokerError
+from broker.front.error_details import error_details
 
 HTTP_STATUS = {
     "INVALID_ARGUMENT": 400,
@@ -34,19 +34,13 @@ class ErrorAnswer(NamedTuple):
 
 
 def encode_error(error: BrokerError) -> ErrorAnswer:
-    """The answer for an error; one that is worth another try says when, as google.rpc.RetryInfo.
-
-    That time is chosen by chance, from half to one and a half of what the error says: those who are refused
-    together must not come back together.
-    """
+    """The answer for an error; one that is worth another try says when (error_details)."""
     status = HTTP_STATUS[error.code]
     body: dict[str, object] = {"code": status, "message": error.message, "status": error.code}
-    details = list(error.details)
+    details = error_details(error)
     retry_after = None
     if error.retry_seconds is not None:
-        seconds = error.retry_seconds * random.uniform(0.5, 1.5)  # noqa: S311
-        details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{seconds:.3f}s"})
-        retry_after = math.ceil(seconds)
+        retry_after = math.ceil(float(details[-1]["retryDelay"].removesuffix("s")))
     if details:
         body["details"] = details
     return ErrorAnswer(

@@ -26,7 +26,12 @@ from broker.store import (
     push_fresh_messages,
     shards,
 )
-from broker.store.delivery_attempts import acknowledge_exactly_once, acknowledge_in_order, release_attempts
+from broker.store.delivery_attempts import (
+    acknowledge_exactly_once,
+    acknowledge_in_order,
+    read_open_attempts,
+    release_attempts,
+)
 from broker.store.partitions import make_partitions_ahead
 from broker.store.push_claim_request import MAX_DEMANDS
 from broker.store.statements import Statement
@@ -68,6 +73,7 @@ EXPECTED = {
     "delivery_attempts._MODIFY_ACK_DEADLINE": {"delivery_attempts_pkey"},
     "delivery_attempts._MODIFY_ORDERED_DEADLINE": {"delivery_attempts_pkey"},
     "delivery_attempts._RELEASE_ATTEMPTS": {"delivery_attempts_pkey"},
+    "delivery_attempts._READ_OPEN_ATTEMPTS": {"delivery_attempts_pkey"},
     "filters._TEST_FILTER": {"_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
@@ -158,6 +164,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await log.pull(now=later, connection=session, filter_path='$.a == "b"')
     name = log.name(delivery)
     await acknowledge_exactly_once(session, shard_id=log.shard_id, acks={name: {0}}, now=later)
+    await read_open_attempts(session, shard_id=log.shard_id, attempts=[name], now=later)
     await release_attempts(
         session,
         shard_id=log.shard_id,

@@ -9,5 +9,6 @@ from broker.front.grpc.generated.messages import PublishRequest, PublishResponse
 async def publish(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(PublishRequest, body)
     topic = resource_name(request.topic, "topics")
+    call.services.publish.check_room(topic)
     ids = await call.services.publish.publish(topic, new_messages(request))
     return PublishResponse(message_ids=ids).SerializeToString()  # type: ignore[no-any-return]

@@ -1,0 +1,27 @@
+"""How much a stream takes before it has settled some (A7)."""
+
+from dataclasses import dataclass
+
+UNCOUNTED = 1_000_000  # messages; who allows so many might as well have no limit, and counting costs memory
+
+
+@dataclass(frozen=True, slots=True)
+class FlowControl:
+    """Messages, and bytes of them, that may be outstanding.  0: any number.
+
+    Bytes are counted as they are for a pull's response (delivery.MESSAGE_OVERHEAD); the message that reaches the
+    limit is still handed out, however large it is.
+    """
+
+    max_messages: int = 0
+    max_bytes: int = 0
+
+    @property
+    def is_limited(self) -> bool:
+        return 0 < self.max_messages < UNCOUNTED or self.max_bytes > 0
+
+    def room(self, messages: int, size: int) -> int | None:
+        """How many messages more may be handed out to who has so many, of so many bytes; None: any number."""
+        if 0 < self.max_bytes <= size:
+            return 0
+        return max(self.max_messages - messages, 0) if 0 < self.max_messages < UNCOUNTED else None

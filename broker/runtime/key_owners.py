@@ -1,0 +1,40 @@
+"""Which stream had an ordering key last, so that the key's next messages go there as well (A6).
+
+That is a preference, no promise: a key goes to whoever has room while its owner has none, or has left.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+
+from broker.domain.delivery import Delivery
+
+MAX_KEYS = 10_000  # of a subscription; then those that were noted first are forgotten
+
+
+class KeyOwners:
+    """By subscription and key, for the streams of this process."""
+
+    def __init__(self) -> None:
+        self._owners: dict[int, dict[str, Hashable]] = {}
+
+    def note(self, subscription_id: int, owner: Hashable | None, deliveries: Sequence[Delivery]) -> None:
+        """What was given to `owner` (None: to a pull, which owns nothing)."""
+        if owner is None:
+            return
+        for delivery in deliveries:
+            if delivery.ordered and (key := delivery.messages[0].ordering_key) is not None:
+                owners = self._owners.setdefault(subscription_id, {})
+                owners[key] = owner
+                if len(owners) > MAX_KEYS:
+                    del owners[next(iter(owners))]
+
+    def preferred(self, subscription_id: int, owners: Sequence[Hashable | None]) -> Callable[[str], int | None]:
+        """For each key, the place in `owners` of the one that it belongs to; None if that is not there."""
+        known = self._owners.get(subscription_id)
+        if not known or len(owners) == 1:
+            return lambda key: None
+        places = {owner: place for place, owner in enumerate(owners) if owner is not None}
+        return lambda key: places.get(known.get(key))
+
+    def forget(self, subscription_id: int) -> None:
+        """No stream of the subscription is left."""
+        self._owners.pop(subscription_id, None)

@@ -1,0 +1,173 @@
+"""What streams have been handed and have not settled: their flow control (A7).
+
+A message counts from when it is claimed for a stream until it is acked, nacked, or its ack deadline has passed.
+Acks and nacks that come to this process are told by its AckCoalescer.  What happens elsewhere (acks through another
+process, deadlines, seeks) is found by looking at the database, which only a stream that is full does, and the more
+seldom the less it finds.
+"""
+
+import asyncio
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+
+from broker.domain.ack_id import AttemptName, attempt_name
+from broker.domain.delivery import Delivery
+from broker.domain.flow_control import FlowControl
+from broker.runtime.database_clock import DatabaseClock
+from broker.store.database import Database
+from broker.store.delivery_attempts import Positions, read_open_attempts
+
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0  # between two looks of a stream that stays full
+MAX_LEFT = 1_000  # clients that left with messages outstanding and may come back
+
+
+class Window:
+    """The outstanding messages of one stream.  `client_id` is "" if the client gave none."""
+
+    def __init__(self, subscription_id: int, client_id: str, flow_control: FlowControl) -> None:
+        self.subscription_id = subscription_id
+        self.client_id = client_id
+        self.messages = self.bytes = 0
+        self.sizes: dict[AttemptName, dict[int, int]] = {}  # of the messages that are out, by their positions
+        self._flow_control = flow_control
+        self._news = asyncio.Event()
+        self._pause = SHORTEST_PAUSE_SECONDS
+
+    @property
+    def owner(self) -> Hashable:
+        """Whose ordering keys the stream's are."""
+        return self.client_id or self
+
+    @property
+    def is_counted(self) -> bool:
+        return self._flow_control.is_limited
+
+    def room(self, most: int) -> int:
+        """How many messages may be handed out now, of at most `most`."""
+        room = self._flow_control.room(self.messages, self.bytes)
+        return most if room is None else min(room, most)
+
+    def add(self, attempt: AttemptName, delivery: Delivery) -> None:
+        sizes = {position: message.size for position, message in enumerate(delivery.messages)}
+        self.sizes[attempt] = sizes
+        self.messages += len(sizes)
+        self.bytes += sum(sizes.values())
+
+    def remove(self, attempt: AttemptName, positions: Iterable[int]) -> bool:
+        """Count these no more; returns whether none of the attempt is left."""
+        sizes = self.sizes[attempt]
+        gone = [sizes.pop(position) for position in positions if position in sizes]
+        if gone:
+            self.messages -= len(gone)
+            self.bytes -= sum(gone)
+            self._news.set()
+        if not sizes:
+            del self.sizes[attempt]
+        return not sizes
+
+    def take_over(self, other: "Window") -> None:
+        """Count what another window, of a stream that has ended, counts."""
+        self.sizes, self.messages, self.bytes = other.sizes, other.messages, other.bytes
+
+    def notify(self) -> None:
+        """Something may be different: whoever waits for room is to see for himself."""
+        self._news.set()
+
+    async def news(self) -> bool:
+        """Wait until something is settled, or `notify` is called.  False: it is time to look at the database."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pause):
+                await self._news.wait()
+            self._news.clear()
+            return True
+        return False
+
+    def looked(self, *, found: bool) -> None:
+        """A look at the database has found that something is settled, or not."""
+        self._pause = SHORTEST_PAUSE_SECONDS if found else min(self._pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+class Outstanding:
+    """The windows of this process's streams."""
+
+    def __init__(self, database: Database, clock: DatabaseClock) -> None:
+        self._database = database
+        self._clock = clock
+        self._windows: dict[AttemptName, Window] = {}
+        self._open: dict[int, set[Window]] = {}  # by subscription
+        self._left: dict[tuple[int, str], Window] = {}  # by subscription and client
+
+    def open(self, subscription_id: int, client_id: str, flow_control: FlowControl) -> Window:
+        """The window of a new stream.  It counts what the same client's last one left, if that has ended."""
+        window = Window(subscription_id, client_id, flow_control)
+        left = self._left.pop((subscription_id, client_id), None)
+        if left is not None:
+            if window.is_counted:
+                window.take_over(left)
+                self._windows.update(dict.fromkeys(window.sizes, window))
+            else:
+                self._forget(left)
+        self._open.setdefault(subscription_id, set()).add(window)
+        return window
+
+    def close(self, window: Window) -> None:
+        """The stream has ended.  What it had is outstanding until it is settled or due."""
+        others = self._open[window.subscription_id]
+        others.discard(window)
+        if not others:
+            del self._open[window.subscription_id]
+        key = (window.subscription_id, window.client_id)
+        if not window.client_id or not window.sizes or key in self._left:
+            self._forget(window)
+            return
+        self._left[key] = window
+        if len(self._left) > MAX_LEFT:
+            self._forget(self._left.pop(next(iter(self._left))))
+
+    def subscriptions(self) -> Collection[int]:
+        """Those that a stream is open for."""
+        return self._open.keys()
+
+    def notify(self) -> None:
+        """A subscription has changed: streams that wait for room must see whether it is theirs."""
+        for windows in self._open.values():
+            for window in windows:
+                window.notify()
+
+    def handed_out(self, window: Window, deliveries: Sequence[Delivery]) -> None:
+        """These were claimed for the window's stream."""
+        if window.is_counted:
+            for delivery in deliveries:
+                attempt = attempt_name(window.subscription_id, delivery)
+                window.add(attempt, delivery)
+                self._windows[attempt] = window
+
+    def settled(self, messages: Iterable[Mapping[AttemptName, Collection[int]]]) -> None:
+        """Messages were acked, nacked or given back.  Nothing is taken from `messages` while nothing is counted."""
+        if not self._windows:
+            return
+        for attempt, positions in chain.from_iterable(part.items() for part in messages):
+            window = self._windows.get(attempt)
+            if window is not None and window.remove(attempt, positions):
+                del self._windows[attempt]
+
+    async def look(self, window: Window) -> None:
+        """See in the database what of the window is still out."""
+        by_shard: dict[int, list[AttemptName]] = {}
+        for attempt in window.sizes:
+            by_shard.setdefault(attempt.shard_id, []).append(attempt)
+        still_out: Positions = {}
+        for shard_id, attempts in sorted(by_shard.items()):
+            async with self._database.hot() as connection:
+                still_out |= await read_open_attempts(
+                    connection, shard_id=shard_id, attempts=attempts, now=self._clock.now()
+                )
+        looked_at = [attempt for attempts in by_shard.values() for attempt in attempts if attempt in window.sizes]
+        gone = {attempt: set(window.sizes[attempt]) - still_out.get(attempt, set()) for attempt in looked_at}
+        self.settled([gone])
+        window.looked(found=any(gone.values()))
+
+    def _forget(self, window: Window) -> None:
+        for attempt in window.sizes:
+            self._windows.pop(attempt, None)

@@ -1,0 +1,126 @@
+"""StreamingPull: messages as they come, for as long as the stream lasts (A7)."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from broker.domain.ack_id import attempt_name
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
+from broker.domain.errors import NotFound, Unavailable
+from broker.domain.flow_control import FlowControl
+from broker.domain.names import leaf
+from broker.domain.subscription import Subscription
+from broker.runtime.long_poll import LongPoll, SubscriptionChanged
+from broker.runtime.outstanding import Outstanding
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.tasks import Tasks
+from broker.services.pull import pullable
+
+MAX_RESPONSE_BYTES = 3_000_000  # clients that are not Google's refuse 4 MB; one larger message still comes alone
+WAIT_SECONDS = 60.0  # for the next message; then the stream asks anew
+PATIENCE_SECONDS = 30.0  # with a database that is away; then the client may look for another broker
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingPullService:
+    """Subscriber.StreamingPull.  The parts that each stream works with."""
+
+    resources: ResourceCache
+    long_poll: LongPoll
+    outstanding: Outstanding
+    activity: SubscriptionActivity
+    tasks: Tasks
+
+    async def open(
+        self, subscription_name: str, flow_control: FlowControl, *, ack_deadline: timedelta, client_id: str
+    ) -> "MessageStream":
+        """Begin to receive; the caller closes what is returned.  Raises NotFound, FailedPrecondition."""
+        subscription = await pullable(self.resources, subscription_name)
+        return MessageStream(self, subscription, flow_control, ack_deadline=ack_deadline, client_id=client_id)
+
+
+class MessageStream:
+    """What one client receives.  `ack_deadline` is that of the messages handed out from now on."""
+
+    def __init__(
+        self,
+        parts: StreamingPullService,
+        subscription: Subscription,
+        flow_control: FlowControl,
+        *,
+        ack_deadline: timedelta,
+        client_id: str,
+    ) -> None:
+        self.subscription = subscription
+        self.ack_deadline = ack_deadline
+        self._parts = parts
+        self._window = parts.outstanding.open(subscription.subscription_id, client_id, flow_control)
+
+    async def receive(self) -> list[Delivery]:
+        """The next messages, as soon as there are any and the flow control has room for them.
+
+        Raises NotFound and FailedPrecondition once the subscription is gone or cannot be pulled any more,
+        Unavailable if the broker stops or cannot serve.
+        """
+        loop = asyncio.get_running_loop()
+        patient_until: float | None = None
+        while True:
+            try:
+                deliveries = await self._receive_once()
+                patient_until = None
+            except SubscriptionChanged:
+                self._parts.resources.drop(self.subscription.name)
+                await asyncio.sleep(0)
+                continue
+            except Unavailable:
+                patient_until = patient_until or loop.time() + PATIENCE_SECONDS
+                if self._parts.long_poll.is_stopping or loop.time() > patient_until:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            if deliveries:
+                self._parts.outstanding.handed_out(self._window, deliveries)
+                return deliveries
+
+    async def _receive_once(self) -> list[Delivery]:
+        if self._parts.long_poll.is_stopping:
+            raise Unavailable("The broker stops.")
+        await self._read_subscription()
+        room = self._window.room(MAX_MESSAGES_PER_ATTEMPT)
+        if room <= 0:
+            if not await self._window.news():
+                await self._parts.outstanding.look(self._window)
+            return []
+        return await self._parts.long_poll.pull(
+            self.subscription,
+            Demand(max_messages=room, max_bytes=MAX_RESPONSE_BYTES, evenly=True),
+            wait_seconds=WAIT_SECONDS,
+            ack_deadline=self.ack_deadline,
+            owner=self._window.owner,
+        )
+
+    async def _read_subscription(self) -> None:
+        subscription = await pullable(self._parts.resources, self.subscription.name)
+        if subscription.subscription_id != self.subscription.subscription_id:  # deleted, and made anew since
+            raise NotFound(f"Subscription does not exist (resource={leaf(subscription.name)}).")
+        self.subscription = subscription
+        self.touch()
+
+    def touch(self) -> None:
+        """The client is there: the subscription is in use."""
+        self._parts.activity.used(self.subscription.subscription_id)
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Release what could not be handed to the client: due at once, the attempt not counted."""
+        subscription_id = self.subscription.subscription_id
+        names = [attempt_name(subscription_id, delivery) for delivery in deliveries]
+        self._parts.outstanding.settled([{name: range(name.count) for name in names}])
+        release = self._parts.long_poll.release(subscription_id, deliveries)
+        self._parts.tasks.start(release, name=f"release for {self.subscription.name}")
+
+    def close(self) -> None:
+        """The client is gone; what it had is outstanding until it is settled or due."""
+        self._parts.outstanding.close(self._window)
