@@ -3,10 +3,13 @@
 import os
 from typing import Any
 
+import grpc
 import pytest
 from google.api_core import exceptions, retry
+from google.cloud import pubsub_v1
 from google.cloud.pubsub_v1.publisher.exceptions import MessageTooLargeError, PublishToPausedOrderingKeyException
 from google.cloud.pubsub_v1.types import BatchSettings, LimitExceededBehavior, PublisherOptions, PublishFlowControl
+from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
 from tests.clients.conftest import ORDERED, MakePublisher
 from tests.fixtures.google import SECONDS, Google, Handler
@@ -47,22 +50,43 @@ def test_a_batch_goes_out(google: Google, make_publisher: MakePublisher, setting
     assert [numbers[message_id] for message_id in ids] == [f"{n}" for n in range(30)]
 
 
-def test_messages_of_nearly_ten_megabytes_go_both_ways(google: Google) -> None:
-    """D2, A1: gRPC's own limit for a message would be 4 MiB."""
+def test_messages_of_nearly_ten_megabytes_go_both_ways(google: Google, emulator_host: str) -> None:
+    """D2, A1.  With PUBSUB_EMULATOR_HOST the client sets no limits of its own, and gRPC's is 4 MiB for a response;
+    so the subscriber has the channel that it makes for Google's service, but for the encryption.
+    """
     google.create()
     data = os.urandom(9_990_000)
-    assert google.publisher.publish(google.topic, data).result(SECONDS)
-    [pulled] = google.pull()
-    assert pulled.message.data == data
-    google.subscriber.modify_ack_deadline(
+    message_id = google.publisher.publish(google.topic, data).result(SECONDS)
+    unlimited = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+    channel = grpc.insecure_channel(emulator_host, options=unlimited)
+    subscriber = pubsub_v1.SubscriberClient(transport=SubscriberGrpcTransport(channel=channel))
+    [pulled] = subscriber.pull(subscription=google.subscription, max_messages=10).received_messages
+    assert (pulled.message.message_id, pulled.message.data) == (message_id, data)
+    subscriber.modify_ack_deadline(
         subscription=google.subscription, ack_ids=[pulled.ack_id], ack_deadline_seconds=0
     )
     handler = Handler()
-    with google.subscribed(handler):
+    with Google(google.publisher, subscriber, google.project).subscribed(handler):
         [streamed] = handler.wait_for(1)
-    assert streamed.data == data
+    assert (streamed.message_id, streamed.data) == (message_id, data)
+    subscriber.close()
     with pytest.raises(MessageTooLargeError):
         google.publisher.publish(google.topic, b"x" * 10_000_001)
+
+
+@pytest.mark.xfail(reason="a pull's response over gRPC has up to 10 MB")
+def test_a_backlog_of_large_messages_comes_in_responses_that_the_client_takes(google: Google) -> None:
+    """D2, A7: of 4 MiB at most, with PUBSUB_EMULATOR_HOST, however many messages a pull asks for."""
+    google.create()
+    futures = [google.publisher.publish(google.topic, os.urandom(100_000)) for _ in range(60)]
+    ids = sorted(future.result(SECONDS) for future in futures)
+    assert sorted(m.message_id for m in google.take(60)) == ids
+    futures = [google.publisher.publish(google.topic, os.urandom(100_000)) for _ in range(60)]
+    ids = sorted(future.result(SECONDS) for future in futures)
+    handler = Handler()
+    with google.subscribed(handler):
+        handler.wait_for(60)
+    assert sorted(m.message_id for m in handler.received) == ids
 
 
 def test_a_key_whose_publish_failed_is_paused_until_it_is_resumed(

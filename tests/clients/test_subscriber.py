@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+import psutil
 import pytest
 from google.api_core import exceptions
 from google.cloud import pubsub_v1
@@ -67,6 +68,7 @@ def test_a_stream_gets_no_more_messages_than_it_may_have_out(google: Google) -> 
     assert len(handler.received) == 6
 
 
+@pytest.mark.xfail(reason="a response is bounded by 3 MB, not by what max_outstanding_bytes leaves")
 def test_a_stream_gets_no_more_bytes_than_it_may_have_out(google: Google) -> None:
     """D2: max_outstanding_bytes; the message that passes the limit may still come, and so may a lone larger one."""
     google.create()
@@ -74,7 +76,7 @@ def test_a_stream_gets_no_more_bytes_than_it_may_have_out(google: Google) -> Non
     handler = Handler(hold)
     with google.subscribed(handler, flow_control=FlowControl(max_bytes=2500)):
         handler.wait_for(2)
-        others = google.take(17)
+        others = google.pull_at_once()
         assert len(others) in (17, 18)
         for message in handler.wait_for(20 - len(others)):
             message.ack()
@@ -155,7 +157,7 @@ def test_a_handler_changes_deadlines(google: Google) -> None:
     google.create()
     google.publish("given up", "kept")
     handler = Handler(hold)
-    with google.subscribed(handler, flow_control=FlowControl(max_messages=2)):
+    with google.subscribed(handler):
         messages = {m.data: m for m in handler.wait_for(2)}
         messages[b"kept"].modify_ack_deadline(600)
         messages[b"given up"].modify_ack_deadline(0)
@@ -265,24 +267,25 @@ def test_a_detached_subscription_ends_a_handler(google: Google) -> None:
         google.pull()
 
 
-def test_a_handler_outlives_the_broker_it_was_connected_to(
+def test_a_handler_outlives_the_process_it_was_connected_to(
     start_broker: Callable[..., BrokerProcess], database_url: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """D2: a broker that stops ends streams with UNAVAILABLE, and the client comes back to the next one."""
+    """D2: a process that stops ends streams with UNAVAILABLE, one that dies ends them; the client comes back."""
     broker = start_broker("--database-url", database_url, "--port", "0")
-    host = broker.url.removeprefix("http://")
-    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", host)
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", broker.url.removeprefix("http://"))
     google = Google(pubsub_v1.PublisherClient(), pubsub_v1.SubscriberClient(), project)
     google.create()
     handler = Handler()
     with google.subscribed(handler) as future:
-        google.publish("before")
+        google.publish("first")
         handler.wait_for(1)
-        assert broker.stop() == 0
-        start_broker("--database-url", database_url, "--port", host.rpartition(":")[2])
-        google.publish("after")
-        handler.wait_for(2)
+        for text, end in (("after its stop", psutil.Process.terminate), ("after its death", psutil.Process.kill)):
+            [worker] = broker.workers()
+            end(worker)
+            worker.wait(SECONDS)
+            google.publish(text)
+            handler.wait_for(len(handler.received) + 1)
         assert future.running()
-    assert handler.texts == ["before", "after"]
+    assert handler.texts == ["first", "after its stop", "after its death"]
     assert google.pull_at_once() == []
     google.close()
