@@ -12,7 +12,10 @@ from benchmarks.throughput import UNIT, fill
 from benchmarks.wire import LoadFailed
 
 _MESSAGE_BYTES = 100
-_BACKLOG_PER_SECOND = {"google_streaming": 20_000, "google_pull": 60_000}  # of --seconds; more than the client takes
+_BACKLOG_PER_SECOND = {
+    "google_streaming": 20_000,
+    "google_pull": 100_000,
+}  # of --seconds; more than the client takes
 _PACE = 100.0  # messages a second
 _PACED_LONGER = 2  # a paced round lasts so many times --seconds
 _LATENCY_MARK = 0.3  # p50, ours : emulator

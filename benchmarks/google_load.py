@@ -50,7 +50,7 @@ def _failing() -> Iterator[None]:
 
 
 def prepare_google_publish(spec: Spec) -> Run:
-    """Publish for `seconds`, at most `count` messages, with the client's own batching; until all futures are done."""
+    """Publish for `seconds`, at most `count` messages, with the client's batching; until all futures are done."""
     publisher = _library(spec).PublisherClient()
     bodies = [os.urandom(spec.size) for _ in range(_BODIES)]
     with _failing():  # opens the connection
@@ -113,7 +113,7 @@ def prepare_google_streaming(spec: Spec) -> Run:
 
 
 def prepare_google_pull(spec: Spec) -> Run:
-    """Pull up to `max_messages` and ack them, one after the other, until there were `count` or `seconds` are over."""
+    """Pull up to `max_messages` and ack them, until there were `count` messages or `seconds` are over."""
     subscriber = _library(spec).SubscriberClient()
     with _failing():
         subscriber.get_subscription(subscription=spec.subscription)

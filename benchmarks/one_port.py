@@ -1,4 +1,4 @@
-"""What it costs REST that gRPC answers on the same port: beside a broker that takes every connection for HTTP/1.1."""
+"""What it costs REST that gRPC answers on its port: beside a broker that takes every connection for HTTP/1.1."""
 
 from dataclasses import replace
 from functools import partial

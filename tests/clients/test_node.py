@@ -4,12 +4,14 @@ import json
 import os
 import shutil
 import subprocess
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.fixtures.broker import repository
+from tests.fixtures.broker import Json, repository
 
 _STORY = repository() / "tests/clients/node"
 _INSTALL_SECONDS = 180
@@ -21,7 +23,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def story(request: pytest.FixtureRequest) -> Path:
+def script(request: pytest.FixtureRequest) -> Path:
     """The script beside an installed client, which pytest's cache keeps from one run to the next."""
     directory = Path(request.config.cache.mkdir("node-client"))
     wanted = (_STORY / "package.json").read_bytes()
@@ -54,27 +56,37 @@ def _run(
     )
 
 
-@pytest.mark.timeout(_INSTALL_SECONDS + 120)
-def test_the_node_client_creates_publishes_receives_seeks_and_deletes(
-    story: Path, emulator_host: str, project: str
-) -> None:
-    """D2, A1, A6, A7, A9, A12: with nothing but PUBSUB_EMULATOR_HOST set."""
-    environment = {"PUBSUB_EMULATOR_HOST": emulator_host}
-    done = _run(["node", story, project.removeprefix("projects/")], story.parent, environment, 100)
+@pytest.fixture(scope="module")
+def story(script: Path, broker_url: str) -> Json:
+    """What the script saw, with nothing but PUBSUB_EMULATOR_HOST set."""
+    environment = {"PUBSUB_EMULATOR_HOST": urlsplit(broker_url).netloc}
+    done = _run(["node", script, f"node-{uuid.uuid4().hex[:10]}"], script.parent, environment, 100)
     assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    seen: Json = json.loads(done.stdout)
+    return seen
+
+
+@pytest.mark.timeout(_INSTALL_SECONDS + 120)
+def test_the_node_client_creates_publishes_receives_seeks_and_deletes(story: Json) -> None:
+    """D2, A1, A6, A7, A9, A12."""
+    seen = dict(story)
+    assert seen.pop("most") <= 5  # of the flow control
+    assert seen.pop("nackedSeconds") > 0
     assert seen == {
         "ids": 30,
         "missing": 5,  # NOT_FOUND
         "ordered": {f"key-{key}": [*range(key, 30, 3)] for key in range(3)},
-        "most": seen["most"],
         "nacked": {"texts": ["nacked", "nacked"], "ids": 1},
         "once": {"texts": ["once", "once"], "answers": ["SUCCESS"] * 4},
         "metadata": [30, {"team": "billing"}, {"team": "billing"}],
-        "sought": [["kept"], ["before"], seen["sought"][2]],
+        "sought": [["kept"], ["before"], 30],
         "again": 6,  # ALREADY_EXISTS
         "detached": [True],
         "left": [False, 0],
     }
-    assert seen["most"] <= 5
-    assert seen["sought"][2] >= 30
+
+
+@pytest.mark.xfail(reason="the deadline that follows the nack undoes it")
+def test_what_the_node_client_nacks_at_once_comes_again_at_once(story: Json) -> None:
+    """D2, A7: it collects what it says of deadlines, and sends the nack ahead of the receipt, which says 10 s."""
+    assert story["nackedSeconds"] < 5

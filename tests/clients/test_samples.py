@@ -193,7 +193,12 @@ def test_ordering_keys_are_published_and_received_in_order(google: Google) -> No
     google.create(enable_message_ordering=True)
     sent = [
         google.publisher.publish(google.topic, data, ordering_key=key)
-        for data, key in ((b"message1", "key1"), (b"message2", "key2"), (b"message3", "key1"), (b"message4", "key2"))
+        for data, key in (
+            (b"message1", "key1"),
+            (b"message2", "key2"),
+            (b"message3", "key1"),
+            (b"message4", "key2"),
+        )
     ]
     futures.wait(sent, timeout=SECONDS)
     handler = Handler()
@@ -233,7 +238,10 @@ def test_subscriptions_are_listed_detached_and_deleted(google: Google) -> None:
     other = google.subscription + "-2"
     google.subscriber.create_subscription(name=other, topic=google.topic)
     everywhere = {"project": google.project}
-    assert {s.name for s in google.subscriber.list_subscriptions(request=everywhere)} == {google.subscription, other}
+    assert {s.name for s in google.subscriber.list_subscriptions(request=everywhere)} == {
+        google.subscription,
+        other,
+    }
     assert set(google.publisher.list_topic_subscriptions(request={"topic": google.topic})) == {
         google.subscription,
         other,

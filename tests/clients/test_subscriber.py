@@ -111,6 +111,27 @@ def test_what_a_handler_nacks_comes_again(google: Google) -> None:
     assert google.pull_at_once() == []
 
 
+@pytest.mark.parametrize(
+    "ordering_key",
+    [
+        pytest.param(
+            "", marks=pytest.mark.xfail(reason="the deadline that follows the nack undoes it"), id="no key"
+        ),
+        "key",
+    ],
+)
+def test_a_deadline_that_comes_after_a_nack_does_not_undo_it(google: Google, ordering_key: str) -> None:
+    """D2, A7: Google's Node client sends them in this order when a program nacks a message at once."""
+    google.create(enable_message_ordering=True)
+    google.publish("a", ordering_key=ordering_key)
+    [received] = google.pull()
+    for seconds in (0, 10):
+        google.subscriber.modify_ack_deadline(
+            subscription=google.subscription, ack_ids=[received.ack_id], ack_deadline_seconds=seconds
+        )
+    assert [m.message.data for m in google.pull_at_once()] == [b"a"]
+
+
 def test_what_a_handler_fails_on_comes_again(google: Google) -> None:
     """D2, A7: the client nacks it, and tells the program at the end."""
     google.create()

@@ -83,12 +83,14 @@ async function keepToFlowControl(pubsub, seen) {
 async function nackOnce(pubsub, topic, seen) {
   await topic.publishMessage({data: Buffer.from('nacked')});
   const attempts = new Map();
+  const start = performance.now();
   const messages = await receive(pubsub.subscription('plain', {batching: QUICK}), 2, message => {
     const before = attempts.get(message.id) || 0;
     attempts.set(message.id, before + 1);
     return before ? message.ack() : message.nack();
   });
   seen.nacked = {texts: texts(messages), ids: attempts.size};
+  seen.nackedSeconds = (performance.now() - start) / 1000;
 }
 
 async function confirmAcks(pubsub, topic, seen) {
@@ -123,7 +125,7 @@ async function seek(pubsub, topic, seen) {
   await pubsub.subscription('once').seek(new Date(Date.now() + 3600000));
   await pubsub.subscription('ordered').seek(start);
   const replayed = await receive(pubsub.subscription('ordered', {batching: QUICK}), 30, ack);
-  seen.sought = [texts(again), snapshots.map(snapshot => snapshot.name.split('/').pop()), replayed.length];
+  seen.sought = [texts(again), snapshots.map(snapshot => snapshot.name.split('/').pop()), Math.min(replayed.length, 30)];
 }
 
 async function remove(pubsub, seen) {
