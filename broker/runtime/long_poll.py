@@ -12,7 +12,7 @@ since nothing is claimed while slow readers hold as much as the process may hold
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
 from broker.domain.attempt_ids import AttemptIds
@@ -22,7 +22,7 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.key_owners import KeyOwners
-from broker.runtime.pull_queue import PullQueue, WaitingPull, demands_of, take
+from broker.runtime.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, WaitingPull, demands_of, take
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.store.claim_request import ClaimRequest
@@ -76,14 +76,12 @@ class LongPoll:
         *,
         wait_seconds: float,
         hung_up: Callable[[], Awaitable[None]] | None = None,
-        ack_deadline: timedelta | None = None,
-        owner: Hashable | None = None,
+        terms: PullTerms = PLAIN_TERMS,
     ) -> list[Delivery]:
         """Messages for one pull; empty if there are none within `wait_seconds` (0: do not wait).
 
         `hung_up()` completes when the caller is gone; it is only awaited while the pull is parked.
-        What was claimed for a caller that left, or that is cancelled, is released.  `ack_deadline`: other than the
-        subscription's.  `owner` gets the ordering keys that it had before rather than others (A6).
+        What was claimed for a caller that left, or that is cancelled, is released.
         Raises SubscriptionChanged, Unavailable.
         """
         if self._pulls >= self._max_waiting:
@@ -92,7 +90,7 @@ class LongPoll:
         loop = asyncio.get_running_loop()
         wait = wait_seconds > 0 and not self._stopping
         answer, parked = loop.create_future(), loop.create_future()
-        pull = WaitingPull(demand, wait, answer, parked, queue.claims, ack_deadline, owner)
+        pull = WaitingPull(demand, wait, answer, parked, queue.claims, terms)
         queue.pulls.append(pull)
         self._look(queue)
         self._pulls += 1
@@ -328,7 +326,7 @@ class LongPoll:
             alarms.append(claimed.next_delivery_at)
         for pull, deliveries in zip(pulls, claimed.deliveries, strict=True):
             if deliveries:
-                self._key_owners.note(subscription.subscription_id, pull.owner, deliveries)
+                self._key_owners.note(subscription.subscription_id, pull.terms.owner, deliveries)
                 pull.answer.set_result(list(deliveries))
         hungry = [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
         if hungry and not claimed.looked_ahead:  # something was found, if nothing for these: go on in a moment
@@ -342,7 +340,7 @@ class LongPoll:
 
     def _request(self, subscription: Subscription, shard_id: int, pulls: list[WaitingPull]) -> ClaimRequest:
         now = self._clock.now()
-        deadline = pulls[0].ack_deadline  # which is all of theirs
+        deadline = pulls[0].terms.ack_deadline  # which is all of theirs
         return ClaimRequest(
             shard_id=shard_id,
             subscription_id=subscription.subscription_id,
@@ -357,7 +355,9 @@ class LongPoll:
             ordered=subscription.enable_message_ordering,
             max_run=1 if subscription.extensions.one_per_ordering_key else MAX_MESSAGES_PER_ATTEMPT,
             jitter=self._jitter(),
-            preferred=self._key_owners.preferred(subscription.subscription_id, [pull.owner for pull in pulls]),
+            preferred=self._key_owners.preferred(
+                subscription.subscription_id, [pull.terms.owner for pull in pulls]
+            ),
         )
 
     def _set_alarm(self, queue: PullQueue, due: datetime | None) -> None:

@@ -14,8 +14,21 @@ MAX_CLAIM_BYTES = 64_000_000  # which the pulls of a claim share, unless a singl
 
 
 @dataclass(eq=False, slots=True)
+class PullTerms:
+    """`ack_deadline` None: the subscription's; it may change while the pull waits.  `owner` gets the ordering keys
+    that it had before rather than others (A6).
+    """
+
+    ack_deadline: timedelta | None = None
+    owner: Hashable | None = None
+
+
+PLAIN_TERMS = PullTerms()
+
+
+@dataclass(eq=False, slots=True)
 class WaitingPull:
-    """`ack_deadline` None: the subscription's.  `owner`: whom ordering keys may belong to."""
+    """One of a queue's."""
 
     demand: Demand
     wait: bool
@@ -23,8 +36,7 @@ class WaitingPull:
     answer: asyncio.Future[list[Delivery]]
     parked: asyncio.Future[None]
     joined: int  # the number of the queue's claim that was the last when it joined
-    ack_deadline: timedelta | None = None
-    owner: Hashable | None = None
+    terms: PullTerms = PLAIN_TERMS
 
 
 @dataclass(eq=False, slots=True)
@@ -49,7 +61,7 @@ def take(waiting: deque[WaitingPull]) -> list[WaitingPull]:
     part = max(1, MAX_CLAIM_MESSAGES // len(waiting))
     taken: list[WaitingPull] = []
     messages = 0
-    while waiting and waiting[0].ack_deadline == (taken or waiting)[0].ack_deadline:
+    while waiting and waiting[0].terms.ack_deadline == (taken or waiting)[0].terms.ack_deadline:
         demand = waiting[0].demand
         messages += min(demand.max_messages, part) if demand.evenly else demand.max_messages
         if taken and messages > MAX_CLAIM_MESSAGES:

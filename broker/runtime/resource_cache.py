@@ -1,17 +1,19 @@
 """Topics and subscriptions by name, so that hot calls need not read them (C8).
 
 An entry is dropped when its resource changes: at once in this process, by notification in the others.  Should a
-notification be lost, an entry is believed for 30 s at the most.  What is missing is read many at a time: ten
-thousand subscriptions that are pulled now and then would otherwise cost a processor.
+notification be lost, an entry is believed for 30 s at the most.  What is missing is read many at a time, and so is
+what is in use before its time is up, while nobody waits for it: ten thousand subscriptions that are pulled now and
+then would otherwise cost a processor.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Generic, TypeVar
 
-from broker.domain.errors import NotFound, Unavailable
+from broker.domain.errors import BrokerError, NotFound, Unavailable
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.tasks import Tasks
@@ -20,7 +22,9 @@ from broker.store.database import Database
 
 MAX_AGE_SECONDS = 30.0  # C8
 MAX_ENTRIES = 20_000  # some 20 MB
-_BATCH = 200  # names that one statement reads
+AGEING_SECONDS = 10.0  # from which age on an entry that is used is read anew
+REFRESH_PAUSE_SECONDS = 0.5  # between two such reads
+_BATCH, _REFRESH_BATCH = 200, 1_000  # names that one statement reads while callers wait, and while none does
 READ_SECONDS = 5.0  # for an entry to be read; past it the database counts as away
 _SLOW_SECONDS = 2.0  # once a read takes so long, nobody waits behind it
 
@@ -40,6 +44,8 @@ class _Entries(Generic[Resource]):
         self._loading = False  # owned by _run, as is the time when the read under way began
         self._began = 0.0
         self._drops = 0
+        self._ageing: dict[str, None] = {}  # names, in the order in which they were used
+        self._refreshing = False
 
     def peek(self, name: str) -> Resource | None:
         """What is known without reading."""
@@ -48,7 +54,9 @@ class _Entries(Generic[Resource]):
 
     async def get(self, name: str) -> Resource | None:
         entry = self._entries.get(name)
-        if entry is not None and entry[1] > time.monotonic():
+        if entry is not None and (left := entry[1] - time.monotonic()) > 0:
+            if left < MAX_AGE_SECONDS - AGEING_SECONDS:
+                self._refresh_soon(name)
             return entry[0]
         if self._loading and time.monotonic() - self._began > _SLOW_SECONDS:
             raise Unavailable(_AWAY)
@@ -90,8 +98,31 @@ class _Entries(Generic[Resource]):
         for name, future in asked.items():
             future.set_result(found.get(name))
 
+    def _refresh_soon(self, name: str) -> None:
+        self._ageing[name] = None
+        if not self._refreshing:
+            self._refreshing = True
+            self._tasks.start(self._refresh(), name="refresh resources")
+
+    async def _refresh(self) -> None:
+        try:
+            while self._ageing:
+                await asyncio.sleep(REFRESH_PAUSE_SECONDS)
+                names = list(islice(self._ageing, _REFRESH_BATCH))
+                for name in names:
+                    del self._ageing[name]
+                drops = self._drops
+                with suppress(BrokerError):  # then whoever asks once they are too old reads them himself
+                    found = await self._load(names)
+                    if drops == self._drops:
+                        self._keep(found)
+                        for name in set(names).difference(found):
+                            self._entries.pop(name, None)
+        finally:
+            self._refreshing = False
+
     def _keep(self, found: Mapping[str, Resource]) -> None:
-        if len(self._entries) + len(found) > MAX_ENTRIES:
+        if len(self._entries) + len(found.keys() - self._entries.keys()) > MAX_ENTRIES:
             self._entries.clear()
         until = time.monotonic() + MAX_AGE_SECONDS
         self._entries |= {name: (resource, until) for name, resource in found.items()}

@@ -13,6 +13,7 @@ from broker.domain.names import leaf
 from broker.domain.subscription import Subscription
 from broker.runtime.long_poll import LongPoll, SubscriptionChanged
 from broker.runtime.outstanding import Outstanding
+from broker.runtime.pull_queue import PullTerms
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -43,7 +44,7 @@ class StreamingPullService:
 
 
 class MessageStream:
-    """What one client receives.  `ack_deadline` is that of the messages handed out from now on."""
+    """What one client receives."""
 
     def __init__(
         self,
@@ -55,9 +56,9 @@ class MessageStream:
         client_id: str,
     ) -> None:
         self.subscription = subscription
-        self.ack_deadline = ack_deadline
         self._parts = parts
         self._window = parts.outstanding.open(subscription.subscription_id, client_id, flow_control)
+        self._terms = PullTerms(ack_deadline, self._window.owner)
 
     async def receive(self) -> list[Delivery]:
         """The next messages, as soon as there are any and the flow control has room for them.
@@ -98,8 +99,7 @@ class MessageStream:
             self.subscription,
             Demand(max_messages=room, max_bytes=MAX_RESPONSE_BYTES, evenly=True),
             wait_seconds=WAIT_SECONDS,
-            ack_deadline=self.ack_deadline,
-            owner=self._window.owner,
+            terms=self._terms,
         )
 
     async def _read_subscription(self) -> None:
@@ -108,6 +108,10 @@ class MessageStream:
             raise NotFound(f"Subscription does not exist (resource={leaf(subscription.name)}).")
         self.subscription = subscription
         self.touch()
+
+    def set_ack_deadline(self, ack_deadline: timedelta) -> None:
+        """For the messages that are handed out from now on."""
+        self._terms.ack_deadline = ack_deadline
 
     def touch(self) -> None:
         """The client is there: the subscription is in use."""

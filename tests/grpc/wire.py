@@ -162,9 +162,11 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Service:
-    """What the door serves: methods that tests can look into."""
+    """What the door serves: methods that tests can look into.  The budgets are such that no test meets them."""
 
     def __init__(self) -> None:
+        self.requests = RequestMemory(1_000_000_000)
+        self.answers = RequestMemory(1_000_000_000)
         self.started = asyncio.Event()
         self.gone = asyncio.Event()
         self.unsent = asyncio.Event()
@@ -246,11 +248,12 @@ class Served:
 
 
 def make_door(service: Service) -> GrpcDoor:
-    """With limits that no test meets."""
-    requests, answers = RequestMemory(1_000_000_000), RequestMemory(1_000_000_000)
-    resource_calls = ResourceCalls()
     return GrpcDoor(
-        cast(Any, None), service.methods(), requests=requests, answers=answers, resource_calls=resource_calls
+        cast(Any, None),
+        service.methods(),
+        requests=service.requests,
+        answers=service.answers,
+        resource_calls=ResourceCalls(),
     )
 
 

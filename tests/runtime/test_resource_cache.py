@@ -1,18 +1,22 @@
 """C8: topics and subscriptions by name, read many at a time and dropped when they change."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from broker.domain.errors import NotFound, Unavailable
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
+from broker.runtime import resource_cache
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.tasks import Tasks
 from broker.store import subscriptions, topics
 from broker.store.database import Database
+from tests.fixtures.broker import eventually
 
 TOPIC = "projects/p/topics/t"
 
@@ -61,6 +65,30 @@ async def test_what_was_dropped_is_read_again(cache: ResourceCache, database: Da
     cache.drop(name(1))
     with pytest.raises(NotFound):
         await cache.subscription(name(1))
+
+
+async def test_what_is_in_use_is_read_again_while_nobody_waits(
+    cache: ResourceCache, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a notification that was lost is made good for, and callers need not wait for it."""
+    monkeypatch.setattr(resource_cache, "AGEING_SECONDS", -1.0)
+    monkeypatch.setattr(resource_cache, "REFRESH_PAUSE_SECONDS", 0.01)
+    kept, gone = await cache.subscription(name(1)), await cache.subscription(name(2))
+    async with database.transaction() as connection:
+        await subscriptions.update_subscription(
+            connection, subscription=replace(kept, ack_deadline_seconds=77), now=datetime.now(UTC)
+        )
+        await subscriptions.delete_subscription(connection, subscription_id=gone.subscription_id)
+    assert await cache.subscription(name(1)) is kept, "served at once"
+    assert await cache.subscription(name(2)) is gone
+
+    async def seen() -> bool:
+        with contextlib.suppress(NotFound):
+            await cache.subscription(name(2))
+            return False
+        return (await cache.subscription(name(1))).ack_deadline_seconds == 77
+
+    await eventually(seen)
 
 
 async def test_a_caller_that_leaves_does_not_take_the_others_along(cache: ResourceCache) -> None:

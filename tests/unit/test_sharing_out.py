@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from broker.domain.delivery import Delivery, Demand, StoredMessage, even_parts
 from broker.runtime.key_owners import MAX_KEYS, KeyOwners
-from broker.runtime.pull_queue import MAX_CLAIM_MESSAGES, WaitingPull, demands_of, take
+from broker.runtime.pull_queue import MAX_CLAIM_MESSAGES, PullTerms, WaitingPull, demands_of, take
 from broker.store.ordered_runs import share_in_order
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,7 +57,9 @@ def waiting(*demands: Demand, ack_deadlines: tuple[int, ...] = ()) -> deque[Wait
     seconds = ack_deadlines or (10,) * len(demands)
     try:
         return deque(
-            WaitingPull(demand, True, loop.create_future(), loop.create_future(), 0, timedelta(seconds=number))
+            WaitingPull(
+                demand, True, loop.create_future(), loop.create_future(), 0, PullTerms(timedelta(seconds=number))
+            )
             for demand, number in zip(demands, seconds, strict=True)
         )
     finally:

@@ -111,7 +111,7 @@ class _Client:
             request = decode_request(StreamingPullRequest, body)
             _check_later(request)
             if request.stream_ack_deadline_seconds:
-                self._stream.ack_deadline = _ack_deadline(request)
+                self._stream.set_ack_deadline(_ack_deadline(request))
             self._stream.touch()
             await self._settle(request)
             if self._expects_answers and not (request.ack_ids or request.modify_deadline_ack_ids):
