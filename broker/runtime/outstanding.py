@@ -48,6 +48,11 @@ class Window:
         room = self._flow_control.room(self.messages, self.bytes)
         return most if room is None else min(room, most)
 
+    def bytes_left(self, most: int) -> int:
+        """How many bytes may be handed out now, of at most `most`; one message that is larger may be."""
+        left = self._flow_control.bytes_left(self.bytes)
+        return most if left is None else min(left, most)
+
     def add(self, attempt: AttemptName, delivery: Delivery) -> None:
         sizes = {position: message.size for position, message in enumerate(delivery.messages)}
         self.sizes[attempt] = sizes

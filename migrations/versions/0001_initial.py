@@ -219,7 +219,7 @@ STATEMENTS = [
         subscription_id bigint NOT NULL,
         attempt_id bigint NOT NULL,
         part bigint NOT NULL,
-        status text NOT NULL CHECK (status IN ('delivering', 'pending', 'exhausted')),
+        status text NOT NULL CHECK (status IN ('delivering', 'pending', 'nacked', 'exhausted')),
         attempt_number integer NOT NULL,
         next_delivery_at timestamptz NOT NULL,
         delivered_at timestamptz NOT NULL,
