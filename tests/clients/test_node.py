@@ -86,7 +86,6 @@ def test_the_node_client_creates_publishes_receives_seeks_and_deletes(story: Jso
     }
 
 
-@pytest.mark.xfail(reason="the deadline that follows the nack undoes it")
 def test_what_the_node_client_nacks_at_once_comes_again_at_once(story: Json) -> None:
     """D2, A7: it collects what it says of deadlines, and sends the nack ahead of the receipt, which says 10 s."""
     assert story["nackedSeconds"] < 5

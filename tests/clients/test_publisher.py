@@ -74,7 +74,6 @@ def test_messages_of_nearly_ten_megabytes_go_both_ways(google: Google, emulator_
         google.publisher.publish(google.topic, b"x" * 10_000_001)
 
 
-@pytest.mark.xfail(reason="a pull's response over gRPC has up to 10 MB")
 def test_a_backlog_of_large_messages_comes_in_responses_that_the_client_takes(google: Google) -> None:
     """D2, A7: of 4 MiB at most, with PUBSUB_EMULATOR_HOST, however many messages a pull asks for."""
     google.create()

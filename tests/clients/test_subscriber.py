@@ -68,7 +68,6 @@ def test_a_stream_gets_no_more_messages_than_it_may_have_out(google: Google) -> 
     assert len(handler.received) == 6
 
 
-@pytest.mark.xfail(reason="a response is bounded by 3 MB, not by what max_outstanding_bytes leaves")
 def test_a_stream_gets_no_more_bytes_than_it_may_have_out(google: Google) -> None:
     """D2: max_outstanding_bytes; the message that passes the limit may still come, and so may a lone larger one."""
     google.create()
@@ -111,15 +110,7 @@ def test_what_a_handler_nacks_comes_again(google: Google) -> None:
     assert google.pull_at_once() == []
 
 
-@pytest.mark.parametrize(
-    "ordering_key",
-    [
-        pytest.param(
-            "", marks=pytest.mark.xfail(reason="the deadline that follows the nack undoes it"), id="no key"
-        ),
-        "key",
-    ],
-)
+@pytest.mark.parametrize("ordering_key", ["", "key"])
 def test_a_deadline_that_comes_after_a_nack_does_not_undo_it(google: Google, ordering_key: str) -> None:
     """D2, A7: Google's Node client sends them in this order when a program nacks a message at once."""
     google.create(enable_message_ordering=True)
