@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from broker.domain.ack_id import attempt_name
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
-from broker.domain.errors import NotFound, Unavailable
+from broker.domain.errors import Aborted, NotFound, Unavailable
 from broker.domain.flow_control import FlowControl
 from broker.domain.names import leaf
 from broker.domain.subscription import Subscription
@@ -66,7 +66,7 @@ class MessageStream:
         """The next messages, as soon as there are any and the flow control has room for them.
 
         Raises NotFound and FailedPrecondition once the subscription is gone or cannot be pulled any more,
-        Unavailable if the broker stops or cannot serve.
+        Unavailable (or Aborted) if the broker stops or cannot serve.
         """
         loop = asyncio.get_running_loop()
         patient_until: float | None = None
@@ -78,7 +78,7 @@ class MessageStream:
                 self._parts.resources.drop(self.subscription.name)
                 await asyncio.sleep(0)
                 continue
-            except Unavailable:
+            except (Unavailable, Aborted):
                 patient_until = patient_until or loop.time() + PATIENCE_SECONDS
                 if self._parts.long_poll.is_stopping or loop.time() > patient_until:
                     raise
