@@ -29,6 +29,15 @@ async def test_a_response_is_one_row_however_many_messages_it_has(log: Log) -> N
     assert await log.attempts() == [("delivering", 1, "1" * 1000)]
 
 
+async def test_the_receipt_of_a_response_costs_no_row(log: Log) -> None:
+    """Official clients ask for another deadline for all of a response the moment they have it (issue 6)."""
+    await log.publish(*map(str, range(1000)))
+    [delivery] = await log.pull(1000)
+    for seconds in (10, 30):
+        await log.modify_ack_deadline(delivery, None, log.start + seconds * SECOND)
+    assert await log.attempts() == [("delivering", 1, "1" * 1000)]
+
+
 async def test_unacked_messages_are_redelivered_exactly_at_their_deadline(log: Log) -> None:
     await log.publish("a")
     await log.pull()
