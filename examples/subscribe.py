@@ -3,6 +3,8 @@
 PUBSUB_EMULATOR_HOST=127.0.0.1:8085 python examples/subscribe.py
 """
 
+import contextlib
+
 from google.api_core.exceptions import AlreadyExists
 from google.cloud import pubsub_v1
 from google.cloud.pubsub_v1.subscriber.message import Message
@@ -10,10 +12,8 @@ from google.cloud.pubsub_v1.subscriber.message import Message
 TOPIC, SUBSCRIPTION = "projects/demo/topics/greetings", "projects/demo/subscriptions/stream"
 
 with pubsub_v1.SubscriberClient() as subscriber:
-    try:
+    with contextlib.suppress(AlreadyExists):
         subscriber.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
-    except AlreadyExists:
-        pass
 
     def handle(message: Message) -> None:
         print(message.message_id, message.data, dict(message.attributes), flush=True)
