@@ -51,3 +51,10 @@ def test_no_file_has_the_marks_of_a_merge() -> None:
         ["git", "grep", "-lE", "^(<{7}|>{7}) "], cwd=repository(), capture_output=True, text=True
     )
     assert listed.stdout == ""
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_no_timer_is_asked_for_its_time(path: Path) -> None:
+    """uvloop gives a plain handle, which has none, for what is less than half a millisecond away."""
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert not [func.attr for func in calls if isinstance(func, ast.Attribute) and func.attr == "when"]

@@ -94,6 +94,7 @@ class Endpoint:
     claiming: set[int] = field(default_factory=set)
     due_at: dict[int, datetime] = field(default_factory=dict)
     alarm: asyncio.TimerHandle | None = None
+    alarm_at: float = 0.0  # not asked of the handle: uvloop's has no time if that is less than a millisecond away
     closed: bool = False  # nothing is claimed or sent any more
     suspended: bool = False  # nor now: the subscription has changed and is being read again
     # Messages whose calls are overdue but still open: where they are out by now.

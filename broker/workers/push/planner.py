@@ -171,10 +171,10 @@ class PushPlanner:
             return
         at = now + max(delay, _SHORTEST_ALARM_SECONDS)
         if endpoint.alarm is not None:
-            if endpoint.alarm.when() <= at:
+            if endpoint.alarm_at <= at:
                 return
             endpoint.alarm.cancel()
-        endpoint.alarm = loop.call_at(at, self._ring, endpoint)
+        endpoint.alarm, endpoint.alarm_at = loop.call_at(at, self._ring, endpoint), at
 
     def _ring(self, endpoint: Endpoint) -> None:
         """Something is due, or the endpoint may be tried again."""
