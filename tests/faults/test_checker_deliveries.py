@@ -8,7 +8,6 @@ from tests.faults.checks.view import DEAD_LETTER_COUNT
 from tests.faults.history import Delivery, Receive
 from tests.faults.story import LETTERS, Story, told
 
-
 # --- acks and leases ---------------------------------------------------------------------------------------------
 
 
