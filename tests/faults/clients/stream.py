@@ -27,7 +27,12 @@ _OPTIONS = [
 _LATE_SECONDS = 1.0  # after a response has arrived, that it is read
 _PAUSE_SECONDS = 0.1
 _ON_STREAM = 0.5  # the share of changes that go over the stream
-_FORESEEN = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
+_FORESEEN = {  # official clients open another stream, too
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+}
 
 
 class Streamer:
@@ -160,6 +165,7 @@ class _Stream:
         self._call = call
         self._waiting: list[tuple[Settle, set[str], asyncio.Future[None]]] = []
         self.is_broken = False
+        self._writing = asyncio.Lock()  # gRPC takes one at a time
 
     async def send(self, settled: Settle, *, confirmed: bool) -> None:
         """With exactly-once delivery, sets the outcome when it is confirmed or will never be."""
@@ -173,7 +179,8 @@ class _Stream:
         if confirmed:
             self._waiting.append((settled, set(settled.ack_ids), answered))
         try:
-            await self._call.write(request)
+            async with self._writing:
+                await self._call.write(request)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return
         if confirmed and not self.is_broken:
