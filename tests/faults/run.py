@@ -12,6 +12,7 @@ from tests.faults.checks.violation import violation
 from tests.faults.clients.topology import PLANS, Plan
 from tests.faults.faults import Planned, play
 from tests.faults.history import Fault, History, Publish, Receive
+from tests.faults.log import worries
 from tests.faults.workload import Workload
 from tests.faults.world import World
 
@@ -56,7 +57,7 @@ async def run(
     log = world.take_log()
     found = check(workload.history)
     found += [violation("unforeseen answer", text) for text in workload.unforeseen]
-    found += [violation("log", line) for line in log if "Traceback" in line or " ERROR " in line]
+    found += [violation("log", record) for record in worries(log)]
     result.violations = [f"seed {seed}: {one}" for one in found]
     if found:
         _keep(keep, name, workload.history, schedule, log, result.violations)
