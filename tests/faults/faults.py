@@ -96,6 +96,12 @@ def make_schedule(
     return schedule
 
 
+def names_for(seed: int) -> list[str]:
+    """The kinds for the run of a seed: each third run has one kind alone, in turn, the others have all of them."""
+    names = [name for name in KINDS if name != HELD]
+    return [HELD, names[seed // 3 % len(names)]] if seed % 3 == 0 else [HELD, *names]
+
+
 async def play(schedule: Sequence[Planned], world: World, noted: history.History, *, seconds: float) -> None:
     """Do it, note it, and return when all is well again, and not before so many seconds."""
     began = time.monotonic()

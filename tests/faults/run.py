@@ -29,6 +29,7 @@ class Result(msgspec.Struct):
     deliveries: int = 0
     drained_in: float = 0.0  # seconds, at most
     violations: list[str] = []
+    stuck: bool = False  # it did not come to its end
 
     def add(self, other: "Result") -> None:
         self.seeds += other.seeds
@@ -40,6 +41,7 @@ class Result(msgspec.Struct):
         self.deliveries += other.deliveries
         self.drained_in = max(self.drained_in, other.drained_in)
         self.violations += other.violations
+        self.stuck |= other.stuck
 
 
 async def run(
@@ -50,12 +52,17 @@ async def run(
     began = time.monotonic()
     world.take_log()
     workload = Workload(world.urls, run=name, seed=seed, plans=plans)
-    async with workload.running():
-        await play(schedule, world, workload.history, seconds=seconds)
+    stuck = []
+    try:
+        async with workload.running():
+            await play(schedule, world, workload.history, seconds=seconds)
+    except* (AssertionError, TimeoutError) as errors:
+        stuck = [violation("stuck", repr(error)) for error in errors.exceptions]
     result = _count(workload)
+    result.stuck = bool(stuck)
     result.seeds, result.seconds = [seed], time.monotonic() - began
     log = world.take_log()
-    found = check(workload.history)
+    found = stuck + check(workload.history)
     found += [violation("unforeseen answer", text) for text in workload.unforeseen]
     found += [violation("log", record) for record in worries(log)]
     result.violations = [f"seed {seed}: {one}" for one in found]
