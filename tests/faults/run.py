@@ -17,6 +17,9 @@ from tests.faults.workload import Workload
 from tests.faults.world import World
 
 
+SLOW_DRAIN_SECONDS = 45.0  # no violation, but worth a look: the history is kept
+
+
 class Result(msgspec.Struct):
     """Of one run, or of several."""
 
@@ -48,7 +51,7 @@ async def run(
     world: World, schedule: Sequence[Planned], *, seed: int, name: str, seconds: float, keep: Path,
     plans: Sequence[Plan] = PLANS,
 ) -> Result:  # fmt: skip
-    """A run on brokers that are up.  If anything is violated its history and schedule stay in `keep`."""
+    """A run on brokers that are up.  What is worth a look stays in `keep`: history, schedule, log."""
     began = time.monotonic()
     world.take_log()
     workload = Workload(world.urls, run=name, seed=seed, plans=plans)
@@ -66,7 +69,7 @@ async def run(
     found += [violation("unforeseen answer", text) for text in workload.unforeseen]
     found += [violation("log", record) for record in worries(log)]
     result.violations = [f"seed {seed}: {one}" for one in found]
-    if found:
+    if found or result.drained_in > SLOW_DRAIN_SECONDS:
         _keep(keep, name, workload.history, schedule, log, result.violations)
     return result
 

@@ -80,6 +80,14 @@ def test_a_response_that_comes_after_its_own_lease_is_none() -> None:
     assert story.rules() == []
 
 
+def test_a_lease_counts_from_when_its_receive_began_though_the_message_came_later() -> None:
+    story = Story(exactly_once=True)
+    story._add(Receive(who="p", began=1, ended=8, subscription="sub", deliveries=[Delivery(1, "m1", "x")]))
+    story.publish(5, 1)
+    story.receive(11.3, 1)
+    assert story.rules() == []
+
+
 def test_what_an_endpoint_took_is_pushed_again_only_after_a_fault() -> None:
     def pushed(status: int) -> Story:
         story = Story()

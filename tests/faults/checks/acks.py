@@ -75,7 +75,7 @@ def live_until(subscription: SubscriptionView, receipt: Receipt, at: float) -> f
     them all certainly moves it.
     """
     run = run_of(subscription, receipt)
-    until = receipt.since + subscription.subscription.ack_deadline
+    until = receipt.leased_from + subscription.subscription.ack_deadline
     changes = {number: settle for other in run for number, settle in other.settles if settle.seconds is not None}
     ack_ids = {other.delivery.ack_id for other in run}
     for settle in sorted(changes.values(), key=lambda settle: settle.began):
