@@ -16,7 +16,6 @@ from tests.faults.log import worries
 from tests.faults.workload import Workload
 from tests.faults.world import World
 
-
 SLOW_DRAIN_SECONDS = 45.0  # no violation, but worth a look: the history is kept
 
 

@@ -48,7 +48,7 @@ class Streamer:
         self._stream: _Stream | None = None
 
     def stop(self) -> None:
-        """Ends the stream when what was received is handled."""
+        """Ends the stream; what was received is handled all the same."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -63,7 +63,7 @@ class Streamer:
             METHOD, request_serializer=_Request.SerializeToString, response_deserializer=_Response.FromString
         )
         call = open_stream()
-        stream = _Stream(call)
+        stream = self._stream = _Stream(call)
         first = _Request(
             subscription=f"{self._caller.project}/subscriptions/{self._subscription.name}",
             stream_ack_deadline_seconds=ACK_DEADLINE_SECONDS,
@@ -83,6 +83,9 @@ class Streamer:
                     last_read = now()
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
                 self._look_at(error)
+            except asyncio.CancelledError:  # the call is, not this task
+                if not self._stopping.is_set():
+                    raise
             stream.broken()
             self._note_loss(max(opened, last_read - _LATE_SECONDS))
             stopper.cancel()
