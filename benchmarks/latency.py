@@ -106,3 +106,20 @@ def _rows(taken: Mapping[str, _Taken], commits: Sequence[float], failures: Mappi
                 row.note = f"{number(row.ours / commit)} commits (p{percent}); {len(values['broker']):,} samples"
             rows.append(row)
     return rows
+
+
+def delay_rows(
+    name: str, delays: Mapping[str, Sequence[float]], failures: Mapping[str, str], mark: float | None = None
+) -> list[Row]:
+    """A row for each percentile of the seconds that each server took; `mark` is for p50, ours : emulator."""
+    rows = []
+    for percent in _PERCENTILES:
+        row = Row(measure=f"{name}, p{percent}", unit=_UNIT, lower_is_better=True)
+        row.ours = percentile(delays["broker"], percent)
+        row.emulator = percentile(delays.get("emulator", []), percent)
+        row.ratio = row.ours / row.emulator if row.ours and row.emulator else None
+        row.mark = mark if percent == 50 else None
+        row.note = f"{len(delays['broker']):,} samples"
+        row.error = "; ".join(f"{server}: {error}" for server, error in failures.items())
+        rows.append(row)
+    return rows

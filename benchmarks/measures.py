@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.bench import Bench
 from benchmarks.flat_claims import flat_claims
+from benchmarks.google_client import grpc_latency, grpc_publish, grpc_pull, grpc_streaming
 from benchmarks.latency import latency
 from benchmarks.layers import profile
 from benchmarks.limits import copy_limit, http_limit, select_limit
 from benchmarks.memory import memory
+from benchmarks.one_port import rest_one_port
 from benchmarks.overload import overload
 from benchmarks.peers import peers_drain_1, peers_drain_2, peers_publish_100, peers_publish_single
 from benchmarks.push import push_latency, push_throughput
@@ -35,9 +37,14 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "subscriptions-1000": subscriptions_1000,
     "push-throughput": push_throughput,
     "bulkheads": bulkheads,
+    "grpc-latency": grpc_latency,
+    "grpc-publish": grpc_publish,
+    "grpc-streaming": grpc_streaming,
+    "grpc-pull": grpc_pull,
     "copy-limit": copy_limit,
     "select-limit": select_limit,
     "http-limit": http_limit,
+    "rest-one-port": rest_one_port,
     "overload": overload,
     "memory": memory,
     "push-10000": push_10000,
@@ -63,6 +70,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "speed": _SPEED,
     "scale": _SCALE,
     "push": ("push-latency", "push-throughput", "bulkheads", "push-10000", "pull-10000"),
+    "grpc": ("grpc-latency", "grpc-publish", "grpc-streaming", "grpc-pull", "rest-one-port"),
     "peers": ("peers-publish-single", "peers-publish-100", "peers-drain-1", "peers-drain-2"),
 }
 ONLY_IF_NAMED = frozenset([*GROUPS["peers"], *_SCALE, "soak", "profile"])  # they take long; peers measure others

@@ -5,11 +5,11 @@ import json
 import os
 import statistics
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from benchmarks.bench import Bench, Place, Sample, compare, fresh_place, say, take_sample
 from benchmarks.generators import Throughput, run_loads, throughput
-from benchmarks.latency import percentile
+from benchmarks.latency import delay_rows
 from benchmarks.load_spec import Spec
 from benchmarks.report import Row
 from benchmarks.servers import Server, Sink
@@ -50,7 +50,7 @@ def push_latency(bench: Bench) -> list[Row]:
         failures["sink"] = str(error)
     finally:
         sink.stop()
-    return _latency_rows(delays, failures)
+    return delay_rows(f"publish → push at {PACE:g}/s", delays, failures)
 
 
 def _latency_round(bench: Bench, server: Server, sink: Sink, failures: dict[str, str]) -> Sequence[float]:
@@ -88,19 +88,6 @@ def paced_delays(
         late = f"{_ARRIVE_SECONDS:g} s after the last publish"
         raise LoadFailed(f"{arrived.distinct:,} of {due:,} pushes had arrived {late}")
     return arrived.delays
-
-
-def _latency_rows(delays: Mapping[str, Sequence[float]], failures: Mapping[str, str]) -> list[Row]:
-    rows = []
-    for percent in (50, 99):
-        row = Row(measure=f"publish → push at {PACE:g}/s, p{percent}", unit="ms", lower_is_better=True)
-        row.ours = percentile(delays["broker"], percent)
-        row.emulator = percentile(delays.get("emulator", []), percent)
-        row.ratio = row.ours / row.emulator if row.ours and row.emulator else None
-        row.note = f"{len(delays['broker']):,} samples"
-        row.error = "; ".join(f"{name}: {error}" for name, error in failures.items())
-        rows.append(row)
-    return rows
 
 
 def push_throughput(bench: Bench) -> list[Row]:

@@ -209,6 +209,16 @@ class Broker(Server):
         return ready is not None
 
 
+class PlainHttpBroker(Broker):
+    """Our broker with HTTP/1.1 alone on its port: nobody looks at a connection's first bytes."""
+
+    name = "broker without gRPC"
+
+    def _command(self) -> Sequence[str]:
+        python, _, _, *arguments = super()._command()
+        return [python, "-m", "benchmarks.plain_http", *arguments]
+
+
 class EmptyServer(Broker):
     """A handler that answers {} to everything, behind the broker's own HTTP server: what HTTP alone costs."""
 

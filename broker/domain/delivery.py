@@ -3,7 +3,7 @@
     delivering ──ack──► gone
         │ nack, or a claim that finds the ack deadline passed while the retry policy asks for a delay
         ▼
-     pending ──next_delivery_at passes──► claimed again: a new attempt, attempt_number + 1
+     pending (or nacked) ──next_delivery_at passes──► claimed again: a new attempt, attempt_number + 1
         ▲
     delivering ──ack deadline passes, no retry policy──► claimed again at once
 

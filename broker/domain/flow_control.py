@@ -25,3 +25,7 @@ class FlowControl:
         if 0 < self.max_bytes <= size:
             return 0
         return max(self.max_messages - messages, 0) if 0 < self.max_messages < UNCOUNTED else None
+
+    def bytes_left(self, size: int) -> int | None:
+        """How many bytes more, likewise; the message that reaches them may be larger."""
+        return max(self.max_bytes - size, 0) if self.max_bytes > 0 else None

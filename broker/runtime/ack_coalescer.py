@@ -2,7 +2,7 @@
 
 Official clients send a deadline change for every response the moment they get it, and acks soon after; both meet
 here.  Within one flush an ack wins over any deadline change of the same message, and the last change over those
-before it.  One flush is in flight; what comes meanwhile goes with the next.
+before it, but for a nack, which is final.  One flush is in flight; what comes meanwhile goes with the next.
 
 What may wait is bounded: by number, and by time, for nobody waits longer than MAX_WAIT_SECONDS behind a flush.
 A refusal is Unavailable: what was asked may be asked again without harm, done or not.
@@ -85,6 +85,14 @@ class _Batch:
         self.done.set_exception(error)
         self.done.exception()  # every caller may be gone
 
+    def change(self, attempt: AttemptName, positions: Iterable[int], deadline: NewDeadline) -> None:
+        """The last change counts, but a lease that was given up is not extended."""
+        known = self.deadlines.setdefault(attempt, {})
+        if known and deadline.status == "delivering":
+            given_up = [p for p in positions if p in known and known[p].status != "delivering"]
+            positions = set(positions).difference(given_up)
+        known.update(dict.fromkeys(positions, deadline))
+
     def acks_like(self, attempt: AttemptName, exactly_once: bool) -> Positions:
         """Where acks of this kind are collected."""
         if attempt.ordered:
@@ -160,7 +168,7 @@ class AckCoalescer:
         """
         batch = self._batch()
         for attempt, positions in messages.items():
-            batch.deadlines.setdefault(attempt, {}).update(dict.fromkeys(positions, deadline))
+            batch.change(attempt, positions, deadline)
             batch.size += len(positions)
         _, stale = await asyncio.shield(batch.done)
         return _own(messages, stale)

@@ -95,11 +95,7 @@ class LongPoll:
         self._look(queue)
         self._pulls += 1
         try:
-            first = (pull.answer, pull.parked)
-            await asyncio.wait(first, timeout=CLAIM_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if not (pull.answer.done() or pull.parked.done()):
-                self._give_up(queue, pull)
-                await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            await self._claimed_for(queue, pull)
             if pull.answer.done():
                 return pull.answer.result()
             return await self._wait_parked(queue, pull, wait_seconds, hung_up)
@@ -194,6 +190,14 @@ class LongPoll:
         if not queue.claiming and queue.pulls:
             queue.claiming = True
             self._tasks.start(self._run(queue), name=f"claim for {queue.subscription.name}")
+
+    async def _claimed_for(self, queue: PullQueue, pull: WaitingPull) -> None:
+        """Wait until there is an answer or the pull is parked."""
+        first = (pull.answer, pull.parked)
+        await asyncio.wait(first, timeout=CLAIM_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not (pull.answer.done() or pull.parked.done()):
+            self._give_up(queue, pull)
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
 
     async def _wait_parked(
         self,

@@ -48,6 +48,11 @@ class Window:
         room = self._flow_control.room(self.messages, self.bytes)
         return most if room is None else min(room, most)
 
+    def bytes_left(self, most: int) -> int:
+        """How many bytes may be handed out now, of at most `most`; one message that is larger may be."""
+        left = self._flow_control.bytes_left(self.bytes)
+        return most if left is None else min(left, most)
+
     def add(self, attempt: AttemptName, delivery: Delivery) -> None:
         sizes = {position: message.size for position, message in enumerate(delivery.messages)}
         self.sizes[attempt] = sizes
@@ -112,8 +117,10 @@ class Outstanding:
         return window
 
     def close(self, window: Window) -> None:
-        """The stream has ended.  What it had is outstanding until it is settled or due."""
-        others = self._open[window.subscription_id]
+        """The stream has ended.  What it had is outstanding until it is settled or due.  May be repeated."""
+        others = self._open.get(window.subscription_id, set())
+        if window not in others:
+            return
         others.discard(window)
         if not others:
             del self._open[window.subscription_id]

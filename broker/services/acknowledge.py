@@ -111,7 +111,7 @@ class AcknowledgeService:
     async def _modify(
         self, subscription: Subscription, ack_ids: Sequence[str], seconds: int
     ) -> Mapping[AttemptName, set[int]]:
-        status: AttemptStatus = "delivering" if seconds else "pending"
+        status: AttemptStatus = "delivering" if seconds else "nacked"
         return await self._change(subscription, ack_ids, seconds, status, subscription.retry_policy)
 
     async def nack(self, subscription_name: str, ack_ids: Sequence[str], delay: timedelta | None) -> None:
@@ -128,7 +128,7 @@ class AcknowledgeService:
             )
         seconds = 0 if delay is None else delay.total_seconds()
         retry_policy = subscription.retry_policy if delay is None else None
-        stale = await self._change(subscription, ack_ids, seconds, "pending", retry_policy)
+        stale = await self._change(subscription, ack_ids, seconds, "nacked", retry_policy)
         if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
 

@@ -38,9 +38,12 @@ class PullService:
         *,
         max_messages: int,
         return_immediately: bool,
+        max_bytes: int = MAX_RESPONSE_BYTES,
         hung_up: Callable[[], Awaitable[None]],
     ) -> tuple[Subscription, list[Delivery]]:
         """Up to `max_messages` (at most 1,000) under new ack ids; none after the bounded wait.
+
+        `max_bytes`: of their data and attributes; one message that is larger still comes alone.
 
         Raises InvalidArgument, NotFound (also when the subscription is deleted meanwhile), FailedPrecondition.
         """
@@ -50,7 +53,7 @@ class PullService:
                 "You have passed an invalid argument to the service (argument=max_messages): "
                 f"maxMessages must be greater than 0, not {max_messages}."
             )
-        demand = Demand(max_messages=min(max_messages, MAX_MESSAGES_PER_ATTEMPT), max_bytes=MAX_RESPONSE_BYTES)
+        demand = Demand(max_messages=min(max_messages, MAX_MESSAGES_PER_ATTEMPT), max_bytes=max_bytes)
         deadline = time.monotonic() + (0 if return_immediately else self._wait_seconds)
         while True:
             try:

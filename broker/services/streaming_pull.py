@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from broker.domain.ack_id import attempt_name
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
-from broker.domain.errors import NotFound, Unavailable
+from broker.domain.errors import Aborted, NotFound, Unavailable
 from broker.domain.flow_control import FlowControl
 from broker.domain.names import leaf
 from broker.domain.subscription import Subscription
@@ -19,7 +19,9 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.services.pull import pullable
 
-MAX_RESPONSE_BYTES = 3_000_000  # clients that are not Google's refuse 4 MB; one larger message still comes alone
+# gRPC's clients take 4 MiB at most unless told otherwise; Google's are not where PUBSUB_EMULATOR_HOST is set.
+# One larger message still comes alone.
+MAX_RESPONSE_BYTES = 3_000_000
 WAIT_SECONDS = 60.0  # for the next message; then the stream asks anew
 PATIENCE_SECONDS = 30.0  # with a database that is away; then the client may look for another broker
 _PAUSE_SECONDS = 1.0
@@ -64,7 +66,7 @@ class MessageStream:
         """The next messages, as soon as there are any and the flow control has room for them.
 
         Raises NotFound and FailedPrecondition once the subscription is gone or cannot be pulled any more,
-        Unavailable if the broker stops or cannot serve.
+        Unavailable (or Aborted) if the broker stops or cannot serve.
         """
         loop = asyncio.get_running_loop()
         patient_until: float | None = None
@@ -76,7 +78,7 @@ class MessageStream:
                 self._parts.resources.drop(self.subscription.name)
                 await asyncio.sleep(0)
                 continue
-            except Unavailable:
+            except (Unavailable, Aborted):
                 patient_until = patient_until or loop.time() + PATIENCE_SECONDS
                 if self._parts.long_poll.is_stopping or loop.time() > patient_until:
                     raise
@@ -97,7 +99,7 @@ class MessageStream:
             return []
         return await self._parts.long_poll.pull(
             self.subscription,
-            Demand(max_messages=room, max_bytes=MAX_RESPONSE_BYTES, evenly=True),
+            Demand(max_messages=room, max_bytes=self._window.bytes_left(MAX_RESPONSE_BYTES), evenly=True),
             wait_seconds=WAIT_SECONDS,
             terms=self._terms,
         )

@@ -23,14 +23,14 @@ _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 _READ_OPEN_ATTEMPTS = statements.hot("read_open_attempts")
 
 
-AttemptStatus = Literal["delivering", "pending", "exhausted", "released"]
+AttemptStatus = Literal["delivering", "nacked", "exhausted", "released"]
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineChange:
     """New `next_delivery_at` for some messages of an attempt.
 
-    `status`: "delivering" moves the ack deadline, "pending" is a nack (a retry policy delays it from there on), and
+    `status`: "delivering" moves the ack deadline, "nacked" is a nack (a retry policy delays it from there on), and
     "exhausted" gives the messages up to the dead-letter forwarder.  "released" is a nack of what reached nobody:
     the attempt does not count.
     """
@@ -145,7 +145,7 @@ async def modify_ordered_deadline(
 
 
 def _deadlines(shard_id: int, changes: Sequence[DeadlineChange]) -> dict[str, Any]:
-    policies = [change.retry_policy if change.status == "pending" else None for change in changes]
+    policies = [change.retry_policy if change.status == "nacked" else None for change in changes]
     return {
         "shard_id": shard_id,
         "subscription_ids": [change.attempt.subscription_id for change in changes],

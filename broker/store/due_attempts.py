@@ -136,6 +136,6 @@ def replacements(due: Iterable[DueAttempt]) -> Mapping[str, Any] | None:
         "attempt_ids": [row.attempt_id for row in changed],
         "parts": [row.part for row in changed],
         "open": [to_bits(row.open.values(), row.length) for row in changed],
-        "statuses": ["exhausted" if row.status == "exhausted" else "pending" for row in changed],
+        "statuses": [row.status if row.status in ("exhausted", "nacked") else "pending" for row in changed],
         "next_delivery_ats": [row.next_delivery_at for row in changed],
     }

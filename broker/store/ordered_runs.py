@@ -201,6 +201,55 @@ def _fitting(messages: Sequence[StoredMessage], count: int, room: int, *, empty:
     return fitting
 
 
+class _Sharing:
+    """Fresh messages being shared out, in the order of the log."""
+
+    def __init__(self, demands: Sequence[Demand], max_run: int, preferred: Preferred) -> None:
+        self.shares: list[list[StoredMessage]] = [[] for _ in demands]
+        self._demands = demands
+        self._rooms = [demand.max_bytes for demand in demands]
+        self._max_run = max_run
+        self._preferred = preferred
+        self._turn = 0
+        self._places: dict[str, int] = {}  # key -> the demand that has it
+        self._left: dict[str, int] = {}  # key -> how many more may go out: none behind one that waits
+
+    def consider(self, message: StoredMessage) -> bool:
+        """Give a message to a demand, or let it wait for its key.  False: nobody has room for it."""
+        key = message.ordering_key
+        if key is not None and key in self._places:
+            place = self._places[key]
+            if not self._has_room(place, message):
+                self._left[key] = 0
+        else:
+            found = self._place_for(key, message)
+            if found is None:
+                return False
+            place = found
+            if key is not None:
+                self._places[key], self._left[key] = place, self._max_run
+        if key is None or self._left[key]:
+            self.shares[place].append(message)
+            self._rooms[place] -= message.size
+            if key is not None:
+                self._left[key] -= 1
+        return True
+
+    def _place_for(self, key: str | None, message: StoredMessage) -> int | None:
+        wanted = None if key is None else self._preferred(key)
+        if wanted is not None and self._has_room(wanted, message):
+            return wanted
+        while self._turn < len(self._demands):
+            if self._has_room(self._turn, message):
+                return self._turn
+            self._turn += 1
+        return None
+
+    def _has_room(self, place: int, message: StoredMessage) -> bool:
+        share = self.shares[place]
+        return len(share) < self._demands[place].max_messages and (not share or self._rooms[place] >= message.size)
+
+
 def share_in_order(
     demands: Sequence[Demand],
     fresh: Sequence[StoredMessage],
@@ -211,39 +260,9 @@ def share_in_order(
 
     A key goes to one demand only, up to `max_run` messages of it; its others wait in the log from now on.
     """
-    shares: list[list[StoredMessage]] = [[] for _ in demands]
-    rooms = [demand.max_bytes for demand in demands]
-
-    def has_room(place: int, message: StoredMessage) -> bool:
-        share = shares[place]
-        return len(share) < demands[place].max_messages and (not share or rooms[place] >= message.size)
-
-    places: dict[str, int] = {}  # key -> the demand that has it
-    left: dict[str, int] = {}  # key -> how many more messages of it may go out: none behind one that waits
-    turn = considered = 0
-    for message in fresh:
-        key = message.ordering_key
-        if key is not None and key in places:
-            place = places[key]
-            if not has_room(place, message):
-                left[key] = 0
-        else:
-            wanted = None if key is None else preferred(key)
-            if wanted is None or not has_room(wanted, message):
-                turn = next((n for n in range(turn, len(demands)) if has_room(n, message)), len(demands))
-                wanted = turn
-            if wanted == len(demands):
-                break
-            place = wanted
-            if key is not None:
-                places[key], left[key] = place, max_run
-        considered += 1
-        if key is None or left[key]:
-            shares[place].append(message)
-            rooms[place] -= message.size
-            if key is not None:
-                left[key] -= 1
-    return shares, considered
+    sharing = _Sharing(demands, max_run, preferred)
+    considered = sum(1 for _ in takewhile(sharing.consider, fresh))
+    return sharing.shares, considered
 
 
 def clear_away(request: ClaimRequest, runs: Iterable[OrderedRun]) -> Iterator[Bound]:

@@ -7,12 +7,12 @@ import httpx
 
 
 def test_the_empty_server_answers_behind_the_brokers_http_server() -> None:
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.empty_server"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().removeprefix("Ready: ").strip()
-        answer = httpx.post(f"{url}/v1/projects/p/topics/t:publish", content=b"{}", timeout=20)
-        assert (answer.status_code, answer.json()) == (200, {})
-    finally:
-        process.terminate()
-        process.wait(20)
+    command = [sys.executable, "-m", "benchmarks.empty_server"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().removeprefix("Ready: ").strip()
+            answer = httpx.post(f"{url}/v1/projects/p/topics/t:publish", content=b"{}", timeout=20)
+            assert (answer.status_code, answer.json()) == (200, {})
+        finally:
+            process.terminate()

@@ -6,7 +6,6 @@ Over gRPC with nothing but PUBSUB_EMULATOR_HOST set, as most programs that test 
 import asyncio
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
@@ -19,39 +18,11 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.pubsub_v1 import types
 
+from tests.fixtures.google import Google
 from tests.fixtures.push_sink import PushSink
 
 # Python's cgi-era helpers and protobuf's internals warn in some releases of the client; that is not our business.
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
-
-
-@dataclass
-class Google:
-    """Both clients, and the names of a topic and a subscription of the test's own project."""
-
-    publisher: pubsub_v1.PublisherClient
-    subscriber: pubsub_v1.SubscriberClient
-    project: str
-    topic: str
-    subscription: str
-
-    def create(self) -> None:
-        self.publisher.create_topic(name=self.topic)
-        self.subscriber.create_subscription(name=self.subscription, topic=self.topic)
-
-    def publish(self, *texts: str) -> list[str]:
-        futures = [self.publisher.publish(self.topic, text.encode(), source="test") for text in texts]
-        return [future.result(timeout=20) for future in futures]
-
-    def pull(self, max_messages: int = 100) -> list[types.ReceivedMessage]:
-        return list(
-            self.subscriber.pull(subscription=self.subscription, max_messages=max_messages).received_messages
-        )
-
-    def pull_at_once(self) -> list[types.ReceivedMessage]:
-        request = {"subscription": self.subscription, "max_messages": 100, "return_immediately": True}
-        with pytest.warns(DeprecationWarning, match="return_immediately"):
-            return list(self.subscriber.pull(request=request).received_messages)
 
 
 @pytest.fixture(params=["rest", "grpc"])
@@ -68,10 +39,9 @@ def google(
         options = {"client_options": {"api_endpoint": broker_url}, "credentials": AnonymousCredentials()}
         publisher = pubsub_v1.PublisherClient(transport="rest", **options)
         subscriber = pubsub_v1.SubscriberClient(transport="rest", **options)
-    yield Google(publisher, subscriber, project, f"{project}/topics/topic", f"{project}/subscriptions/sub")
-    publisher.stop()
-    publisher.transport.close()
-    subscriber.transport.close()  # its own close() knows gRPC's channel only
+    clients = Google(publisher, subscriber, project)
+    yield clients
+    clients.close()
 
 
 def test_a_topic_is_created_read_listed_updated_and_deleted(google: Google) -> None:

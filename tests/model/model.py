@@ -240,7 +240,7 @@ class Subscription:
         for standing in () if self.detached else named:
             if ordering.keyed(self, standing.message):
                 by_key.setdefault(standing.message.key, []).append(standing)
-            else:
+            elif standing.out or not seconds:  # what was nacked stays so
                 standing.out = seconds > 0
                 standing.due = now + (seconds * SECOND if seconds else self.delay(standing.attempts, jitter))
         for standings in by_key.values():

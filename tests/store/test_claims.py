@@ -29,6 +29,15 @@ async def test_a_response_is_one_row_however_many_messages_it_has(log: Log) -> N
     assert await log.attempts() == [("delivering", 1, "1" * 1000)]
 
 
+async def test_the_receipt_of_a_response_costs_no_row(log: Log) -> None:
+    """Official clients ask for another deadline for all of a response the moment they have it (issue 6)."""
+    await log.publish(*map(str, range(1000)))
+    [delivery] = await log.pull(1000)
+    for seconds in (10, 30):
+        await log.modify_ack_deadline(delivery, None, log.start + seconds * SECOND)
+    assert await log.attempts() == [("delivering", 1, "1" * 1000)]
+
+
 async def test_unacked_messages_are_redelivered_exactly_at_their_deadline(log: Log) -> None:
     await log.publish("a")
     await log.pull()
@@ -192,3 +201,22 @@ async def test_messages_whose_retry_delay_only_begins_do_not_hide_one_that_is_re
     await log.nack(ready, retry_policy=policy)
     await log.modify_ack_deadline(expired, None, log.start + SECOND)
     assert await log.pull_texts(1, now=log.start + 4 * SECOND, retry_policy=policy) == ["ready"]
+
+
+async def test_a_lease_that_was_given_up_is_not_extended(log: Log) -> None:
+    """Node's client sends a nack ahead of the deadline that it asks for on receipt."""
+    await log.publish("a", "b")
+    [delivery] = await log.pull()
+    await log.nack(delivery, [0])
+    ignored = await log.modify_ack_deadline(delivery, None, log.start + 60 * SECOND)
+    assert ignored == {0}
+    assert await log.pull_texts(now=log.start + SECOND) == ["a"]
+
+
+async def test_what_is_left_of_a_nack_that_was_claimed_in_part_stays_nacked(log: Log) -> None:
+    await log.publish("a", "b")
+    [delivery] = await log.pull()
+    await log.nack(delivery)
+    assert await log.pull_texts(1, now=log.start + SECOND) == ["a"]
+    assert await log.modify_ack_deadline(delivery, [1], log.start + 60 * SECOND) == {1}
+    assert await log.pull_texts(now=log.start + SECOND) == ["b"]

@@ -85,7 +85,7 @@ async def test_a_message_is_forwarded_after_its_last_attempt_with_where_it_came_
 async def test_the_forwarder_finds_what_nobody_pulls_any_more(log: Log, dead: Log) -> None:
     await log.publish("a", "b")
     await fail(log)
-    assert [status for status, *_ in await log.attempts()] == ["pending"]
+    assert [status for status, *_ in await log.attempts()] == ["nacked"]
     assert len(await work(log)) == 1
     assert (await forward(log, dead)).count == 2
     assert await dead.pull_texts() == ["a", "b"]

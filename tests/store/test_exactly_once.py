@@ -28,7 +28,7 @@ async def modify(log: Log, delivery: Delivery, position: int, *, now: datetime, 
     name = log.name(delivery)
     due = now + seconds * SECOND
     change = DeadlineChange(
-        name, frozenset([position]), due, "delivering" if seconds else "pending", exactly_once=True
+        name, frozenset([position]), due, "delivering" if seconds else "nacked", exactly_once=True
     )
     parts = list(log.attempt_ids.take_parts(1, now=now))
     async with log.session() as session:

@@ -142,13 +142,13 @@ class Deliveries(RuleBasedStateMachine):
     @rule(data=st.data(), seconds=st.integers(1, 30))
     def modify_ack_deadline(self, data: st.DataObject, seconds: int) -> None:
         delivery, positions = self._choose(data)
-        named = dict(self._named(delivery, positions))
+        named = {p: message for p, message in self._named(delivery, positions) if not message.pending}
         due = self.now + seconds * SECOND
         assert (
             self.runner.run(self.log.modify_ack_deadline(delivery, positions, due)) == set(positions) - named.keys()
         )
         for message in named.values():
-            message.due, message.pending = due, False
+            message.due = due
 
     @rule(seconds=st.sampled_from([1, 3, 4, 9, 10, 30]))
     def time_passes(self, seconds: int) -> None:

@@ -57,6 +57,11 @@ class StreamingCall(Protocol):
         caller's flow control, so that one who sends too fast has to wait.
         """
 
+    def when_gone(self, act: Callable[[], None]) -> None:
+        """What to do the moment the caller has cancelled the call or lost the connection: the handler's own turn
+        comes later.
+        """
+
     async def send(self, message: bytes) -> None:
         """Send an answer; returns once the caller's windows and the socket have taken all of it.
 

@@ -38,6 +38,7 @@ class StreamingRpc:
         self._error: BrokerError | None = None  # what the call fails with
         self._news = asyncio.Event()
         self._started = False
+        self._when_gone: Callable[[], None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._task = session.start(self._run(), "gRPC stream")
         if timeout is not None:
@@ -64,6 +65,8 @@ class StreamingRpc:
         self._news.set()
 
     def gone(self) -> None:
+        if self._when_gone is not None:
+            self._when_gone()
         if self._started:  # a task that has not begun would be cancelled before its first line
             self._task.cancel()
 
@@ -88,6 +91,9 @@ class StreamingRpc:
                 return
             self._news.clear()
             await self._news.wait()
+
+    def when_gone(self, act: Callable[[], None]) -> None:
+        self._when_gone = act
 
     async def send(self, message: bytes) -> None:
         self._begin()

@@ -33,8 +33,11 @@ async def streaming_pull(call: StreamingCall) -> None:
         raise InvalidArgument("first message must set subscription")
     first = decode_request(StreamingPullRequest, body)
     stream = await _open(call, first)
+    call.when_gone(stream.close)  # before the client's next stream can open
+    sending = asyncio.Lock()
+    client = _Client(call, stream, first)
     try:
-        await _until_one_ends(_deliver(call, stream), _Client(call, stream, first).listen(first, requests))
+        await _until_one_ends(_deliver(call, stream, sending), client.listen(first, requests, sending))
     finally:
         stream.close()
 
@@ -71,7 +74,7 @@ async def _until_one_ends(*directions: Coroutine[Any, Any, None]) -> None:
 # --- to the client -------------------------------------------------------------------------------------------
 
 
-async def _deliver(call: StreamingCall, stream: MessageStream) -> None:
+async def _deliver(call: StreamingCall, stream: MessageStream, sending: asyncio.Lock) -> None:
     while True:
         deliveries = await stream.receive()
         subscription = stream.subscription
@@ -79,7 +82,8 @@ async def _deliver(call: StreamingCall, stream: MessageStream) -> None:
         show = subscription.dead_letter_policy is not None
         add_received(response, subscription.subscription_id, deliveries, show_delivery_attempt=show)
         try:
-            await call.send(response.SerializeToString())
+            async with sending:
+                await call.send(response.SerializeToString())
         except (asyncio.CancelledError, Unavailable):  # the client has not got it, or not all of it
             stream.give_back(deliveries)
             raise
@@ -104,8 +108,8 @@ class _Client:
         self._stream = stream
         self._expects_answers = first.protocol_version >= KEEP_ALIVE_VERSION
 
-    async def listen(self, first: Any, requests: AsyncIterator[bytes]) -> None:
-        """Until the client says that this was all."""
+    async def listen(self, first: Any, requests: AsyncIterator[bytes], sending: asyncio.Lock) -> None:
+        """Until the client says that this was all, and what is on its way to it has arrived."""
         await self._settle(first)
         async for body in requests:
             request = decode_request(StreamingPullRequest, body)
@@ -116,6 +120,7 @@ class _Client:
             await self._settle(request)
             if self._expects_answers and not (request.ack_ids or request.modify_deadline_ack_ids):
                 await self._call.send(_response(self._stream).SerializeToString())
+        await sending.acquire()  # for good: nothing more is sent
 
     async def _settle(self, request: Any) -> None:
         acknowledge, name = self._call.services.acknowledge, self._stream.subscription.name

@@ -3,7 +3,8 @@
 -- that changes in part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
 -- Messages of the row that are acked count as a part: until their own deadline a repeated ack of them succeeds.
 -- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
--- failures so far; `jitter` (0 to 0.1) comes on top.  With exactly-once delivery a deadline that has passed is final.
+-- failures so far; `jitter` (0 to 0.1) comes on top.  A nack is final: some clients send the deadline that they ask for on
+-- receipt behind it.  So is, with exactly-once delivery, a deadline that has passed.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
 --     statuses text[], next_delivery_ats timestamptz[], new_parts int8[], minimum_backoffs float8[],
 --     maximum_backoffs float8[], exactly_once bool[], jitter float8
@@ -22,7 +23,8 @@ locked AS (
            CASE asked.status WHEN 'released' THEN 'pending' ELSE asked.status END AS new_status,
            -- Only once, should this be repeated because its answer was lost.
            d.attempt_number - (asked.status = 'released' AND d.status = 'delivering')::int AS new_number,
-           asked.exactly_once AND (d.status <> 'delivering' OR d.next_delivery_at <= %(now)s) AS expired,
+           asked.status = 'delivering' AND d.status = 'nacked'
+               OR asked.exactly_once AND (d.status <> 'delivering' OR d.next_delivery_at <= %(now)s) AS is_over,
            CASE
                WHEN asked.status = 'exhausted' THEN 'infinity'
                WHEN asked.minimum_backoff IS NULL THEN asked.next_delivery_at
@@ -39,7 +41,7 @@ locked AS (
 moved AS (
     SELECT *, open & mask AS moving, open & ~mask = open & ~open AND coalesce(bit_count(acked), 0) = 0 AS is_whole
     FROM locked
-    WHERE bit_count(open & mask) > 0 AND NOT expired
+    WHERE bit_count(open & mask) > 0 AND NOT is_over
 ),
 whole AS (
     UPDATE delivery_attempts AS d

@@ -38,7 +38,7 @@ class Settlement:
 
     def nack(self, items: Iterable[Item], retry_policy: RetryPolicy | None) -> None:
         """They were refused, or not answered in time."""
-        self._add(items, NewDeadline(0, "pending", retry_policy))
+        self._add(items, NewDeadline(0, "nacked", retry_policy))
 
     def release(self, items: Iterable[Item]) -> None:
         """They were not sent: due at once, the attempt not counted."""

@@ -6,6 +6,7 @@ from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.codec.pull import add_received
 from broker.front.grpc.codec.requests import decode_request, resource_name
 from broker.front.grpc.generated.messages import PullRequest, PullResponse
+from broker.services.streaming_pull import MAX_RESPONSE_BYTES
 
 
 async def pull(call: UnaryCall, body: bytes) -> bytes:
@@ -15,6 +16,7 @@ async def pull(call: UnaryCall, body: bytes) -> bytes:
         resource_name(request.subscription, "subscriptions"),
         max_messages=request.max_messages,
         return_immediately=request.return_immediately,
+        max_bytes=MAX_RESPONSE_BYTES,
         hung_up=call.hung_up,
     )
     response = PullResponse()
