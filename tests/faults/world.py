@@ -1,8 +1,9 @@
 """What faults work on: brokers, their processes, and their database."""
 
 import asyncio
-import os
 import random
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,6 @@ import psutil
 import psycopg
 
 from broker.embedded_postgres.cluster import Cluster
-from broker.store import migrations
 from tests.fixtures.broker import BrokerProcess
 
 ENVIRONMENT = {"BROKER_PULL_WAIT_SECONDS": "1", "BROKER_SHARDS_PER_TOPIC": "2"}
@@ -38,7 +38,8 @@ class World:
         self._restarting = asyncio.Lock()  # one at a time
         self._directory = directory
         self._count = brokers
-        self._cluster = Cluster(directory)
+        self._cluster = Cluster(directory)  # for its URL; the broker or a process of its own runs it
+        self._postgres: subprocess.Popen[str] | None = None
         self._log: list[str] = []  # of brokers that are gone, as far as nobody has taken it
         self._log_taken: dict[int, int] = {}  # of those that are here, by process id: how many lines were taken
 
@@ -49,23 +50,25 @@ class World:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
         """Everything is up within the block."""
-        keeper: asyncio.Task[None] | None = None
         try:
             if self._count > 1:
-                await asyncio.to_thread(self._cluster.open)
-                await asyncio.to_thread(migrations.upgrade, self._cluster.url)
-                keeper = asyncio.create_task(self._cluster.keep_running())
+                await asyncio.to_thread(self._start_postgres)
             for _ in range(self._count):
                 self.brokers.append(await asyncio.to_thread(self._start, 0))
                 self.urls.append(self.brokers[-1].url)
             yield self
         finally:
-            if keeper is not None:
-                keeper.cancel()
             for broker in self.brokers:
                 await asyncio.to_thread(broker.stop)
-            if self._count > 1:
-                await asyncio.to_thread(self._cluster.close)
+            if self._postgres is not None:
+                await asyncio.to_thread(self._postgres.communicate, "")
+
+    def _start_postgres(self) -> None:
+        program = [sys.executable, "-m", "tests.faults.postgres", str(self._directory)]
+        pipe = subprocess.PIPE
+        self._postgres = subprocess.Popen(program, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+        assert self._postgres.stdout is not None
+        assert self._postgres.stdout.readline().strip() == self._cluster.url
 
     def _start(self, port: int) -> BrokerProcess:
         database = ["--data-dir", str(self._directory), "--workers", str(WORKERS)]
@@ -81,7 +84,7 @@ class World:
 
     def postmaster(self) -> psutil.Process | None:
         """None: it is being started again."""
-        parent = psutil.Process(self.brokers[0].process.pid if self._count == 1 else os.getpid())
+        parent = psutil.Process(self.brokers[0].process.pid if self._postgres is None else self._postgres.pid)
         return next((child for child in parent.children() if child.name() == "postgres"), None)
 
     async def kill_a_broker(self) -> None:
