@@ -6,7 +6,7 @@ DATA ?= data
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run format check test test-all bench migration grpc-descriptors clean
+.PHONY: help setup run format check test test-all soak bench migration grpc-descriptors clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -43,6 +43,9 @@ test: $(VENV)/.dev ## the tests, on a real PostgreSQL
 
 test-all: $(VENV)/.dev ## the tests, with the slow ones
 	$(BIN)/pytest -n 2 $(ARGS)
+
+soak: $(VENV)/.dev ## faults under load for hours (ARGS="--minutes 240 --seed 1 --report soak.json")
+	$(BIN)/python -m tests.faults --minutes 60 $(ARGS)
 
 bench: $(VENV)/.dev ## measure, against Google's emulator where it is installed
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -100,7 +100,7 @@ class LongPoll:
                 return pull.answer.result()
             return await self._wait_parked(queue, pull, wait_seconds, hung_up)
         except asyncio.CancelledError:
-            deliveries = await self._abandon(queue, pull)
+            deliveries = await self._leave(queue, pull)
             if deliveries:
                 release = self.release(subscription.subscription_id, deliveries)
                 self._tasks.start(release, name=f"release for {subscription.name}")
@@ -226,6 +226,16 @@ class LongPoll:
             return []
         pull.wait = False
         return await pull.answer
+
+    async def _leave(self, queue: PullQueue, pull: WaitingPull) -> list[Delivery]:
+        """As _abandon, for a caller that is cancelled: why a claim has failed is nothing to him any more.
+
+        Raised, it would take the place of his cancellation, and a stream, which tries again, would go on for ever.
+        """
+        try:
+            return await self._abandon(queue, pull)
+        except (BrokerError, SubscriptionChanged):
+            return []
 
     def _give_up(self, queue: PullQueue, pull: WaitingPull) -> None:
         """Nobody got round to it in time; but if a claim for it is in flight, its outcome counts."""

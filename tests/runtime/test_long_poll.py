@@ -1,7 +1,7 @@
 """How waiting pulls end when claiming for them fails."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -79,6 +79,33 @@ async def test_a_pull_that_is_being_claimed_for_does_not_wait_on_for_a_subscript
     with pytest.raises(SubscriptionChanged):
         await claiming
     assert not long_poll.waited_for()
+
+
+async def _change(log: Log, long_poll: LongPoll) -> None:
+    long_poll.subscription_changed(log.subscription.name)
+
+
+async def _break_the_claim(log: Log, long_poll: LongPoll) -> None:
+    await log.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+
+
+@pytest.mark.parametrize("befalls", [_change, _break_the_claim])
+async def test_a_pull_that_is_cancelled_stays_so_whatever_becomes_of_its_claim(
+    log: Log, long_poll: LongPoll, befalls: Callable[[Log, LongPoll], Awaitable[None]]
+) -> None:
+    """A stream tries again after an error: it would go on, and take messages that nobody gets."""
+    async with open_transaction(log.database) as holding:
+        await execute(holding, "SELECT 1 FROM cursors FOR UPDATE")
+        claiming = asyncio.create_task(_pull(long_poll, log.subscription))
+        await until_waiting(log.database)
+        claiming.cancel()
+        await asyncio.sleep(0)
+        await befalls(log, long_poll)
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
 
 
 async def test_only_the_end_of_the_broker_is_called_so(log: Log, long_poll: LongPoll, tasks: Tasks) -> None:

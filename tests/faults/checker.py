@@ -1,0 +1,48 @@
+"""What must hold of a history, whatever was broken meanwhile: each check is a pure function over it.
+
+    python -m tests.faults --check FILE    checks the history of a run again
+
+A check finds fault with what is certain only: an operation without an answer may have happened or not, and what the
+broker did for one happened somewhere between its begin and its end.
+"""
+
+from collections.abc import Callable, Iterator
+
+from tests.faults.checks.acks import check_acks_are_final, check_leases, check_push_repeats
+from tests.faults.checks.attempts import check_attempt_numbers, check_dead_letters
+from tests.faults.checks.contents import (
+    check_ids,
+    check_nothing_is_invented,
+    check_nothing_is_left,
+    check_nothing_is_lost,
+    check_publishes_are_whole,
+)
+from tests.faults.checks.order import check_first_deliveries, check_turns
+from tests.faults.checks.seeks import check_seeks_restore
+from tests.faults.checks.view import View
+from tests.faults.checks.violation import Violation
+from tests.faults.history import History
+
+Check = Callable[[View], Iterator[Violation]]
+
+CHECKS: tuple[Check, ...] = (
+    check_nothing_is_lost,
+    check_nothing_is_invented,
+    check_publishes_are_whole,
+    check_ids,
+    check_first_deliveries,
+    check_turns,
+    check_acks_are_final,
+    check_leases,
+    check_push_repeats,
+    check_attempt_numbers,
+    check_dead_letters,
+    check_seeks_restore,
+    check_nothing_is_left,
+)
+
+
+def check(history: History) -> list[Violation]:
+    """All violations of the history of a run that has been healed and drained."""
+    view = View(history)
+    return [violation for rule in CHECKS for violation in rule(view)]

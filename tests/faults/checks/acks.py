@@ -1,0 +1,132 @@
+"""An ack is for good, and an exactly-once subscription leases a message to one receiver at a time."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from tests.faults.checks.view import SUCCESSES, Receipt, SeekWindow, SubscriptionView, View
+from tests.faults.checks.violation import Violation, violation
+from tests.faults.history import Settle
+
+CLOCK_SLACK_SECONDS = 0.25  # between our clock and the database's as several processes track it
+SETTLING_SECONDS = 2.0  # within which the answer of a push endpoint is written, unless something is broken
+
+
+def check_acks_are_final(view: View) -> Iterator[Violation]:
+    """No receive that began after an ack had been answered brings the message again, unless a seek restored it."""
+    for subscription in view.subscriptions.values():
+        for receipts in subscription.receipts.values():
+            for number, settle in sure_acks(subscription, receipts):
+                for receipt in receipts:
+                    if receipt.receive.how == "push" or receipt.receive.began <= settle.ended:
+                        continue
+                    if not _restored(subscription, receipts, settle, receipt):
+                        text = f"{subscription.name}: {receipt.delivery.text!r} was acked, and came again"
+                        yield violation("acked, and came again", text, [number, receipt.number])
+
+
+def _restored(subscription: SubscriptionView, receipts: list[Receipt], settle: Settle, again: Receipt) -> bool:
+    return any(
+        may_restore(subscription, receipts, seek)
+        for seek in subscription.seeks_between(settle.began, again.received)
+    )
+
+
+def may_restore(subscription: SubscriptionView, receipts: list[Receipt], seek: SeekWindow) -> bool:
+    """The message may have been unacked when the snapshot was taken that the seek went to."""
+    return not surely_acked(subscription, receipts, seek.snapshot_began)
+
+
+def surely_acked(subscription: SubscriptionView, receipts: list[Receipt], at: float) -> bool:
+    """The message was acked by then, and no seek has brought it back since."""
+    return any(
+        settle.ended <= at
+        and not any(
+            seek.snapshot_began < at and may_restore(subscription, receipts, seek)
+            for seek in subscription.seeks_between(settle.began, at)
+        )
+        for _, settle in sure_acks(subscription, receipts)
+    )
+
+
+def sure_acks(subscription: SubscriptionView, receipts: list[Receipt]) -> Iterator[tuple[int, Settle]]:
+    """The acks that certainly took effect.
+
+    With exactly-once delivery the answer says so.  Otherwise an ack that comes too late is ignored: the lease must
+    have been alive when it was answered.  Of a message with an ordering key such an ack counts only when all
+    earlier ones of the key are acked; the check of turns looks at those.
+    """
+    terms = subscription.subscription
+    for receipt in receipts:
+        for number, settle in receipt.settles:
+            if not receipt.acked_by(settle):
+                continue
+            if terms.exactly_once:
+                yield number, settle
+            elif not (terms.ordered and receipt.delivery.key):
+                alive = live_until(subscription, receipt, settle.began) > settle.ended + CLOCK_SLACK_SECONDS
+                if alive and not subscription.seeks_between(receipt.since, settle.ended):
+                    yield number, settle
+
+
+def live_until(subscription: SubscriptionView, receipt: Receipt, at: float) -> float:
+    """The time until which the lease certainly lasts, as far as calls until `at` decide.
+
+    Messages of a key in one response share the lease of the first that is not acked, so only a change that names
+    them all certainly moves it.
+    """
+    run = run_of(subscription, receipt)
+    until = receipt.leased_from + subscription.subscription.ack_deadline
+    changes = {number: settle for other in run for number, settle in other.settles if settle.seconds is not None}
+    ack_ids = {other.delivery.ack_id for other in run}
+    for settle in sorted(changes.values(), key=lambda settle: settle.began):
+        touched = ack_ids & set(settle.ack_ids) - settle.refused.keys()
+        if settle.began > at or settle.outcome == "failed" or not touched:
+            continue
+        moved = settle.began + (settle.seconds or 0.0)
+        certain = settle.outcome == "ok" and touched == ack_ids and settle.ended <= min(at, until)
+        until = moved if certain else min(until, moved)
+    return until
+
+
+def run_of(subscription: SubscriptionView, receipt: Receipt) -> list[Receipt]:
+    """The messages that share its lease: those of its key in its response."""
+    if not (subscription.subscription.ordered and receipt.delivery.key):
+        return [receipt]
+    ack_ids = [d.ack_id for d in receipt.receive.deliveries if d.key == receipt.delivery.key]
+    return [subscription.by_ack_id[ack_id] for ack_id in ack_ids]
+
+
+def check_leases(view: View) -> Iterator[Violation]:
+    """With exactly-once delivery a message is never out under two live leases."""
+    for subscription in view.subscriptions.values():
+        if not subscription.subscription.exactly_once:
+            continue
+        for receipts in subscription.receipts.values():
+            for earlier, later in combinations(receipts, 2):
+                if earlier.number != later.number and _both_live(subscription, earlier, later):
+                    text = f"{subscription.name}: {later.delivery.text!r} came while it was out"
+                    yield violation("two leases", text, [earlier.number, later.number])
+
+
+def _both_live(subscription: SubscriptionView, earlier: Receipt, later: Receipt) -> bool:
+    at = later.received
+    if subscription.seeks_between(earlier.since, at):
+        return False
+    return all(live_until(subscription, one, at) > at + CLOCK_SLACK_SECONDS for one in (earlier, later))
+
+
+def check_push_repeats(view: View) -> Iterator[Violation]:
+    """What an endpoint has taken is pushed again only if something was broken before that was written."""
+    for subscription in view.subscriptions.values():
+        for receipts in subscription.receipts.values():
+            taken = [r for r in receipts if r.receive.how == "push" and r.receive.status in SUCCESSES]
+            for first in taken:
+                answered, deadline = first.receive.ended, subscription.subscription.ack_deadline
+                if answered - first.since > deadline - SETTLING_SECONDS:
+                    continue  # late: somebody else may have it by then
+                if view.fault_between(first.receive.began - SETTLING_SECONDS, answered + SETTLING_SECONDS):
+                    continue
+                for again in receipts:
+                    if again.received > answered + SETTLING_SECONDS:
+                        text = f"{subscription.name}: {again.delivery.text!r} was taken, and came again"
+                        yield violation("pushed again", text, [first.number, again.number])

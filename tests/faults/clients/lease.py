@@ -1,0 +1,74 @@
+"""What receivers do with what they get: ack it, in whole or in part, nack, extend, let it expire, forget it."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from tests.faults.history import Delivery, Settle
+
+_ACK = None
+_SHORT = 1  # seconds; what a receiver sets that wants to see an expiry
+_LONG = 20
+
+# Which change to which of the messages, one after the other; and how often this is done.
+STYLES: dict[str, tuple[int, tuple[tuple[str, float | None], ...]]] = {
+    "ack": (60, (("every", _ACK),)),
+    "ack in pieces": (8, (("some", _ACK), ("every", _ACK))),
+    "ack some, nack the others": (6, (("some", _ACK), ("others", 0))),
+    "ack some, let the others expire": (3, (("some", _ACK), ("others", _SHORT))),
+    "nack the first": (4, (("first", 0), ("all but the first", _ACK))),
+    "nack one of the middle": (4, (("middle", 0), ("all but the middle", _ACK))),
+    "nack all": (4, (("every", 0),)),
+    "extend": (4, (("every", _LONG), ("pause", 0.3), ("every", _ACK))),
+    "expire": (2, (("every", _SHORT),)),
+    "ack too late": (2, (("every", _SHORT), ("pause", _SHORT + 0.2), ("every", _ACK))),
+    "forget": (1, ()),
+}
+
+Send = Callable[[Sequence[str], float | None], Awaitable[Settle]]
+
+
+class Handling:
+    """How a client handles its responses.  `settling`: it acks everything from now on."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self.settling = False
+
+    async def handle(self, deliveries: Sequence[Delivery], send: Send) -> None:
+        """Settle the messages of one response, or do not; `send(ack_ids, seconds)` does it and notes it."""
+        poison = [d.ack_id for d in deliveries if d.attempt is not None and d.attributes.get("poison")]
+        if poison:
+            await send(poison, 0)
+        good = [d.ack_id for d in deliveries if d.ack_id not in set(poison)]
+        if good:
+            await self._handle(good, send)
+
+    async def _handle(self, ack_ids: list[str], send: Send) -> None:
+        styles = {"ack": STYLES["ack"]} if self.settling else STYLES
+        style = self._dice.choices(list(styles), [weight for weight, _ in styles.values()])[0]
+        chosen = self._choose(ack_ids)
+        for which, seconds in styles[style][1]:
+            if which == "pause":
+                await asyncio.sleep((seconds or 0) + self._dice.uniform(-0.1, 0.2))
+            elif chosen[which]:
+                await send(chosen[which], seconds)
+
+    def _choose(self, every: list[str]) -> dict[str, list[str]]:
+        some = set(self._dice.sample(every, self._dice.randint(1, len(every))))
+        middle = self._dice.choice(every)
+        return {
+            "every": every,
+            "some": [ack_id for ack_id in every if ack_id in some],
+            "others": [ack_id for ack_id in every if ack_id not in some],
+            "first": every[:1],
+            "all but the first": every[1:],
+            "middle": [middle],
+            "all but the middle": [ack_id for ack_id in every if ack_id != middle],
+        }
+
+
+def now() -> float:
+    """The clock of histories."""
+    return time.monotonic()

@@ -1,0 +1,81 @@
+"""Calls over REST: what came back, and what that says about what happened."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from tests.faults.history import Outcome
+
+Json = dict[str, Any]
+
+CALL_SECONDS = 8.0  # then a call is given up: its process is stopped, or worse
+_PAUSE_SECONDS = 0.1  # after a failure
+_TRIES = 300
+# Aborted: it met a concurrent change more often than the broker tries.
+_UNKNOWN = {(503, "UNAVAILABLE"), (409, "ABORTED"), (504, "DEADLINE_EXCEEDED")}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`status` is 0 if there was none."""
+
+    outcome: Outcome
+    status: int = 0
+    body: Json = field(default_factory=dict)
+
+
+class RestCaller:
+    """Calls any of `urls`, which a fault may change.  `unforeseen`: answers that no fault excuses."""
+
+    def __init__(self, urls: Sequence[str], project: str) -> None:
+        self.urls = urls
+        self.project = project
+        self.failures: Counter[str] = Counter()
+        self.unforeseen: list[str] = []
+        self._next = 0
+        self._session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> "RestCaller":
+        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
+        self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def call(self, method: str, path: str, body: Json | None = None) -> Answer:
+        """One try.  `path` is below the project."""
+        self._next += 1
+        url = f"{self.urls[self._next % len(self.urls)]}/v1/{self.project}/{path}"
+        try:
+            async with self._session.request(method, url, json=body) as response:
+                answer: Json = await response.json()
+                status = response.status
+        except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
+            self.failures[type(error).__name__] += 1
+            await asyncio.sleep(_PAUSE_SECONDS)
+            return Answer("unknown")
+        if status == 200:
+            return Answer("ok", status, answer)
+        error_status = answer["error"]["status"]
+        self.failures[error_status] += 1
+        await asyncio.sleep(_PAUSE_SECONDS)
+        if (status, error_status) in _UNKNOWN:
+            return Answer("unknown", status, answer)
+        if status >= 500:
+            self.unforeseen.append(f"{method} {path}: {answer}")
+            return Answer("unknown", status, answer)
+        return Answer("failed", status, answer)
+
+    async def do(self, method: str, path: str, body: Json | None = None, *, fine: Sequence[int] = ()) -> Json:
+        """Try until it is done, or answered with a status that is `fine`; so only what may be done twice."""
+        for _ in range(_TRIES):
+            answer = await self.call(method, path, body)
+            if answer.outcome == "ok" or answer.status in fine:
+                return answer.body
+            assert answer.outcome == "unknown", f"{method} {path}: {answer.body}"
+        raise AssertionError(f"{method} {path}: unavailable for long; {self.failures}")

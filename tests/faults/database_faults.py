@@ -1,0 +1,186 @@
+"""The database stops, dies, refuses, or makes others wait.
+
+No fault provokes serialization errors (40001): all transactions of the broker are READ COMMITTED, which has none.
+Deadlocks (40P01) are treated as they would be.
+"""
+
+import asyncio
+import contextlib
+import signal
+
+import psutil
+import psycopg
+from psycopg.abc import Query
+
+from tests.faults.world import Session, World
+
+_OF_BROKERS = "application_name = 'broker' AND datname = current_database() AND pid <> pg_backend_pid()"
+_A_SESSION = f"SELECT pid FROM pg_stat_activity WHERE {_OF_BROKERS} ORDER BY random() LIMIT 1"
+_BUSY_SESSIONS = f"SELECT pid FROM pg_stat_activity WHERE {_OF_BROKERS} AND state = 'active'"
+
+
+class StopPostgres:
+    """SIGSTOP of the postmaster and of every backend."""
+
+    name = "stop postgres"
+
+    def __init__(self) -> None:
+        self._stopped: list[psutil.Process] = []
+
+    async def inject(self, world: World) -> None:
+        postmaster = world.postmaster()
+        if postmaster is None:
+            raise psutil.NoSuchProcess(0)
+        postmaster.suspend()
+        self._stopped.append(postmaster)
+        for backend in postmaster.children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                backend.suspend()
+                self._stopped.append(backend)
+
+    async def heal(self, world: World) -> None:
+        for process in reversed(self._stopped):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+
+
+class CrashPostgres:
+    """An immediate shutdown: no checkpoint, so it recovers at its next start, which its keeper sees to."""
+
+    name = "crash postgres"
+
+    async def inject(self, world: World) -> None:
+        postmaster = world.postmaster()
+        if postmaster is None:
+            raise psutil.NoSuchProcess(0)
+        postmaster.send_signal(signal.SIGQUIT)
+        await asyncio.to_thread(psutil.wait_procs, [postmaster], 20)
+
+    async def heal(self, world: World) -> None:
+        """It heals by itself."""
+
+
+class _Repeated:
+    """Does something again and again until it is healed, in a session of its own."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._healed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def inject(self, world: World) -> None:
+        self._task = asyncio.create_task(self._repeat(world))
+
+    async def heal(self, world: World) -> None:
+        self._healed.set()
+        if self._task is not None:
+            await self._task
+
+    async def once(self, session: Session, world: World) -> float:
+        """Do it; returns the seconds to the next time."""
+        raise NotImplementedError
+
+    async def _repeat(self, world: World) -> None:
+        while not self._healed.is_set():
+            with contextlib.suppress(psycopg.Error):
+                async with world.session() as session:
+                    while not self._healed.is_set():
+                        await self._pause(await self.once(session, world))
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._healed.wait(), seconds)
+
+
+class TerminateSessions(_Repeated):
+    """pg_terminate_backend, of one session of the brokers after the other."""
+
+    name = "terminate sessions"
+
+    async def once(self, session: Session, world: World) -> float:
+        await session.execute(f"SELECT pg_terminate_backend(pid) FROM ({_A_SESSION}) AS s".encode())
+        return world.dice.uniform(0.05, 0.8)
+
+
+class CancelStatements(_Repeated):
+    """Statements end as statement_timeout would end them."""
+
+    name = "cancel statements"
+
+    async def once(self, session: Session, world: World) -> float:
+        await session.execute(f"SELECT pg_cancel_backend(pid) FROM ({_BUSY_SESSIONS}) AS s".encode())
+        return world.dice.uniform(0.01, 0.1)
+
+
+class Deadlocks(_Repeated):
+    """Locks rows that a claim or the dead-letter forwarder locks, in the other order.
+
+    This session waits longer than the broker's before it looks for a deadlock, so the broker's is the victim.
+    """
+
+    name = "deadlocks"
+
+    async def once(self, session: Session, world: World) -> float:
+        await session.execute("SET deadlock_timeout = '10s'")
+        orders: tuple[tuple[Query, Query], ...] = (
+            (
+                "SELECT 1 FROM delivery_attempts ORDER BY shard_id DESC, attempt_id DESC LIMIT 200 FOR UPDATE",
+                "SELECT 1 FROM cursors ORDER BY shard_id DESC, subscription_id DESC FOR UPDATE",
+            ),
+            (
+                "SELECT 1 FROM shards ORDER BY shard_id DESC FOR UPDATE",
+                "SELECT 1 FROM cursors ORDER BY shard_id DESC, subscription_id DESC FOR UPDATE",
+            ),
+        )
+        async with session.transaction(force_rollback=True):
+            for query in world.dice.choice(orders):
+                await session.execute(query)
+                await asyncio.sleep(world.dice.uniform(0.02, 0.1))
+        return world.dice.uniform(0.1, 0.5)
+
+
+class _Session:
+    """Something that a session holds until it is healed."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+
+    async def hold(self, session: Session, world: World) -> None:
+        raise NotImplementedError
+
+    async def inject(self, world: World) -> None:
+        self._session = await world.connect()
+        await self.hold(self._session, world)
+
+    async def heal(self, world: World) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+class LockRowsForLong(_Session):
+    """Holds the shard heads or the cursors for longer than a statement may take (8 s)."""
+
+    name = "lock rows for long"
+
+    async def hold(self, session: Session, world: World) -> None:
+        table = world.dice.choice((b"shards", b"cursors"))
+        await session.execute(b"BEGIN")
+        await session.execute(b"SELECT 1 FROM " + table + b" ORDER BY shard_id FOR UPDATE")
+
+
+class HoldVacuumBack(_Repeated):
+    """A transaction with an old snapshot; another one where a fault ends its session."""
+
+    name = "hold vacuum back"
+
+    async def once(self, session: Session, world: World) -> float:
+        async with session.transaction():
+            await session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            await session.execute("SELECT count(*) FROM shards")
+            while not self._healed.is_set():
+                await session.execute("SELECT 1")  # notices its end
+                await self._pause(0.5)
+        return 0.0

@@ -1,0 +1,131 @@
+"""Faults, and schedules of them from a seed.
+
+A fault breaks one thing and heals it again.  To add one: write a class with a `name`, `inject` and `heal` (see
+Fault) in a module beside this one, by what it breaks (process_faults.py, database_faults.py, …), and name the class
+in KINDS.  It gets the World, and takes what more it needs (a proxy, a file system) from there: `world.urls` is
+where clients call, `world.database_url` where the brokers' database is.  `inject` returns when the thing is broken,
+`heal` when it is whole again; both must stand that other faults are at work.  A fault that needs something in place
+before the brokers start (a proxy before the database) is set up by World.  The history names it from its begin to
+its end; what the checker may forgive because of it is decided there by times alone, not by kind.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+import psutil
+import psycopg
+
+from tests.faults import history
+from tests.faults.database_faults import (
+    CancelStatements,
+    CrashPostgres,
+    Deadlocks,
+    HoldVacuumBack,
+    LockRowsForLong,
+    StopPostgres,
+    TerminateSessions,
+)
+from tests.faults.process_faults import KillABroker, KillAWorker, StopAWorker, StopAWorkerForLong
+from tests.faults.world import World
+
+
+class Fault(Protocol):
+    """One injection.  `inject` and `heal` are called once each."""
+
+    name: str
+
+    async def inject(self, world: World) -> None: ...
+
+    async def heal(self, world: World) -> None: ...
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """How to make one, how often it is chosen, and for how many seconds it stays."""
+
+    make: Callable[[], Fault]
+    weight: float
+    least: float
+    most: float
+
+
+KINDS: dict[str, Kind] = {
+    "kill a worker": Kind(KillAWorker, 4, 0, 0),
+    "kill a broker": Kind(KillABroker, 2, 0, 0),
+    "stop a worker": Kind(StopAWorker, 4, 0.5, 6),
+    "stop a worker for long": Kind(StopAWorkerForLong, 1, 11, 16),
+    "stop postgres": Kind(StopPostgres, 2, 0.5, 5),
+    "crash postgres": Kind(CrashPostgres, 2, 0, 0),
+    "terminate sessions": Kind(TerminateSessions, 4, 0.5, 4),
+    "cancel statements": Kind(CancelStatements, 4, 1, 5),
+    "lock rows for long": Kind(LockRowsForLong, 1, 9, 10),
+    "deadlocks": Kind(Deadlocks, 4, 2, 6),
+    "hold vacuum back": Kind(HoldVacuumBack, 0, 0, 0),
+}
+HELD = "hold vacuum back"  # for the whole of a run
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A fault `at` so many seconds from the begin, for so many `seconds`."""
+
+    at: float
+    name: str
+    seconds: float
+
+
+def make_schedule(
+    seed: int, seconds: float, *, names: Sequence[str] = tuple(KINDS), gap: tuple[float, float] = (1.0, 5.0)
+) -> list[Planned]:
+    """Faults for a run of so many seconds: one `gap` after another begins the next, so some overlap.
+
+    The last are healed before the end, except where they take longer to heal than they stay.
+    """
+    dice = random.Random(f"{seed}/schedule")
+    chosen = {name: KINDS[name] for name in names if KINDS[name].weight}
+    schedule = [Planned(0.0, HELD, seconds)] if HELD in names else []
+    at = dice.uniform(*gap)
+    while chosen and at < seconds:
+        [name] = dice.choices(list(chosen), [kind.weight for kind in chosen.values()])
+        stays = dice.uniform(chosen[name].least, chosen[name].most)
+        if at + stays <= seconds:
+            schedule.append(Planned(round(at, 2), name, round(stays, 2)))
+        at += dice.uniform(*gap)
+    return schedule
+
+
+def names_for(seed: int) -> list[str]:
+    """The kinds for the run of a seed: each third run has one kind alone, in turn, the others have all of them."""
+    names = [name for name in KINDS if name != HELD]
+    return [HELD, names[seed // 3 % len(names)]] if seed % 3 == 0 else [HELD, *names]
+
+
+async def play(schedule: Sequence[Planned], world: World, noted: history.History, *, seconds: float) -> None:
+    """Do it, note it, and return when all is well again, and not before so many seconds."""
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(asyncio.sleep(seconds))
+        for planned in schedule:
+            tasks.create_task(_play_one(planned, world, noted, began))
+    await world.until_ready()
+
+
+async def _play_one(planned: Planned, world: World, noted: history.History, began: float) -> None:
+    await asyncio.sleep(began + planned.at - time.monotonic())
+    fault = KINDS[planned.name].make()
+    injected_at = time.monotonic()
+    outcome: history.Outcome = "ok"
+    try:
+        await fault.inject(world)
+        await asyncio.sleep(planned.seconds)
+    except (psutil.NoSuchProcess, psycopg.Error):  # another fault was there before
+        outcome = "failed"
+    finally:
+        await fault.heal(world)
+    if planned.name != HELD:
+        await world.until_ready()
+    noted.add(
+        history.Fault(who="faults", began=injected_at, ended=time.monotonic(), outcome=outcome, name=planned.name)
+    )

@@ -1,0 +1,155 @@
+"""What the clients of a run did and saw: operations with their times and outcomes, kept as JSON lines.
+
+All times are of one monotonic clock, in seconds.  Whatever the broker did for an operation happened after it began;
+it was done when the operation ended with outcome "ok".  Of an "unknown" one (no answer, or UNAVAILABLE) it may have
+happened, in part or whole, even some time after it ended: a stopped process goes on with what it had.  A "failed"
+one was refused for good, and did nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Outcome: TypeAlias = Literal["ok", "failed", "unknown"]
+
+SEQUENCES_PER_SHARD = 10**15  # a message id is shard_id * this + sequence
+
+
+def shard_of(message_id: int) -> int:
+    """The shard that a message stands in."""
+    return message_id // SEQUENCES_PER_SHARD
+
+
+class Subscription(msgspec.Struct, tag="subscription", omit_defaults=True):
+    """A subscription as it was created, before anything was published.  `wanted`: what its filter asks for."""
+
+    name: str
+    topic: str
+    ordered: bool = False
+    exactly_once: bool = False
+    ack_deadline: float = 10.0  # seconds; no lease is shorter unless somebody shortens it
+    max_attempts: int | None = None
+    dead_letter_topic: str | None = None
+    wanted: dict[str, str] = {}
+
+
+class Operation(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`who` did it: one client, which does one thing after the other unless its kind says otherwise."""
+
+    who: str
+    began: float
+    ended: float
+    outcome: Outcome = "ok"
+
+
+class Publish(Operation, tag="publish", kw_only=True, omit_defaults=True):
+    """One request; texts are unique in the run, key and attributes those of all its messages."""
+
+    topic: str
+    texts: list[str]
+    key: str = ""
+    attributes: dict[str, str] = {}
+    ids: list[int] = []  # of an answered one, in the order of the texts
+
+
+class Delivery(msgspec.Struct, array_like=True, omit_defaults=True):
+    """One message as it was received.  `attempt` is None where the broker does not show it."""
+
+    id: int
+    text: str
+    ack_id: str
+    key: str = ""
+    attempt: int | None = None
+    attributes: dict[str, str] = {}
+
+
+class Receive(Operation, tag="receive", kw_only=True, omit_defaults=True):
+    """One response (pull), one response of a stream, or one request of the broker (push).
+
+    A pull began when its request was sent, and a response of a stream when the one before was received, less what
+    the client may have been late with it: nothing of it was handed out before that.  A push began when it arrived,
+    and ended when it was answered with `status` (None: never).  One that is not ok has no deliveries.
+    """
+
+    subscription: str
+    how: Literal["pull", "stream", "push"] = "pull"
+    deliveries: list[Delivery] = []
+    status: int | None = None
+
+
+class Settle(Operation, tag="settle", kw_only=True, omit_defaults=True):
+    """An ack (`seconds` is None), a nack (0), or a new deadline.  `refused`: ack ids and the reason given."""
+
+    subscription: str
+    ack_ids: list[str]
+    seconds: float | None = None
+    refused: dict[str, str] = {}
+
+
+class Snapshot(Operation, tag="snapshot", kw_only=True, omit_defaults=True):
+    """A snapshot was asked for; "failed" if there was none afterwards."""
+
+    subscription: str
+    name: str
+
+
+class Seek(Operation, tag="seek", kw_only=True, omit_defaults=True):
+    subscription: str
+    snapshot: str
+
+
+class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
+    """A look at what is left.  `final`: after the drain, when nothing may be."""
+
+    subscription: str
+    undelivered: int
+    outstanding: int
+    final: bool = False
+
+
+class Fault(Operation, tag="fault", kw_only=True, omit_defaults=True):
+    """Something broken on purpose, from its beginning until all was well again."""
+
+    name: str
+
+
+AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Position | Fault
+_Line: TypeAlias = Subscription | AnyOperation
+
+_decode = msgspec.json.Decoder(_Line).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class History:
+    """Subscriptions, and operations in the order in which they ended; an operation's number is its place there."""
+
+    def __init__(self, subscriptions: Iterable[Subscription] = (), operations: Iterable[AnyOperation] = ()) -> None:
+        self.subscriptions = list(subscriptions)
+        self.operations = list(operations)
+
+    def add(self, operation: AnyOperation) -> None:
+        self.operations.append(operation)
+
+    def publishes(self) -> Iterator[tuple[int, Publish]]:
+        """With their numbers."""
+        return ((n, operation) for n, operation in enumerate(self.operations) if isinstance(operation, Publish))
+
+    def write(self, path: Path) -> None:
+        """One JSON line for each subscription, then one for each operation."""
+        with path.open("wb") as file:
+            for line in (*self.subscriptions, *self.operations):
+                file.write(_encode(line) + b"\n")
+
+    @classmethod
+    def read(cls, path: Path) -> "History":
+        """What `write` wrote.  Raises msgspec.DecodeError."""
+        history = cls()
+        with path.open("rb") as file:
+            for line in map(_decode, file):
+                if isinstance(line, Subscription):
+                    history.subscriptions.append(line)
+                else:
+                    history.operations.append(line)
+        return history

@@ -1,0 +1,36 @@
+"""What a broker logged that an operator would worry about."""
+
+import re
+from collections.abc import Iterable
+
+_BEGIN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ")
+_UNAVAILABLE = "broker.domain.errors.Unavailable: "
+
+
+def worries(lines: Iterable[str]) -> list[str]:
+    """Records that are errors or have a traceback, except those of a worker that found no database at its start.
+
+    Such a worker ends, and its parent starts it again.
+    """
+    return [record for record in _records(lines) if _is_error(record) and not _could_not_start(record)]
+
+
+def _records(lines: Iterable[str]) -> list[str]:
+    records: list[str] = []
+    for line in lines:
+        if _BEGIN.match(line) or not records:
+            records.append(line)
+        else:
+            records[-1] += f"\n{line}"
+    return records
+
+
+def _is_error(record: str) -> bool:
+    return "Traceback" in record or " ERROR " in record.partition("\n")[0]
+
+
+def _could_not_start(record: str) -> bool:
+    said = record.strip().splitlines()
+    return " uvicorn.error " in said[0] and (
+        said[0].endswith("Application startup failed. Exiting.") or said[-1].startswith(_UNAVAILABLE)
+    )

@@ -1,0 +1,321 @@
+"""Histories of a broker that does everything right, with retries, expiries, nacks, seeks and lost answers.
+
+The broker is a few dictionaries, time is a number: what is checked with it is the checker.  Every operation takes
+effect at one moment, between its begin and its end; without an answer, perhaps never.
+"""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_SOURCE
+from tests.faults.history import (
+    Delivery,
+    History,
+    Outcome,
+    Position,
+    Publish,
+    Receive,
+    Seek,
+    Settle,
+    Snapshot,
+    Subscription,
+)
+
+MAX_ATTEMPTS = 5
+SUBSCRIPTIONS = (
+    Subscription("plain", "topic"),
+    Subscription("rare", "topic", wanted={"kind": "rare"}),
+    Subscription("ordered", "topic", ordered=True),
+    Subscription("exact", "topic", exactly_once=True),
+    Subscription("both", "topic", ordered=True, exactly_once=True),
+    Subscription("dead", "topic", max_attempts=MAX_ATTEMPTS, dead_letter_topic="letters"),
+    Subscription("pushed", "topic"),
+    Subscription("letters", "letters"),
+)
+_LOST = 0.06  # of all answers
+
+
+@dataclass(slots=True, eq=False)
+class _Message:
+    id: int
+    text: str
+    key: str
+    attributes: dict[str, str]
+    attempts: int = 0
+    acked: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Lease:
+    """One delivery: of one message, or of a run of a key."""
+
+    messages: list[_Message]
+    until: float
+    acked: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _State:
+    """A subscription in the broker."""
+
+    subscription: Subscription
+    messages: list[_Message] = field(default_factory=list)
+    leases: dict[str, tuple[_Lease, _Message]] = field(default_factory=dict)  # by ack id
+    received: list[tuple[float, list[str]]] = field(default_factory=list)  # ack ids of responses, and their ends
+    snapshots: dict[str, set[int]] = field(default_factory=dict)  # the ids that were acked
+
+    def holder(self, message: _Message, now: float) -> _Lease | None:
+        """The live lease of a message, or of its key."""
+        keyed = self.subscription.ordered and message.key
+        for lease, one in self.leases.values():
+            same = one.key == message.key if keyed else one is message
+            if same and lease.until > now and len(lease.acked) < len(lease.messages):
+                return lease
+        return None
+
+
+class Simulator:
+    """Clients and a broker, all of them in one loop of random steps."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)
+        self.history = History(SUBSCRIPTIONS)
+        self._states = {s.name: _State(s) for s in SUBSCRIPTIONS}
+        self._now = 100.0
+        self._next = {"topic": [7 * 10**15, 8 * 10**15], "letters": [9 * 10**15]}
+        self._count = 0
+        self._free_at = dict.fromkeys(("publisher-1", "publisher-2"), 0.0)
+
+    def run(self, steps: int = 250) -> History:
+        for _ in range(steps):
+            self._now += self._dice.choice((0.1, 0.3, 1.0))
+            self._dice.choices((self._publish, self._receive, self._settle, self._seek), (3, 6, 8, 0.3))[0]()
+        self._drain()
+        self.history.operations.sort(key=lambda operation: operation.ended)
+        return self.history
+
+    # --- clients ---------------------------------------------------------------------------------------------
+
+    def _times(self, not_before: float = 0.0) -> dict[str, Any]:
+        began = max(not_before, self._now - self._dice.uniform(0, 0.4))
+        return {"began": began, "ended": self._now + self._dice.uniform(0.01, 0.4)}
+
+    def _answer(self, draining: bool = False) -> tuple[Outcome, bool]:
+        """The outcome, and whether it takes effect."""
+        if draining or self._dice.random() >= _LOST:
+            return "ok", True
+        return "unknown", self._dice.random() < 0.5
+
+    def _publish(self) -> None:
+        who = self._dice.choice(list(self._free_at))
+        if self._free_at[who] > self._now:
+            return
+        outcome, happens = self._answer()
+        key = self._dice.choice(("", f"{who}-a", f"{who}-b"))
+        attributes = {"kind": self._dice.choice(("common", "rare"))}
+        count = self._dice.choice((1, 1, 3))
+        texts = [f"text-{self._count + n}" for n in range(count)]
+        self._count += count
+        ids = self._store("topic", texts, key, attributes) if happens else []
+        publish = Publish(
+            who=who,
+            **self._times(self._free_at[who]),
+            outcome=outcome,
+            topic="topic",
+            texts=texts,
+            key=key,
+            attributes=attributes,
+            ids=ids if outcome == "ok" else [],
+        )
+        self._free_at[who] = publish.ended + 0.001
+        self.history.add(publish)
+
+    def _receive(self, name: str | None = None, *, draining: bool = False) -> list[str]:
+        """The ack ids of what came."""
+        state = self._states[name or self._dice.choice(list(self._states))]
+        self._forward_dead_letters(state)
+        if state.subscription.name == "pushed":
+            return self._push(state, draining)
+        outcome, happens = self._answer(draining)
+        deliveries = self._claim(state) if happens else []
+        times = self._times()
+        received = Receive(
+            who="puller",
+            **times,
+            outcome=outcome,
+            subscription=state.subscription.name,
+            how=self._dice.choice(("pull", "stream")),
+            deliveries=deliveries if outcome == "ok" else [],
+        )
+        self.history.add(received)
+        ack_ids = [delivery.ack_id for delivery in received.deliveries]
+        if ack_ids:
+            state.received.append((times["ended"], ack_ids))
+        return ack_ids
+
+    def _push(self, state: _State, draining: bool) -> list[str]:
+        status = 204 if draining else self._dice.choice((204, 204, 500))
+        for delivery in self._claim(state, most=1000 if draining else 1):
+            lease, message = state.leases[delivery.ack_id]
+            message.acked = status == 204
+            lease.until = 0.0
+            self.history.add(
+                Receive(
+                    who="endpoint",
+                    began=self._now,
+                    ended=self._now + 0.05,
+                    subscription="pushed",
+                    how="push",
+                    deliveries=[delivery],
+                    status=status,
+                )
+            )
+        return []  # there is nothing to settle
+
+    def _settle(self) -> None:
+        state = self._states[self._dice.choice(list(self._states))]
+        if not state.received:
+            return
+        ended, ack_ids = self._dice.choice(state.received[-5:])
+        if ended >= self._now:
+            return
+        some = self._dice.sample(ack_ids, self._dice.randint(1, len(ack_ids)))
+        self._settle_these(state, some, self._dice.choice((None, None, None, 0, 0, 1, 15)), ended)
+
+    def _settle_these(
+        self, state: _State, ack_ids: list[str], seconds: float | None, after: float, *, draining: bool = False
+    ) -> None:
+        outcome, happens = self._answer(draining)
+        refused: dict[str, str] = {}
+        if happens:
+            for ack_id in ack_ids:
+                reason = self._apply(state, ack_id, seconds)
+                if reason and state.subscription.exactly_once:
+                    refused[ack_id] = reason
+        self.history.add(
+            Settle(
+                who="puller",
+                **self._times(after + 0.001),
+                outcome=outcome,
+                subscription=state.subscription.name,
+                ack_ids=ack_ids,
+                seconds=seconds,
+                refused=refused if outcome == "ok" else {},
+            )
+        )
+
+    def _seek(self) -> None:
+        """Take a snapshot, or go back to one."""
+        state = self._states["plain"]
+        outcome, happens = self._answer()
+        times = self._times()
+        self._now = times["ended"]  # a quiet moment
+        if not state.snapshots or self._dice.random() < 0.5:
+            name = f"snapshot-{self._count}-{len(state.snapshots)}"
+            state.snapshots[name] = {m.id for m in state.messages if m.acked}
+            self.history.add(Snapshot(who="operator", **times, subscription="plain", name=name))
+            return
+        name = self._dice.choice(list(state.snapshots))
+        if happens:
+            for message in state.messages:
+                message.acked = message.id in state.snapshots[name]
+            state.leases.clear()
+        self.history.add(Seek(who="operator", **times, outcome=outcome, subscription="plain", snapshot=name))
+
+    def _drain(self) -> None:
+        for _ in range(40):
+            self._now += 5.0
+            for name, state in self._states.items():
+                for _ in range(20):
+                    self._now += 0.5
+                    ack_ids = self._receive(name, draining=True)
+                    if not ack_ids:
+                        break
+                    self._now = self.history.operations[-1].ended + 0.5
+                    self._settle_these(state, ack_ids, None, self._now - 0.4, draining=True)
+        for name, state in self._states.items():
+            left = [message for message in state.messages if not message.acked]
+            position = Position(
+                who="drain", **self._times(), subscription=name, undelivered=len(left), outstanding=0, final=True
+            )
+            self.history.add(position)
+
+    # --- the broker --------------------------------------------------------------------------------------------
+
+    def _store(self, topic: str, texts: list[str], key: str, attributes: dict[str, str]) -> list[int]:
+        heads = self._next[topic]
+        shard = crc32(key.encode()) % len(heads) if key else self._dice.randrange(len(heads))
+        ids = [heads[shard] + n + 1 for n in range(len(texts))]
+        heads[shard] += len(texts)
+        for state in self._states.values():
+            wanted = state.subscription.wanted.items() <= attributes.items()
+            if state.subscription.topic == topic and wanted:
+                state.messages += [_Message(i, text, key, attributes) for i, text in zip(ids, texts, strict=True)]
+        return ids
+
+    def _claim(self, state: _State, most: int | None = None) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        for messages in self._due(state, most or self._dice.choice((1, 2, 10))):
+            lease = _Lease(messages, self._now + state.subscription.ack_deadline)
+            for message in messages:
+                message.attempts += 1
+                ack_id = f"{state.subscription.name}-{message.id}-{message.attempts}-{self._dice.random()}"
+                state.leases[ack_id] = (lease, message)
+                shown = message.attempts if state.subscription.max_attempts else None
+                deliveries.append(
+                    Delivery(message.id, message.text, ack_id, message.key, shown, dict(message.attributes))
+                )
+        return deliveries
+
+    def _due(self, state: _State, most: int) -> list[list[_Message]]:
+        """What may go out now: messages, and runs of keys."""
+        runs: dict[str, list[_Message]] = {}
+        alone: list[list[_Message]] = []
+        held: set[str] = set()
+        for message in state.messages:
+            if message.acked or len(alone) + sum(map(len, runs.values())) >= most:
+                continue
+            if not (state.subscription.ordered and message.key):
+                if state.holder(message, self._now) is None:
+                    alone.append([message])
+            elif message.key not in held and state.holder(message, self._now) is None:
+                runs.setdefault(message.key, []).append(message)
+            else:
+                held.add(message.key)
+        return alone + list(runs.values())
+
+    def _apply(self, state: _State, ack_id: str, seconds: float | None) -> str | None:
+        """Ack or move a deadline; why not, if not."""
+        if ack_id not in state.leases:
+            return "gone"
+        lease, message = state.leases[ack_id]
+        latest = [key for key, (_, other) in state.leases.items() if other is message][-1]
+        exactly_once = state.subscription.exactly_once
+        if seconds is None and message.id in lease.acked:
+            return None
+        if latest != ack_id or message.acked or (exactly_once and lease.until <= self._now):
+            return "stale"
+        if seconds is not None:
+            lease.until = self._now + seconds
+            return None
+        earlier = lease.messages[: lease.messages.index(message)]
+        if exactly_once and any(other.id not in lease.acked for other in earlier):
+            return "unordered"
+        if lease.until <= self._now and len(lease.messages) > 1:
+            return "stale"
+        lease.acked.add(message.id)
+        for other in lease.messages:  # an ack counts once all earlier ones are acked
+            if other.id not in lease.acked:
+                break
+            other.acked = True
+        return None
+
+    def _forward_dead_letters(self, state: _State) -> None:
+        for message in state.messages:
+            used_up = state.subscription.max_attempts == message.attempts
+            if used_up and not message.acked and state.holder(message, self._now) is None:
+                message.acked = True
+                told = {DEAD_LETTER_SOURCE: state.subscription.name, DEAD_LETTER_COUNT: str(message.attempts)}
+                self._store("letters", [message.text], message.key, message.attributes | told)

@@ -1,0 +1,89 @@
+"""Small histories, told step by step."""
+
+from typing import Any
+
+from tests.faults.checker import check
+from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_SOURCE
+from tests.faults.history import (
+    Delivery,
+    Fault,
+    History,
+    Position,
+    Publish,
+    Receive,
+    Seek,
+    Settle,
+    Snapshot,
+    Subscription,
+)
+
+LETTERS = Subscription("letters", "letters")
+
+
+class Story:
+    """A small history, told step by step; each operation takes a tenth of a second, at the time that is given."""
+
+    def __init__(self, **terms: Any) -> None:
+        """`terms`: of its one subscription, "sub" of "topic"."""
+        self.history = History([Subscription("sub", "topic", **terms)])
+
+    def publish(self, at: float, *ids: int, outcome: Any = "ok", **fields: Any) -> None:
+        """Message n has the text "mn" (of n the last three digits), whether an answer told its id or not."""
+        texts = [f"m{n % 1000}" for n in ids]
+        told = list(ids) if outcome == "ok" else []
+        self._add(
+            Publish(
+                who="a", began=at, ended=at + 0.1, outcome=outcome, topic="topic", texts=texts, ids=told, **fields
+            )
+        )
+
+    def receive(self, at: float, *ids: int, name: str = "sub", **fields: Any) -> None:
+        """With ack ids such as "2@7.0": message 2, received at 7."""
+        of_delivery = {k: fields.pop(k) for k in ("key", "attempt", "attributes") if k in fields}
+        deliveries = [Delivery(n, f"m{n % 1000}", f"{n}@{at}", **of_delivery) for n in ids]
+        self._add(Receive(who="p", began=at, ended=at + 0.1, subscription=name, deliveries=deliveries, **fields))
+
+    def ack(self, at: float, *ack_ids: str, **fields: Any) -> None:
+        self._add(Settle(who="p", began=at, ended=at + 0.1, subscription="sub", ack_ids=list(ack_ids), **fields))
+
+    def nack(self, at: float, *ack_ids: str) -> None:
+        self.ack(at, *ack_ids, seconds=0)
+
+    def snapshot(self, at: float, name: str = "s") -> None:
+        self._add(Snapshot(who="o", began=at, ended=at + 0.1, subscription="sub", name=name))
+
+    def seek(self, at: float, name: str = "s", **fields: Any) -> None:
+        self._add(Seek(who="o", began=at, ended=at + 0.1, subscription="sub", snapshot=name, **fields))
+
+    def fault(self, at: float, until: float) -> None:
+        self._add(Fault(who="f", began=at, ended=until, name="kill a worker"))
+
+    def letter(self, at: float, message_id: int, **told: str) -> None:
+        """As "letters" received it; the id of its publish is `message_id` % 1000."""
+        attributes = {DEAD_LETTER_SOURCE: "sub", DEAD_LETTER_COUNT: "5"} | told
+        self.receive(at, message_id, name="letters", attributes=attributes)
+
+    def rules(self, left: int = 0) -> list[str]:
+        """The rules that are found to be broken."""
+        looks = [
+            Position(
+                who="d", began=900, ended=901, subscription=s.name, undelivered=left, outstanding=0, final=True
+            )
+            for s in self.history.subscriptions
+        ]
+        return [violation.rule for violation in check(History(self.history.subscriptions, [*self._told(), *looks]))]
+
+    def _told(self) -> list[Any]:
+        return sorted(self.history.operations, key=lambda operation: operation.ended)
+
+    def _add(self, operation: Any) -> None:
+        self.history.add(operation)
+
+
+def told(**terms: Any) -> Story:
+    """Messages 1 and 2 were published, received and acked."""
+    story = Story(**terms)
+    story.publish(0, 1, 2)
+    story.receive(1, 1, 2)
+    story.ack(2, "1@1", "2@1")
+    return story

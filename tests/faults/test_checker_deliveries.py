@@ -1,0 +1,209 @@
+"""The checker on acks and leases, delivery attempts and dead letters, snapshots and seeks."""
+
+from typing import Any
+
+import pytest
+
+from tests.faults.checks.view import DEAD_LETTER_COUNT
+from tests.faults.history import Delivery, Receive
+from tests.faults.story import LETTERS, Story, told
+
+# --- acks and leases ---------------------------------------------------------------------------------------------
+
+
+def test_an_acked_message_does_not_come_again() -> None:
+    story = told()
+    story.receive(4, 1)
+    assert story.rules() == ["acked, and came again"]
+
+
+@pytest.mark.parametrize("answer", [{"outcome": "unknown"}, {"refused": {"1@1": "no"}}, {"seconds": 0}])
+def test_one_whose_ack_had_no_answer_or_was_refused_may(answer: dict[str, Any]) -> None:
+    story = Story()
+    story.publish(0, 1)
+    story.receive(1, 1)
+    story.ack(2, "1@1", **answer)
+    story.receive(14, 1)
+    assert story.rules() == []
+
+
+def test_so_may_one_whose_receive_began_before_the_ack_was_answered() -> None:
+    story = told()
+    story._add(Receive(who="q", began=2.05, ended=8, subscription="sub", deliveries=[Delivery(1, "m1", "x")]))
+    assert story.rules() == []
+
+
+def test_so_may_one_whose_ack_came_too_late_except_with_exactly_once_delivery() -> None:
+    for exactly_once in (False, True):
+        story = Story(exactly_once=exactly_once)
+        story.publish(0, 1)
+        story.receive(1, 1)
+        story.ack(11.2, "1@1")
+        story.receive(12, 1)
+        assert story.rules() == (["acked, and came again"] if exactly_once else [])
+
+
+def test_with_exactly_once_delivery_a_message_is_out_once_at_a_time() -> None:
+    story = Story(exactly_once=True)
+    story.publish(0, 1)
+    story.receive(1, 1)
+    story.receive(5, 1)
+    assert story.rules() == ["two leases"]
+    assert _again_at(11.2).rules() == []  # after its deadline
+
+
+def _again_at(at: float) -> Story:
+    story = Story(exactly_once=True)
+    story.publish(0, 1)
+    story.receive(1, 1)
+    story.receive(at, 1)
+    return story
+
+
+def test_a_new_deadline_lengthens_the_lease_and_a_nack_ends_it() -> None:
+    story = _again_at(15)
+    story.ack(2, "1@1", seconds=20)
+    assert story.rules() == ["two leases"]
+    story = _again_at(5)
+    story.nack(3, "1@1")
+    assert story.rules() == []
+    story = _again_at(15)
+    story.ack(2, "1@1", seconds=20, outcome="unknown")
+    assert story.rules() == []
+
+
+def test_a_response_that_comes_after_its_own_lease_is_none() -> None:
+    story = Story(exactly_once=True)
+    story.publish(0, 1)
+    story._add(Receive(who="p", began=1, ended=14, subscription="sub", deliveries=[Delivery(1, "m1", "late")]))
+    story.receive(12, 1)
+    assert story.rules() == []
+
+
+def test_a_lease_counts_from_when_its_receive_began_though_the_message_came_later() -> None:
+    story = Story(exactly_once=True)
+    story._add(Receive(who="p", began=1, ended=8, subscription="sub", deliveries=[Delivery(1, "m1", "x")]))
+    story.publish(5, 1)
+    story.receive(11.3, 1)
+    assert story.rules() == []
+
+
+def test_what_an_endpoint_took_is_pushed_again_only_after_a_fault() -> None:
+    def pushed(status: int) -> Story:
+        story = Story()
+        story.publish(0, 1)
+        story.receive(1, 1, how="push", status=status)
+        story.receive(5, 1, how="push", status=204)
+        return story
+
+    assert pushed(500).rules() == []
+    story = pushed(204)
+    assert story.rules() == ["pushed again"]
+    story.fault(2, 4)
+    assert story.rules() == []
+
+
+# --- attempts and dead letters -----------------------------------------------------------------------------------
+
+
+def tried(*numbers: int) -> Story:
+    """Attempts of message 1 with these numbers, 11 seconds apart, from 1 on."""
+    story = Story(max_attempts=5, dead_letter_topic="letters")
+    story.history.subscriptions.append(LETTERS)
+    story.publish(0, 1)
+    for place, number in enumerate(numbers):
+        story.receive(1 + 11 * place, 1, attempt=number)
+    return story
+
+
+def test_attempts_are_counted_without_gaps_or_repeats() -> None:
+    assert tried(1, 2, 3).rules() == []
+    for numbers in ((2,), (1, 3), (1, 1), (0,), (6,)):
+        assert set(tried(*numbers).rules()) == {"attempts"}, numbers
+    assert "attempts" in tried(1, 3, 2).rules()
+
+
+def test_a_number_may_be_missing_where_a_response_was_lost() -> None:
+    story = tried(1, 3)
+    story._add(Receive(who="q", began=2, ended=3, outcome="unknown", subscription="sub"))
+    assert story.rules() == []
+    story = tried(1, 4)  # two of them take twenty seconds
+    story._add(Receive(who="q", began=2, ended=3, outcome="unknown", subscription="sub"))
+    story._add(Receive(who="q", began=2, ended=3, outcome="unknown", subscription="sub"))
+    assert story.rules() == ["attempts"]
+
+
+def test_used_up_attempts_make_one_dead_letter() -> None:
+    story = tried(1, 2, 3, 4, 5)
+    assert story.rules() == ["dead letters"]
+    story.letter(70, 5001)
+    story.letter(82, 5001)  # the same, delivered again
+    assert story.rules() == []
+    story.letter(90, 6001)
+    assert story.rules() == ["dead letters"]
+
+
+def test_a_dead_letter_before_its_time_or_with_a_wrong_count_is_found() -> None:
+    story = tried(1, 2)
+    story.letter(70, 5001)
+    assert story.rules() == ["dead letters"]
+    story = tried(1, 2, 3, 4, 5)
+    story.letter(70, 5001, **{DEAD_LETTER_COUNT: "4"})
+    assert story.rules() == ["dead letters"]
+
+
+def test_a_message_that_was_acked_is_no_dead_letter() -> None:
+    story = tried(1, 2, 3, 4, 5)
+    story.ack(46, "1@45")
+    assert story.rules() == []
+    story.letter(70, 5001)
+    assert story.rules() == ["dead letters"]
+
+
+# --- seeks -------------------------------------------------------------------------------------------------------
+
+
+def sought(**seek: Any) -> Story:
+    """Message 1 was acked before the snapshot, 2 between it and the seek."""
+    story = Story()
+    story.publish(0, 1, 2)
+    story.receive(1, 1, 2)
+    story.ack(2, "1@1")
+    story.snapshot(3)
+    story.ack(4, "2@1")
+    story.seek(5, **seek)
+    return story
+
+
+def test_a_seek_brings_back_what_was_unacked_when_its_snapshot_was_taken() -> None:
+    story = sought()
+    assert story.rules() == ["not restored"]
+    story.receive(6, 2)
+    assert story.rules() == []
+
+
+def test_and_what_was_published_since() -> None:
+    story = sought()
+    story.publish(3.5, 3)
+    story.receive(3.7, 3)
+    story.receive(6, 2)
+    assert story.rules() == ["not restored"]
+    story.receive(7, 3)
+    assert story.rules() == []
+
+
+def test_it_does_not_bring_back_what_was_acked_before() -> None:
+    story = sought()
+    story.receive(6, 1, 2)
+    assert story.rules() == ["acked, and came again"]
+
+
+def test_a_seek_without_an_answer_may_have_happened_and_a_later_one_may_settle() -> None:
+    story = sought(outcome="unknown")
+    assert story.rules() == []
+    story.receive(6, 2)
+    assert story.rules() == []
+    story = sought()
+    story.snapshot(4.5, "later")
+    story.seek(5.5, "later")
+    assert story.rules() == []

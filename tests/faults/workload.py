@@ -1,0 +1,153 @@
+"""Everything that clients do with a broker, at once: publish, receive in three ways, settle in many, seek.
+
+    workload = Workload(urls, run="r1", seed=1)
+    async with workload.running():      # creates topics and subscriptions
+        …                               # whatever may happen
+    check(workload.history)             # healed and drained by now
+
+Each client has dice of its own, from the seed and its name: what one does does not change the others.  Rates are
+bounded, so that a machine of two processors carries clients and broker side by side.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from tests.faults.clients.endpoints import Endpoints
+from tests.faults.clients.gate import Gate
+from tests.faults.clients.operator import Operator
+from tests.faults.clients.publisher import Publisher
+from tests.faults.clients.puller import Puller
+from tests.faults.clients.rest import RestCaller
+from tests.faults.clients.stream import Streamer
+from tests.faults.clients.topology import FLAKY, HEALTHY, LETTERS, PLANS, TOPIC, Plan
+from tests.faults.history import History
+
+DRAIN_SECONDS = 90.0  # longer than any lease, retry delay or push backoff of what has been healed
+_SETTLED_SECONDS = 1.0  # for so long nothing is left, then nothing more will come
+_LOOK_SECONDS = 0.3
+
+
+class Workload:
+    """`urls` of brokers on one database; a fault may change the list in place."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        run: str,
+        seed: int,
+        plans: Sequence[Plan] = PLANS,
+        publishers: int = 3,
+        rate: float = 6.0,
+        operator_pause: float = 4.0,
+    ) -> None:
+        """`run` names the project; `rate`: publish requests a second of each publisher."""
+        self.history = History(plan.terms for plan in plans)
+        self.drained_in = 0.0  # seconds
+        self._plans, self._seed = plans, seed
+        self.caller = RestCaller(urls, f"projects/faults-{run}")
+        self._gates = {plan.name: Gate() for plan in plans if plan.sought}
+        self._endpoints = Endpoints(self.history, self._dice("endpoints"))
+        self._publishers = [
+            Publisher(name, self.caller, self.history, self._dice(name), rate=rate)
+            for name in (f"publisher-{n}" for n in range(publishers))
+        ]
+        self._receivers: list[Puller | Streamer] = [
+            Puller(name, plan.terms, self.caller, self.history, self._dice(name), self._gates.get(plan.name))
+            for plan in plans
+            for name in (f"puller-{plan.name}-{n}" for n in range(plan.pullers))
+        ]
+        self._receivers += [
+            Streamer(name, plan.terms, self.caller, self.history, self._dice(name))
+            for plan in plans
+            for name in (f"streamer-{plan.name}-{n}" for n in range(plan.streams))
+        ]
+        names = [plan.name for plan in plans]
+        self._operator = Operator(
+            self.caller, self.history, self._dice("operator"), self._gates, names, pause=operator_pause
+        )
+
+    @property
+    def unforeseen(self) -> list[str]:
+        """Answers that no fault excuses."""
+        return self.caller.unforeseen
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Load within the block, which heals what it breaks; then everything is drained, and looked at."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.caller)
+            self._endpoint_url = await stack.enter_async_context(self._endpoints.listening())
+            await self._create()
+            async with asyncio.TaskGroup() as tasks:
+                senders = [tasks.create_task(publisher.run()) for publisher in self._publishers]
+                senders.append(tasks.create_task(self._operator.run()))
+                for receiver in self._receivers:
+                    tasks.create_task(receiver.run())
+                try:
+                    yield
+                    for publisher in self._publishers:
+                        publisher.stopping = True
+                    self._operator.stopping.set()
+                    await asyncio.wait(senders)
+                    await self._drain()
+                finally:
+                    self._stop()
+            await self._delete()
+
+    def _dice(self, name: str) -> random.Random:
+        return random.Random(f"{self._seed}/{name}")
+
+    def _stop(self) -> None:
+        self._operator.stopping.set()
+        for publisher in self._publishers:
+            publisher.stopping = True
+        for receiver in self._receivers:
+            receiver.stop()
+
+    async def _create(self) -> None:
+        for topic in (TOPIC, LETTERS):
+            await self.caller.do("PUT", f"topics/{topic}", {}, fine=[409])
+        for plan in self._plans:
+            body = plan.body(self.caller.project, self._endpoint_url)
+            await self.caller.do("PUT", f"subscriptions/{plan.name}", body, fine=[409])
+
+    async def _delete(self) -> None:
+        """So that nobody works for this run any more."""
+        for plan in self._plans:
+            await self.caller.do("DELETE", f"subscriptions/{plan.name}", fine=[404])
+        for topic in (TOPIC, LETTERS):
+            await self.caller.do("DELETE", f"topics/{topic}", fine=[404])
+
+    async def _drain(self) -> None:
+        """All receivers ack what comes, until nothing is left; what is left after a time is a violation."""
+        began = time.monotonic()
+        for receiver in self._receivers:
+            receiver.handling.settling = True
+        await self._heal_endpoints()
+        while time.monotonic() < began + DRAIN_SECONDS:
+            if await self._is_empty():
+                await asyncio.sleep(_SETTLED_SECONDS)
+                if await self._is_empty():
+                    break
+            await asyncio.sleep(_LOOK_SECONDS)
+        self.drained_in = time.monotonic() - began
+        for plan in self._plans:
+            await self._operator.look(plan.name, final=True)
+
+    async def _heal_endpoints(self) -> None:
+        """A new endpoint, for push backoff would go on for a minute."""
+        for plan in self._plans:
+            if plan.endpoint == FLAKY:
+                config = {"pushEndpoint": f"{self._endpoint_url}/{HEALTHY}/{plan.name}"}
+                await self.caller.do("POST", f"subscriptions/{plan.name}:modifyPushConfig", {"pushConfig": config})
+
+    async def _is_empty(self) -> bool:
+        for plan in self._plans:
+            position = await self._operator.look(plan.name)
+            if position.undelivered or position.outstanding:
+                return False
+        return True

@@ -1,0 +1,147 @@
+"""What faults work on: brokers, their processes, and their database."""
+
+import asyncio
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import psycopg
+
+from broker.embedded_postgres.cluster import Cluster
+from tests.fixtures.broker import BrokerProcess
+
+ENVIRONMENT = {"BROKER_PULL_WAIT_SECONDS": "1", "BROKER_SHARDS_PER_TOPIC": "2"}
+WORKERS = 2  # of a lone broker
+_READY_SECONDS = 60.0
+_TRIES = 100
+
+Session = psycopg.AsyncConnection[Any]
+
+
+class World:
+    """One broker with several workers that embeds its PostgreSQL, or several brokers on one that the suite runs.
+
+    `urls` is where they are to be found; `dice` decide for faults.
+    """
+
+    def __init__(self, directory: Path, *, brokers: int = 1, seed: int = 0) -> None:
+        self.urls: list[str] = []
+        self.brokers: list[BrokerProcess] = []
+        self.dice = random.Random(f"{seed}/faults")
+        self._restarting = asyncio.Lock()  # one at a time
+        self._directory = directory
+        self._count = brokers
+        self._cluster = Cluster(directory)  # for its URL; the broker or a process of its own runs it
+        self._postgres: subprocess.Popen[str] | None = None
+        self._log: list[str] = []  # of brokers that are gone, as far as nobody has taken it
+        self._log_taken: dict[int, int] = {}  # of those that are here, by process id: how many lines were taken
+
+    @property
+    def database_url(self) -> str:
+        return self._cluster.url
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["World"]:
+        """Everything is up within the block."""
+        try:
+            if self._count > 1:
+                await asyncio.to_thread(self._start_postgres)
+            for _ in range(self._count):
+                self.brokers.append(await asyncio.to_thread(self._start, 0))
+                self.urls.append(self.brokers[-1].url)
+            yield self
+        finally:
+            for broker in self.brokers:
+                await asyncio.to_thread(broker.stop)
+            if self._postgres is not None:
+                await asyncio.to_thread(self._postgres.communicate, "")
+
+    def _start_postgres(self) -> None:
+        program = [sys.executable, "-m", "tests.faults.postgres", str(self._directory)]
+        pipe = subprocess.PIPE
+        self._postgres = subprocess.Popen(program, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+        assert self._postgres.stdout is not None
+        assert self._postgres.stdout.readline().strip() == self._cluster.url
+
+    def _start(self, port: int) -> BrokerProcess:
+        database = ["--data-dir", str(self._directory), "--workers", str(WORKERS)]
+        if self._count > 1:
+            database = ["--database-url", self._cluster.url]
+        return BrokerProcess(*database, "--port", str(port), env=ENVIRONMENT).wait_until_ready()
+
+    # --- processes -------------------------------------------------------------------------------------------
+
+    def workers(self) -> list[psutil.Process]:
+        """Of all brokers."""
+        return [worker for broker in self.brokers for worker in broker.workers()]
+
+    def postmaster(self) -> psutil.Process | None:
+        """None: it is being started again."""
+        parent = psutil.Process(self.brokers[0].process.pid if self._postgres is None else self._postgres.pid)
+        return next((child for child in parent.children() if child.name() == "postgres"), None)
+
+    async def kill_a_broker(self) -> None:
+        """With its workers, but not PostgreSQL; it is started again where it was."""
+        async with self._restarting:
+            place = self.dice.randrange(len(self.brokers))
+            old = self.brokers[place]
+            await asyncio.to_thread(old.kill)
+            self._log += self._new_lines(old)
+            self.brokers[place] = await asyncio.to_thread(self._start, urlsplit(old.url).port or 0)
+
+    async def until_ready(self) -> None:
+        """Every broker serves."""
+        async with httpx.AsyncClient(timeout=5) as client, asyncio.timeout(_READY_SECONDS):
+            for url in self.urls:
+                while not await _is_ready(client, url):  # noqa: ASYNC110  # another process's doing
+                    await asyncio.sleep(0.1)
+
+    def take_log(self) -> list[str]:
+        """What brokers have logged since this was asked last."""
+        lines = self._log + [line for broker in self.brokers for line in self._new_lines(broker)]
+        self._log = []
+        return lines
+
+    def _new_lines(self, broker: BrokerProcess) -> list[str]:
+        taken = self._log_taken.get(broker.process.pid, 0)
+        lines = broker.log[taken:]
+        self._log_taken[broker.process.pid] = taken + len(lines)
+        return lines
+
+    # --- the database ----------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """A session of an operator's, which waits for a database that is away.  Raises psycopg.Error."""
+        session = await self.connect()
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    async def connect(self) -> Session:
+        """Raises psycopg.OperationalError if the database stays away."""
+        for n in range(_TRIES):
+            try:
+                return await psycopg.AsyncConnection.connect(
+                    self.database_url, autocommit=True, connect_timeout=5, application_name="fault"
+                )
+            except psycopg.OperationalError:
+                if n == _TRIES - 1:
+                    raise
+            await asyncio.sleep(0.1)
+        raise AssertionError
+
+
+async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:
+    try:
+        return (await client.get(f"{url}/readyz")).status_code == 200
+    except httpx.HTTPError:
+        return False
