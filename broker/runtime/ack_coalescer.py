@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 from broker.domain.ack_id import AttemptName
@@ -252,13 +253,19 @@ class AckCoalescer:
         for shard_id, shard_acks in _by_shard(acks):
             now = self._clock.now()
             async with self._database.hot() as connection:
-                acked = await acknowledge_in_order(
-                    connection, shard_id=shard_id, acks=shard_acks, exactly_once=exactly_once, now=now
+                write = partial(
+                    acknowledge_in_order, connection, shard_id=shard_id, exactly_once=exactly_once, now=now
                 )
-            stale |= acked.stale
-            out_of_order |= acked.out_of_order
-            for subscription_id in acked.due:
-                self._wake_ups.redeliverable(subscription_id)
+                looks = [await write(acks=shard_acks)]
+                missing = {a: of_it for a, of_it in looks[0].stale.items() if a.subscription_id in exactly_once}
+                if missing:  # gone, or acked before and put aside by a claim while we waited: look once more
+                    looks.append(await write(acks=missing))
+            stale |= looks[-1].stale
+            for look in looks:
+                for attempt, positions in look.out_of_order.items():
+                    out_of_order.setdefault(attempt, set()).update(positions)
+                for subscription_id in look.due:
+                    self._wake_ups.redeliverable(subscription_id)
         return RefusedAcks(stale, out_of_order)
 
     async def _write_deadlines(self, batch: _Batch) -> Positions:

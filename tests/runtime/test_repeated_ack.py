@@ -1,0 +1,37 @@
+"""An ack that is sent or written once more succeeds again (exactly-once delivery)."""
+
+import asyncio
+from datetime import timedelta
+
+from broker.domain.attempt_ids import AttemptIds
+from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.tasks import Tasks
+from broker.runtime.wake_ups import WakeUps
+from tests.fixtures.log import Log
+from tests.store.interleavings.steps import paused, until_waiting
+
+
+async def test_a_repeated_ack_of_a_key_succeeds_beside_the_claim_that_lets_the_key_go(log: Log) -> None:
+    """The claim puts what was acked aside, in a row that a statement which waits for it does not see."""
+    clock, tasks = DatabaseClock(log.database), Tasks()
+    await clock.synchronise()
+    wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
+    activity = SubscriptionActivity(log.database, clock)
+    acks = AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity)
+    await log.publish("a1", key="a")
+    [run] = await log.pull(ordered=True, exactly_once=True)
+    ack = {log.name(run): {0}}
+    assert not await acks.acknowledge(ack, exactly_once=True)
+    later = clock.now() + timedelta(milliseconds=1)
+    async with paused(log.database, before="UPDATE cursors") as claiming:
+        claim = asyncio.create_task(log.claim(10, connection=claiming, ordered=True, exactly_once=True, now=later))
+        await claiming.reached.wait()
+        again = asyncio.create_task(acks.acknowledge(ack, exactly_once=True))
+        await until_waiting(log.database)
+        claiming.go.set()
+        assert (await claim).deliveries == [[]]
+    assert not await again
+    assert not await acks.acknowledge(ack, exactly_once=True)
+    await tasks.close()
