@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.cli.processes import faults
-from tests.fixtures.broker import BrokerProcess, Rest, text
+from tests.fixtures.broker import BrokerProcess, Rest, eventually, text
 
 MEGABYTE = 1_000_000
 ROUND_SECONDS = 60  # for one publish, pull and ack beside an attack; only a hang takes so long
@@ -77,9 +77,8 @@ async def good_client(broker: BrokerProcess) -> AsyncIterator[GoodClient]:
         try:
             yield good
             last = good.rounds
-            async with asyncio.timeout(2 * ROUND_SECONDS):
-                while good.rounds < last + 2 and not running.done():  # the second began after the attack
-                    await asyncio.sleep(0.01)
+            # The second of two more rounds began after the attack.
+            await eventually(lambda: good.rounds > last + 1 or running.done(), seconds=2 * ROUND_SECONDS)
             if running.done():
                 await running
         finally:
