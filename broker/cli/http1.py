@@ -89,7 +89,7 @@ class Http1Protocol(HttpToolsProtocol):
     _refused = False
     # For the looks:
     _number = 0  # of requests that have begun
-    _received = 0  # bytes of bodies, of the answered ones too
+    received = 0  # bytes of bodies, of the answered ones too
     _unwanted = 0
     _seen = (0, _Phase.IDLE, 0)
     _idle_looks = 0
@@ -229,7 +229,7 @@ class Http1Protocol(HttpToolsProtocol):
         size = len(body)
         self._quiet = 0
         self._left -= size
-        self._received += size
+        self.received += size
         if self.cycle.response_complete:
             self._unwanted += size
             if self._unwanted > MAX_UNWANTED_BYTES:
@@ -328,12 +328,12 @@ class Http1Protocol(HttpToolsProtocol):
         """Compare what has come with what had at the last look."""
         self._timer = self.loop.call_later(self.pace.look, self.look)
         number, phase, received = self._seen
-        self._seen = self._number, self._phase, self._received
+        self._seen = self._number, self._phase, self.received
         was_paused, self.flow.was_paused = self.flow.was_paused, self.flow.read_paused
         if self._number != number or was_paused or self.flow.read_paused or self._unfed:
             self._idle_looks = 0
         elif self._phase is _Phase.BODY:
-            if phase is _Phase.BODY and self._received - received < self.pace.body_bytes:
+            if phase is _Phase.BODY and self.received - received < self.pace.body_bytes:
                 rate = self.pace.body_bytes / self.pace.look
                 self._refuse(408, f"The body of the request came slower than {rate:.0f} bytes a second.")
         elif self._is_answering():
