@@ -1,9 +1,12 @@
 """What faults work on: brokers, their processes, and their database."""
 
 import asyncio
+import contextlib
 import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,12 +18,18 @@ import psutil
 import psycopg
 
 from broker.embedded_postgres.cluster import Cluster
+from tests.faults.clients.endpoints import Endpoints
 from tests.faults.network import Network
 from tests.fixtures.broker import BrokerProcess
 
-ENVIRONMENT = {"BROKER_PULL_WAIT_SECONDS": "1", "BROKER_SHARDS_PER_TOPIC": "2"}
+ENVIRONMENT = {
+    "BROKER_PULL_WAIT_SECONDS": "1",
+    "BROKER_SHARDS_PER_TOPIC": "2",
+    "PYTHONFAULTHANDLER": "1",  # a worker that gets SIGABRT says where it stands
+}
 WORKERS = 2  # of a lone broker; each of several has one
 _READY_SECONDS = 60.0
+_WRITING_SECONDS = 2.0  # of a traceback
 _TRIES = 100
 
 Session = psycopg.AsyncConnection[Any]
@@ -38,6 +47,7 @@ class World:
     def __init__(self, directory: Path, *, brokers: int = 1, external: bool = False, seed: int = 0) -> None:
         self.urls: list[str] = []
         self.brokers: list[BrokerProcess] = []
+        self.endpoints: Endpoints | None = None  # of the workload that runs
         self.network = Network(seed)
         self.client_doors: list[str] = []
         self.database_doors: list[str] = []
@@ -77,11 +87,12 @@ class World:
             self.urls.append(self._way_for_clients(place))
 
     def _stop_all(self) -> None:
-        for broker in self.brokers:
-            broker.stop()
+        """Raises AssertionError where a broker must be killed."""
+        hung = [broker for broker in self.brokers if not _stops(broker)]
         if self._postgres is not None:
             self._postgres.communicate("")
         self.network.stop()
+        assert not hung, f"did not stop: {[broker.log[-20:] for broker in hung]}"
 
     def _way_to_database(self, place: int) -> str:
         if not self._external:
@@ -122,6 +133,14 @@ class World:
         parent = psutil.Process(self.brokers[0].process.pid if self._postgres is None else self._postgres.pid)
         return next((child for child in parent.children() if child.name() == "postgres"), None)
 
+    def abort_workers(self) -> None:
+        """They write where they stand into their log, and end."""
+        for worker in self.workers():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.send_signal(signal.SIGABRT)
+                worker.resume()
+        time.sleep(_WRITING_SECONDS)
+
     async def kill_a_broker(self) -> None:
         """With its workers, but not PostgreSQL; it is started again where it was."""
         async with self._restarting:
@@ -161,18 +180,32 @@ class World:
         finally:
             await session.close()
 
-    async def connect(self) -> Session:
+    async def connect(self, *, tries: int = _TRIES) -> Session:
         """Raises psycopg.OperationalError if the database stays away."""
-        for n in range(_TRIES):
+        for n in range(tries):
             try:
                 return await psycopg.AsyncConnection.connect(
                     self.database_url, autocommit=True, connect_timeout=5, application_name="fault"
                 )
             except psycopg.OperationalError:
-                if n == _TRIES - 1:
+                if n == tries - 1:
                     raise
             await asyncio.sleep(0.1)
         raise AssertionError
+
+
+def _stops(broker: BrokerProcess) -> bool:
+    """If it does not, it and all its children are killed, an embedded PostgreSQL too."""
+    try:
+        broker.stop()
+    except subprocess.TimeoutExpired:
+        parent = psutil.Process(broker.process.pid)
+        for process in (parent, *parent.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        broker.stop()
+        return False
+    return True
 
 
 async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:

@@ -1,0 +1,41 @@
+"""Layouts of a World: how many brokers, and what stands around them.
+
+To add one, name in `features` the arguments of World that it turns on.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from tests.faults.world import World
+
+RUNS_EACH = 4  # one after the other, before the next layout's turn
+FEATURES = ("external",)  # arguments of World
+
+
+class Layout(msgspec.Struct, frozen=True):
+    name: str
+    brokers: int = 1
+    features: tuple[str, ...] = ()
+
+    def world(self, directory: Path, *, seed: int) -> World:
+        features = dict.fromkeys(self.features, True)
+        return World(directory, brokers=self.brokers, seed=seed, **features)
+
+
+LAYOUTS = (
+    Layout("a broker that embeds PostgreSQL"),
+    Layout("two brokers behind proxies", 2, ("external",)),
+    Layout("two brokers", 2),
+    Layout("a broker behind proxies", 1, ("external",)),
+)
+
+
+def layout_of(seed: int) -> Layout:
+    return LAYOUTS[seed // RUNS_EACH % len(LAYOUTS)]
+
+
+def fixed_layout(brokers: int | None, features: list[str]) -> Layout:
+    """One of the caller's choice."""
+    count = brokers or 1
+    return Layout(" ".join(["brokers:", str(count), *features]), count, tuple(features))
