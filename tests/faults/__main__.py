@@ -31,6 +31,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--report", type=Path, help="a file for the report, in JSON")
     parser.add_argument("--keep", type=Path, default=Path("faults-found"), help="a directory for what is found")
     parser.add_argument("--brokers", type=int, default=1, help="1 embeds PostgreSQL; more share one (default: 1)")
+    parser.add_argument("--external", action="store_true", help="behind proxies")
     parser.add_argument("--only", action="append", choices=list(KINDS), help="a kind of fault (default: by seed)")
     parser.add_argument("--run-seconds", type=float, default=RUN_SECONDS, help="of each run, without its drain")
     parser.add_argument("--check", type=Path, help="check this history, and nothing else")
@@ -41,9 +42,11 @@ async def _soak(arguments: argparse.Namespace) -> Result:
     total, until = Result(), time.monotonic() + arguments.minutes * 60
     with tempfile.TemporaryDirectory(prefix="faults-") as directory:
         seed = arguments.seed
-        async with World(Path(directory), brokers=arguments.brokers, seed=seed).running() as world:
+        async with World(
+            Path(directory), brokers=arguments.brokers, external=arguments.external, seed=seed
+        ).running() as world:
             while not total.stuck and (time.monotonic() < until or not total.seeds):
-                names = arguments.only or names_for(seed)
+                names = arguments.only or names_for(seed, world.gives)
                 schedule = make_schedule(seed, arguments.run_seconds, names=names)
                 one = await run(
                     world,

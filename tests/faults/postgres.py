@@ -1,4 +1,4 @@
-"""A PostgreSQL for several brokers, in a process of its own: gRPC's threads and forks do not go together.
+"""A PostgreSQL that no broker embeds, in a process of its own: gRPC's threads and forks do not go together.
 
 python -m tests.faults.postgres DIRECTORY    prints the URL when it is up and migrated; ends with its input
 """

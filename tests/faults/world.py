@@ -15,10 +15,11 @@ import psutil
 import psycopg
 
 from broker.embedded_postgres.cluster import Cluster
+from tests.faults.network import Network
 from tests.fixtures.broker import BrokerProcess
 
 ENVIRONMENT = {"BROKER_PULL_WAIT_SECONDS": "1", "BROKER_SHARDS_PER_TOPIC": "2"}
-WORKERS = 2  # of a lone broker
+WORKERS = 2  # of a lone broker; each of several has one
 _READY_SECONDS = 60.0
 _TRIES = 100
 
@@ -28,12 +29,21 @@ Session = psycopg.AsyncConnection[Any]
 class World:
     """One broker with several workers that embeds its PostgreSQL, or several brokers on one that the suite runs.
 
-    `urls` is where they are to be found; `dice` decide for faults.
+    `external`: it runs it for one broker, too, and the doors of a proxy stand between clients and each broker
+    (`client_doors`), and between each broker and the database (`database_doors`).
+
+    `urls` is where clients find the brokers; `gives` names what kinds of faults may need; `dice` decide for faults.
     """
 
-    def __init__(self, directory: Path, *, brokers: int = 1, seed: int = 0) -> None:
+    def __init__(self, directory: Path, *, brokers: int = 1, external: bool = False, seed: int = 0) -> None:
         self.urls: list[str] = []
         self.brokers: list[BrokerProcess] = []
+        self.network = Network(seed)
+        self.client_doors: list[str] = []
+        self.database_doors: list[str] = []
+        self.gives = {"", "external"} if external else {""}
+        self._external = external
+        self._database_urls: list[str] = []  # as the brokers have them
         self.dice = random.Random(f"{seed}/faults")
         self._restarting = asyncio.Lock()  # one at a time
         self._directory = directory
@@ -51,17 +61,40 @@ class World:
     async def running(self) -> AsyncIterator["World"]:
         """Everything is up within the block."""
         try:
-            if self._count > 1:
-                await asyncio.to_thread(self._start_postgres)
-            for _ in range(self._count):
-                self.brokers.append(await asyncio.to_thread(self._start, 0))
-                self.urls.append(self.brokers[-1].url)
+            await asyncio.to_thread(self._start_all)
             yield self
         finally:
-            for broker in self.brokers:
-                await asyncio.to_thread(broker.stop)
-            if self._postgres is not None:
-                await asyncio.to_thread(self._postgres.communicate, "")
+            await asyncio.to_thread(self._stop_all)
+
+    def _start_all(self) -> None:
+        if self._external:
+            self.network.start()
+        if self._external or self._count > 1:
+            self._start_postgres()
+        for place in range(self._count):
+            self._database_urls.append(self._way_to_database(place))
+            self.brokers.append(self._start(place, 0))
+            self.urls.append(self._way_for_clients(place))
+
+    def _stop_all(self) -> None:
+        for broker in self.brokers:
+            broker.stop()
+        if self._postgres is not None:
+            self._postgres.communicate("")
+        self.network.stop()
+
+    def _way_to_database(self, place: int) -> str:
+        if not self._external:
+            return self._cluster.url
+        self.database_doors.append(f"database of {place}")
+        return self.network.open_database(self.database_doors[place], self._cluster.url)
+
+    def _way_for_clients(self, place: int) -> str:
+        url = self.brokers[place].url
+        if not self._external:
+            return url
+        self.client_doors.append(f"clients of {place}")
+        return f"http://{self.network.open(self.client_doors[place], urlsplit(url).netloc)}"
 
     def _start_postgres(self) -> None:
         program = [sys.executable, "-m", "tests.faults.postgres", str(self._directory)]
@@ -70,11 +103,13 @@ class World:
         assert self._postgres.stdout is not None
         assert self._postgres.stdout.readline().strip() == self._cluster.url
 
-    def _start(self, port: int) -> BrokerProcess:
-        database = ["--data-dir", str(self._directory), "--workers", str(WORKERS)]
-        if self._count > 1:
-            database = ["--database-url", self._cluster.url]
-        return BrokerProcess(*database, "--port", str(port), env=ENVIRONMENT).wait_until_ready()
+    def _start(self, place: int, port: int) -> BrokerProcess:
+        arguments = ["--port", str(port), "--workers", str(WORKERS if self._count == 1 else 1)]
+        if self._postgres is None:
+            arguments += ["--data-dir", str(self._directory)]
+        else:
+            arguments += ["--database-url", self._database_urls[place]]
+        return BrokerProcess(*arguments, env=ENVIRONMENT).wait_until_ready()
 
     # --- processes -------------------------------------------------------------------------------------------
 
@@ -94,13 +129,13 @@ class World:
             old = self.brokers[place]
             await asyncio.to_thread(old.kill)
             self._log += self._new_lines(old)
-            self.brokers[place] = await asyncio.to_thread(self._start, urlsplit(old.url).port or 0)
+            self.brokers[place] = await asyncio.to_thread(self._start, place, urlsplit(old.url).port or 0)
 
     async def until_ready(self) -> None:
-        """Every broker serves."""
+        """Every broker serves, and reaches its database; the proxy is not asked."""
         async with httpx.AsyncClient(timeout=5) as client, asyncio.timeout(_READY_SECONDS):
-            for url in self.urls:
-                while not await _is_ready(client, url):  # noqa: ASYNC110  # another process's doing
+            for broker in list(self.brokers):
+                while not await _is_ready(client, broker.url):  # noqa: ASYNC110  # another process's doing
                     await asyncio.sleep(0.1)
 
     def take_log(self) -> list[str]:
