@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable
 from broker.store.hot_connection import HotConnection
 from broker.store.hot_pool import HotPool
+from broker.store.patient_connection import PATIENCE_SECONDS, PatientConnection
 from broker.store.statements import Statement
 
 Connection = psycopg.AsyncConnection[Any]
@@ -59,6 +60,10 @@ _SESSION_SETTINGS = {
 # A hot statement that takes long waits for a lock, or for a disk that hangs: it is undone before the connection is
 # given up (hot_connection.UNANSWERED_SECONDS), so that its outcome is known.
 _HOT_SETTINGS = " -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c statement_timeout=8s"
+
+# The others are cancelled now and then, which closes the connection: what it
+# ran ends soon then, and lets go of its locks.
+_NOT_HOT_SETTINGS = " -c client_connection_check_interval=2s"
 
 # SQLSTATE (or its class) -> what the caller is told.  Unavailable: the same call may work when sent again.
 _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
@@ -123,19 +128,28 @@ class Database:
     """One PostgreSQL database.  Open it before use, close it after."""
 
     def __init__(
-        self, url: str, *, pool_size: int = 8, connect_timeout_seconds: float = _POOL_WAIT_SECONDS
+        self,
+        url: str,
+        *,
+        pool_size: int = 8,
+        connect_timeout_seconds: float = _POOL_WAIT_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
+        """`patience_seconds`: after which a statement that is not hot has no answer any more."""
         options = " ".join(f"-c {name}={value}" for name, value in _SESSION_SETTINGS.items())
         self.url = url
         self.session_options = options
-        self._pool = AsyncConnectionPool[Connection](
+        self._patience_seconds = patience_seconds
+        self._pool = AsyncConnectionPool[PatientConnection](
             url,
+            connection_class=PatientConnection,
+            configure=self._set_patience,
             min_size=1,
             max_size=min(4, pool_size),
             open=False,
             timeout=connect_timeout_seconds,
             reconnect_timeout=_RECONNECT_SECONDS,
-            kwargs={"autocommit": True, "options": options, **_REACHING},
+            kwargs={"autocommit": True, "options": options + _NOT_HOT_SETTINGS, **_REACHING},
         )
         self._hot_pool = HotPool(self._hot_connection, size=pool_size)
         self._engine = create_async_engine(
@@ -144,7 +158,7 @@ class Database:
             max_overflow=4,
             pool_timeout=_POOL_WAIT_SECONDS,
             pool_pre_ping=True,
-            connect_args={"options": options, **_REACHING},
+            async_creator=self._connect,
         )
 
     async def open(self) -> None:
@@ -189,13 +203,20 @@ class Database:
             async with self._engine.begin() as connection:
                 yield connection
 
-    async def dedicated_connection(self) -> Connection:
+    async def dedicated_connection(self) -> PatientConnection:
         """A connection outside the pool, in autocommit mode: the caller owns and closes it."""
         with translate_errors():
-            connection: Connection = await psycopg.AsyncConnection.connect(
-                self.url, autocommit=True, options=self.session_options, **_REACHING
-            )
+            return await self._connect(autocommit=True)
+
+    async def _connect(self, *, autocommit: bool = False) -> PatientConnection:
+        connection = await PatientConnection.connect(
+            self.url, autocommit=autocommit, options=self.session_options + _NOT_HOT_SETTINGS, **_REACHING
+        )
+        await self._set_patience(connection)
         return connection
+
+    async def _set_patience(self, connection: PatientConnection) -> None:
+        connection.patience = self._patience_seconds
 
     async def now(self) -> datetime:
         """The database's time, as of some moment while this call runs."""
