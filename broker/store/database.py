@@ -12,8 +12,9 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
-from sqlalchemy import make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import event, make_url
+from sqlalchemy.engine.interfaces import AdaptedConnection
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
@@ -144,6 +145,7 @@ class Database:
             url,
             connection_class=PatientConnection,
             configure=self._set_patience,
+            check=PatientConnection.check,
             min_size=1,
             max_size=min(4, pool_size),
             open=False,
@@ -157,9 +159,9 @@ class Database:
             pool_size=min(4, pool_size),
             max_overflow=4,
             pool_timeout=_POOL_WAIT_SECONDS,
-            pool_pre_ping=True,
             async_creator=self._connect,
         )
+        event.listen(self._engine.sync_engine, "checkout", _check)
 
     async def open(self) -> None:
         await self._pool.open()
@@ -193,6 +195,7 @@ class Database:
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
         with translate_errors():
+            self._refuse_if_away()
             async with self._pool.connection() as connection:
                 yield connection
 
@@ -200,8 +203,14 @@ class Database:
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """An SQLAlchemy transaction for resources; commits at the end of the block."""
         with translate_errors():
+            self._refuse_if_away()
             async with self._engine.begin() as connection:
                 yield connection
+
+    def _refuse_if_away(self) -> None:
+        """One task looks for the server then (HotPool); nobody else waits for it."""
+        if self._hot_pool.away:
+            raise psycopg.OperationalError("the server is away")
 
     async def dedicated_connection(self) -> PatientConnection:
         """A connection outside the pool, in autocommit mode: the caller owns and closes it."""
@@ -224,6 +233,14 @@ class Database:
             [[(now,)]] = await connection.run((_NOW, {}))
             assert isinstance(now, datetime)
             return now
+
+
+def _check(connection: AdaptedConnection, *_: object) -> None:
+    """Before the engine hands a connection out; when one is lost, the other idle ones are taken to be lost too."""
+    try:
+        connection.run_async(PatientConnection.check)
+    except psycopg.Error as error:
+        raise InvalidatePoolError from error
 
 
 async def driver_connection(connection: ResourceConnection) -> Connection:

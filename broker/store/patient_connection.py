@@ -15,7 +15,7 @@ from psycopg.abc import PQGen
 from psycopg.rows import TupleRow
 
 _INTERVAL_SECONDS = 0.1  # between two looks, as psycopg's own
-_ROLLBACK_SECONDS = 2.0
+_ROLLBACK_SECONDS = _CHECK_SECONDS = 2.0
 
 # Past statement_timeout (store/database.py) nothing will come.
 PATIENCE_SECONDS = 35.0
@@ -60,3 +60,12 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
                 raise
         finally:
             self.patience = patience
+
+    async def check(self) -> None:
+        """Raises OperationalError unless the server answers soon: the connection may have been idle for long."""
+        patience, self.patience = self.patience, min(self.patience, _CHECK_SECONDS)
+        autocommit = self.autocommit
+        await self.set_autocommit(True)  # else this would begin a transaction
+        await self.execute(b"SELECT 1")
+        await self.set_autocommit(autocommit)
+        self.patience = patience

@@ -2,14 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import psycopg
 import pytest
 from sqlalchemy import text
 
-from broker.domain.errors import Unavailable
+from broker.domain.errors import NotFound, Unavailable
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.running_processes import RunningProcesses
+from broker.runtime.tasks import Tasks
 from broker.store.database import Database
+from broker.store.notifications import ResourceChanged, listen, notify_resource_changed
 from tests.fixtures.relay import Relay, relayed
 
 _PATIENCE_SECONDS = 1.0
@@ -54,6 +59,13 @@ async def _until_held(database: Database, call: Way) -> "asyncio.Task[None]":
     await asyncio.wait([task], timeout=0.2)
     assert not task.done()
     return task
+
+
+async def _until_answered(work: Callable[[], Awaitable[object]]) -> object:
+    while True:
+        with suppress(Unavailable):
+            return await work()
+        await asyncio.sleep(0.05)
 
 
 @WAYS
@@ -135,3 +147,72 @@ async def test_a_dedicated_connection_is_given_up_too(relay: Relay) -> None:
             with pytest.raises(psycopg.OperationalError):
                 await connection.execute("LISTEN nothing")
         assert connection.closed
+
+
+async def test_connections_that_have_gone_silent_are_replaced_before_they_are_used(relay: Relay) -> None:
+    """By far sooner than each call's patience ends."""
+    async with _open(relay, 600.0) as database:
+        for call in (_by_connection, _by_transaction):
+            await call(database)
+        relay.lose()
+        async with asyncio.timeout(_BOUND_SECONDS):
+            await _until_answered(lambda: _by_connection(database))
+            await _until_answered(lambda: _by_transaction(database))
+
+
+async def test_a_listener_notices_that_the_server_is_silent(relay: Relay) -> None:
+    async with _open(relay, 600.0) as database:
+        announcements = listen(database, silence_seconds=0.1, answer_seconds=_PATIENCE_SECONDS)
+        assert await anext(announcements) is None
+        relay.speaking.clear()
+        async with asyncio.timeout(_BOUND_SECONDS):
+            with pytest.raises(Unavailable):
+                await anext(announcements)
+
+
+async def test_a_listener_hears_what_is_announced_while_it_looks_for_the_server(database: Database) -> None:
+    announcements = listen(database, silence_seconds=0.001)
+    assert await anext(announcements) is None
+    names = [f"projects/p/topics/t{number}" for number in range(200)]
+
+    async def announce() -> None:
+        async with database.connection() as connection:
+            for name in names:
+                await notify_resource_changed(connection, name=name)
+
+    async with asyncio.timeout(_BOUND_SECONDS):
+        announcing = asyncio.create_task(announce())
+        heard = [await anext(announcements) for _ in names]
+        await announcing
+    assert heard == [ResourceChanged(name) for name in names]
+    await announcements.aclose()
+
+
+async def test_a_heartbeat_that_is_not_answered_ends_while_it_is_of_use(relay: Relay) -> None:
+    async with _open(relay, 600.0) as database:
+        clock = DatabaseClock(database)
+        await clock.synchronise()
+        processes = RunningProcesses(database, clock, changed=lambda: None, look=lambda: None)
+        await processes.run_once()
+        relay.speaking.clear()
+        async with asyncio.timeout(_BOUND_SECONDS):
+            with pytest.raises(Unavailable):
+                await processes.run_once()
+
+
+async def test_resources_are_read_again_as_soon_as_another_server_answers(relay: Relay) -> None:
+    """One that went silent with a read under way must not have the reads behind that refused for as long."""
+    async with _open(relay, 600.0) as database:
+        tasks = Tasks()
+        resources = ResourceCache(database, tasks)
+        with pytest.raises(NotFound):
+            await resources.topic("projects/p/topics/t")
+        relay.speaking.clear()
+        with pytest.raises(Unavailable):
+            await resources.topic("projects/p/topics/t")
+        relay.lose()
+        relay.speaking.set()
+        async with asyncio.timeout(_BOUND_SECONDS):
+            with pytest.raises(NotFound):
+                await _until_answered(lambda: resources.topic("projects/p/topics/t"))
+        await tasks.close()
