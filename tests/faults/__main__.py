@@ -32,6 +32,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, default=Path("faults-found"), help="a directory for what is found")
     parser.add_argument("--brokers", type=int, default=1, help="1 embeds PostgreSQL; more share one (default: 1)")
     parser.add_argument("--external", action="store_true", help="behind proxies")
+    for given, what in (("disk", "fills"), ("own-clocks", "step"), ("versions", "are two")):
+        parser.add_argument(f"--{given}", action="store_true", help=f"one that {what}")
     parser.add_argument("--only", action="append", choices=list(KINDS), help="a kind of fault (default: by seed)")
     parser.add_argument("--run-seconds", type=float, default=RUN_SECONDS, help="of each run, without its drain")
     parser.add_argument("--check", type=Path, help="check this history, and nothing else")
@@ -43,7 +45,13 @@ async def _soak(arguments: argparse.Namespace) -> Result:
     with tempfile.TemporaryDirectory(prefix="faults-") as directory:
         seed = arguments.seed
         async with World(
-            Path(directory), brokers=arguments.brokers, external=arguments.external, seed=seed
+            Path(directory) / "data",
+            brokers=arguments.brokers,
+            external=arguments.external,
+            seed=seed,
+            disk=arguments.disk,
+            own_clocks=arguments.own_clocks,
+            versions=arguments.versions,
         ).running() as world:
             while not total.stuck and (time.monotonic() < until or not total.seeds):
                 names = arguments.only or names_for(seed, world.gives)

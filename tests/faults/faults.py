@@ -30,8 +30,10 @@ from tests.faults.database_faults import (
     StopPostgres,
     TerminateSessions,
 )
+from tests.faults.machine_faults import FillTheDisk, StepTheClock
 from tests.faults.network_faults import broken_network
 from tests.faults.process_faults import KillABroker, KillAWorker, StopAWorker, StopAWorkerForLong
+from tests.faults.version_faults import ChangeAVersion, Migrate, ReplaceAllBrokers
 from tests.faults.world import World
 
 
@@ -67,6 +69,11 @@ KINDS: dict[str, Kind] = {
     "lock rows for long": Kind(LockRowsForLong, 1, 9, 10),
     "deadlocks": Kind(Deadlocks, 4, 2, 6),
     "hold vacuum back": Kind(HoldVacuumBack, 0, 0, 0),
+    "fill the disk": Kind(FillTheDisk, 3, 2, 10, needs="disk"),
+    "step the clock": Kind(StepTheClock, 4, 2, 20, needs="clocks"),
+    "change a version": Kind(ChangeAVersion, 5, 0, 0, needs="versions"),
+    "replace all brokers": Kind(ReplaceAllBrokers, 1, 0, 0, needs="versions"),
+    "migrate": Kind(Migrate, 1, 0, 0, needs="versions"),
 }
 # Of the network: how often, and how long.
 _NETWORK: dict[str, tuple[float, float, float]] = {

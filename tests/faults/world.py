@@ -4,7 +4,7 @@ import asyncio
 import random
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,17 @@ import psutil
 import psycopg
 
 from broker.embedded_postgres.cluster import Cluster
+from tests.faults.clocks import Clocks
+from tests.faults.disk import Disk
 from tests.faults.network import Network
+from tests.faults.versions import Versions
 from tests.fixtures.broker import BrokerProcess
 
 ENVIRONMENT = {"BROKER_PULL_WAIT_SECONDS": "1", "BROKER_SHARDS_PER_TOPIC": "2"}
 WORKERS = 2  # of a lone broker; each of several has one
 _READY_SECONDS = 60.0
 _TRIES = 100
+_STARTS = 30
 
 Session = psycopg.AsyncConnection[Any]
 
@@ -32,22 +36,40 @@ class World:
     `external`: it runs it for one broker, too, and the doors of a proxy stand between clients and each broker
     (`client_doors`), and between each broker and the database (`database_doors`).
 
+    `disk`: the database's is small, and can be filled; `own_clocks`: those of the brokers can be set; `versions`:
+    brokers are of the release at first.  What there is for it: `disk`, `clocks`, `versions`.
+
     `urls` is where clients find the brokers; `gives` names what kinds of faults may need; `dice` decide for faults.
     """
 
-    def __init__(self, directory: Path, *, brokers: int = 1, external: bool = False, seed: int = 0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = 1,
+        external: bool = False,
+        disk: bool = False,
+        own_clocks: bool = False,
+        versions: bool = False,
+        seed: int = 0,
+    ) -> None:
         self.urls: list[str] = []
         self.brokers: list[BrokerProcess] = []
         self.network = Network(seed)
         self.client_doors: list[str] = []
         self.database_doors: list[str] = []
-        self.gives = {"", "external"} if external else {""}
+        given = {"external": external, "disk": disk, "clocks": own_clocks, "versions": versions}
+        self.gives = {""} | {name for name, is_given in given.items() if is_given}
         self._external = external
         self._database_urls: list[str] = []  # as the brokers have them
         self.dice = random.Random(f"{seed}/faults")
         self._restarting = asyncio.Lock()  # one at a time
         self._directory = directory
         self._count = brokers
+        beside = directory.with_name(f"{directory.name}-suite")
+        self.disk = Disk(directory) if disk else None
+        self.clocks = Clocks(beside) if own_clocks else None
+        self.versions = Versions(beside, brokers=brokers) if versions else None
         self._cluster = Cluster(directory)  # for its URL; the broker or a process of its own runs it
         self._postgres: subprocess.Popen[str] | None = None
         self._log: list[str] = []  # of brokers that are gone, as far as nobody has taken it
@@ -69,7 +91,11 @@ class World:
     def _start_all(self) -> None:
         if self._external:
             self.network.start()
-        if self._external or self._count > 1:
+        if self.disk is not None:
+            self.disk.mount()
+        if self.versions is not None:
+            self.versions.prepare()
+        if self._external or self._count > 1 or self.versions is not None:
             self._start_postgres()
         for place in range(self._count):
             self._database_urls.append(self._way_to_database(place))
@@ -82,6 +108,8 @@ class World:
         if self._postgres is not None:
             self._postgres.communicate("")
         self.network.stop()
+        if self.disk is not None:
+            self.disk.unmount()
 
     def _way_to_database(self, place: int) -> str:
         if not self._external:
@@ -109,7 +137,16 @@ class World:
             arguments += ["--data-dir", str(self._directory)]
         else:
             arguments += ["--database-url", self._database_urls[place]]
-        return BrokerProcess(*arguments, env=ENVIRONMENT).wait_until_ready()
+        own = self.clocks.environment(place) if self.clocks else {}
+        options = self.versions.options(place) if self.versions else {}
+        for _ in range(_STARTS):
+            broker = BrokerProcess(*arguments, env=ENVIRONMENT | own, **options)
+            try:
+                return broker.wait_until_ready()
+            except AssertionError:  # it found no database, because of another fault; somebody starts it again
+                broker.stop()
+                self._log += broker.log
+        raise AssertionError(f"a broker does not start: {self._log[-20:]}")
 
     # --- processes -------------------------------------------------------------------------------------------
 
@@ -125,11 +162,20 @@ class World:
     async def kill_a_broker(self) -> None:
         """With its workers, but not PostgreSQL; it is started again where it was."""
         async with self._restarting:
-            place = self.dice.randrange(len(self.brokers))
-            old = self.brokers[place]
-            await asyncio.to_thread(old.kill)
-            self._log += self._new_lines(old)
-            self.brokers[place] = await asyncio.to_thread(self._start, place, urlsplit(old.url).port or 0)
+            await self._restart(self.dice.randrange(len(self.brokers)), BrokerProcess.kill)
+
+    async def change_version(self, place: int) -> None:
+        """The broker stops, and one of the other version starts where it was."""
+        assert self.versions is not None
+        async with self._restarting:
+            self.versions.change(place)
+            await self._restart(place, _stop)
+
+    async def _restart(self, place: int, end: Callable[[BrokerProcess], object]) -> None:
+        old = self.brokers[place]
+        await asyncio.to_thread(end, old)
+        self._log += self._new_lines(old)
+        self.brokers[place] = await asyncio.to_thread(self._start, place, urlsplit(old.url).port or 0)
 
     async def until_ready(self) -> None:
         """Every broker serves, and reaches its database; the proxy is not asked."""
@@ -173,6 +219,13 @@ class World:
                     raise
             await asyncio.sleep(0.1)
         raise AssertionError
+
+
+def _stop(broker: BrokerProcess) -> None:
+    try:
+        broker.stop()
+    except subprocess.TimeoutExpired:  # a fault has stopped it, or one of its processes
+        broker.kill()
 
 
 async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:
