@@ -25,11 +25,13 @@ from tests.faults.database_faults import (
     CancelStatements,
     CrashPostgres,
     Deadlocks,
+    ExhaustConnections,
     HoldVacuumBack,
     LockRowsForLong,
     StopPostgres,
     TerminateSessions,
 )
+from tests.faults.endpoint_faults import flapping_endpoints, hanging_endpoints, resetting_endpoints
 from tests.faults.machine_faults import FillTheDisk, StepTheClock
 from tests.faults.network_faults import broken_network
 from tests.faults.process_faults import KillABroker, KillAWorker, StopAWorker, StopAWorkerForLong
@@ -55,6 +57,7 @@ class Kind(msgspec.Struct, frozen=True):
     least: float
     most: float
     needs: str = ""
+    delays: bool = False  # what brokers send reaches clients late
 
 
 KINDS: dict[str, Kind] = {
@@ -68,6 +71,10 @@ KINDS: dict[str, Kind] = {
     "cancel statements": Kind(CancelStatements, 4, 1, 5),
     "lock rows for long": Kind(LockRowsForLong, 1, 9, 10),
     "deadlocks": Kind(Deadlocks, 4, 2, 6),
+    "exhaust connections": Kind(ExhaustConnections, 1, 2, 6),
+    "endpoints hang": Kind(hanging_endpoints, 1, 2, 12),
+    "endpoints reset": Kind(resetting_endpoints, 2, 0.5, 3),
+    "endpoints flap": Kind(flapping_endpoints, 2, 1, 5),
     "hold vacuum back": Kind(HoldVacuumBack, 0, 0, 0),
     "fill the disk": Kind(FillTheDisk, 3, 2, 10, needs="disk"),
     "step the clock": Kind(StepTheClock, 4, 2, 20, needs="clocks"),
@@ -91,7 +98,10 @@ _NETWORK: dict[str, tuple[float, float, float]] = {
     "delay the database": (2, 2, 8),
     "lose answers after commit": (4, 2, 6),
 }
-KINDS |= {name: Kind(broken_network(name), *often, needs="external") for name, often in _NETWORK.items()}
+KINDS |= {
+    name: Kind(broken_network(name), *often, needs="external", delays="clients" in name)
+    for name, often in _NETWORK.items()
+}
 HELD = "hold vacuum back"  # for the whole of a run
 
 
@@ -129,9 +139,10 @@ def make_schedule(
 
 
 def names_for(seed: int, gives: Collection[str]) -> list[str]:
-    """The kinds for the run of a seed: each third run has one kind alone, in turn, the others have all of them."""
+    """The kinds for the run of a seed: each third run has one kind alone, the others have all of them."""
     names = [name for name in kinds_for(gives) if name != HELD]
-    return [HELD, names[seed // 3 % len(names)]] if seed % 3 == 0 else [HELD, *names]
+    alone = random.Random(f"{seed}/alone").choice(names)
+    return [HELD, alone] if seed % 3 == 0 else [HELD, *names]
 
 
 async def play(schedule: Sequence[Planned], world: World, noted: history.History, *, seconds: float) -> None:
@@ -159,5 +170,13 @@ async def _play_one(planned: Planned, world: World, noted: history.History, bega
     if planned.name != HELD:
         await world.until_ready()
     noted.add(
-        history.Fault(who="faults", began=injected_at, ended=time.monotonic(), outcome=outcome, name=planned.name)
+        history.Fault(
+            who="faults",
+            began=injected_at,
+            ended=time.monotonic(),
+            outcome=outcome,
+            name=planned.name,
+            excuses=planned.name != HELD,
+            delays=KINDS[planned.name].delays,
+        )
     )

@@ -127,10 +127,11 @@ class _Connection:
             if way == "out" and door.loses(data):
                 raise ConnectionResetError
             await asyncio.sleep(door.delay(way))
-            for piece in door.pieces(data):
-                await loop.sock_sendall(sink, piece)
-                if len(piece) < len(data):
-                    await asyncio.sleep(_TRICKLE_SECONDS)
+            while data:
+                size = door.piece() or len(data)
+                await loop.sock_sendall(sink, data[:size])
+                data = data[size:]
+                await asyncio.sleep(_TRICKLE_SECONDS if data else 0)
 
 
 class Door:
@@ -184,9 +185,9 @@ class Door:
     def delay(self, way: Way) -> float:
         return max((ailment.delay.get(way, 0.0) for ailment in self._ailments.values()), default=0.0)
 
-    def pieces(self, data: bytes) -> list[bytes]:
-        size = min((a.trickle for a in self._ailments.values() if a.trickle), default=len(data))
-        return [data[n : n + size] for n in range(0, len(data), size)]
+    def piece(self) -> int:
+        """How many bytes may go at a time; 0: any number."""
+        return min((ailment.trickle for ailment in self._ailments.values() if ailment.trickle), default=0)
 
     def loses(self, answer: bytes) -> bool:
         return any(

@@ -55,8 +55,8 @@ class Story:
     def seek(self, at: float, name: str = "s", **fields: Any) -> None:
         self._add(Seek(who="o", began=at, ended=at + 0.1, subscription="sub", snapshot=name, **fields))
 
-    def fault(self, at: float, until: float) -> None:
-        self._add(Fault(who="f", began=at, ended=until, name="kill a worker"))
+    def fault(self, at: float, until: float, **fields: Any) -> None:
+        self._add(Fault(who="f", began=at, ended=until, name="kill a worker", **fields))
 
     def letter(self, at: float, message_id: int, **told: str) -> None:
         """As "letters" received it; the id of its publish is `message_id` % 1000."""

@@ -60,7 +60,7 @@ def test_every_way_to_ask_for_the_time_feels_a_step(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_steps_violate_nothing_and_are_felt(tmp_path: Path) -> None:
-    async with World(tmp_path / "data", own_clocks=True, seed=1).running() as world:
+    async with World(tmp_path / "data", clocks=True, seed=1).running() as world:
         schedule = [Planned(at, "step the clock", 2.0) for at in (0.5, 3.5, 6.0)]
         result = await run(world, schedule, seed=1, name="1", seconds=8.5, keep=tmp_path / "found")
         assert result.violations == []

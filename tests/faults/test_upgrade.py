@@ -7,17 +7,14 @@ from pathlib import Path
 import pytest
 
 from broker.store import migrations
-from tests.faults import versions
 from tests.faults.faults import Planned
 from tests.faults.run import run
 from tests.faults.version_faults import NEXT
-from tests.faults.versions import RELEASE, Versions
+from tests.faults.versions import RELEASE, Versions, has_release
 from tests.faults.world import World
 from tests.fixtures.broker import repository
 
-pytestmark = pytest.mark.skipif(
-    not versions.is_there(RELEASE), reason=f"this clone's history does not go back to {RELEASE}"
-)
+pytestmark = pytest.mark.skipif(not has_release(), reason=f"this clone's history does not go back to {RELEASE}")
 
 
 def test_a_broker_runs_the_code_of_its_version(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ _PARTS = ("broker", "migrations", "api_spec")
 
 
 @cache
-def is_there(version: str) -> bool:
+def has_release() -> bool:
     """Whether the history that was cloned goes back so far."""
-    found = _git("cat-file", "-e", f"{RELEASES[version]}^{{commit}}")
+    found = _git("cat-file", "-e", f"{RELEASES[RELEASE]}^{{commit}}")
     return found.returncode == 0
 
 

@@ -1,9 +1,12 @@
 """What faults work on: brokers, their processes, and their database."""
 
 import asyncio
+import contextlib
 import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,15 +18,21 @@ import psutil
 import psycopg
 
 from broker.embedded_postgres.cluster import Cluster
+from tests.faults.clients.endpoints import Endpoints
 from tests.faults.clocks import Clocks
 from tests.faults.disk import Disk
 from tests.faults.network import Network
 from tests.faults.versions import Versions
 from tests.fixtures.broker import BrokerProcess
 
-ENVIRONMENT = {"BROKER_PULL_WAIT_SECONDS": "1", "BROKER_SHARDS_PER_TOPIC": "2"}
+ENVIRONMENT = {
+    "BROKER_PULL_WAIT_SECONDS": "1",
+    "BROKER_SHARDS_PER_TOPIC": "2",
+    "PYTHONFAULTHANDLER": "1",  # a worker that gets SIGABRT says where it stands
+}
 WORKERS = 2  # of a lone broker; each of several has one
 _READY_SECONDS = 60.0
+_WRITING_SECONDS = 2.0  # of a traceback
 _TRIES = 100
 _STARTS = 30
 
@@ -36,8 +45,8 @@ class World:
     `external`: it runs it for one broker, too, and the doors of a proxy stand between clients and each broker
     (`client_doors`), and between each broker and the database (`database_doors`).
 
-    `disk`: the database's is small, and can be filled; `own_clocks`: those of the brokers can be set; `versions`:
-    brokers are of the release at first.  What there is for it: `disk`, `clocks`, `versions`.
+    `disk`: the database has one of its own, which can be filled; `clocks`: the brokers have their own, which can be
+    set; `versions`: the brokers are of the release at first, and can be replaced.
 
     `urls` is where clients find the brokers; `gives` names what kinds of faults may need; `dice` decide for faults.
     """
@@ -49,28 +58,28 @@ class World:
         brokers: int = 1,
         external: bool = False,
         disk: bool = False,
-        own_clocks: bool = False,
+        clocks: bool = False,
         versions: bool = False,
         seed: int = 0,
     ) -> None:
         self.urls: list[str] = []
         self.brokers: list[BrokerProcess] = []
+        self.endpoints: Endpoints | None = None  # of the workload that runs
         self.network = Network(seed)
         self.client_doors: list[str] = []
         self.database_doors: list[str] = []
-        given = {"external": external, "disk": disk, "clocks": own_clocks, "versions": versions}
+        given = {"external": external, "disk": disk, "clocks": clocks, "versions": versions}
         self.gives = {""} | {name for name, is_given in given.items() if is_given}
         self._external = external
         self._database_urls: list[str] = []  # as the brokers have them
         self.dice = random.Random(f"{seed}/faults")
         self._restarting = asyncio.Lock()  # one at a time
-        self._directory = directory
+        self._directory = directory / "disk" if disk else directory
         self._count = brokers
-        beside = directory.with_name(f"{directory.name}-suite")
-        self.disk = Disk(directory) if disk else None
-        self.clocks = Clocks(beside) if own_clocks else None
-        self.versions = Versions(beside, brokers=brokers) if versions else None
-        self._cluster = Cluster(directory)  # for its URL; the broker or a process of its own runs it
+        self.disk = Disk(self._directory) if disk else None
+        self.clocks = Clocks(directory / "clocks") if clocks else None
+        self.versions = Versions(directory / "versions", brokers=brokers) if versions else None
+        self._cluster = Cluster(self._directory)  # for its URL; the broker or a process of its own runs it
         self._postgres: subprocess.Popen[str] | None = None
         self._log: list[str] = []  # of brokers that are gone, as far as nobody has taken it
         self._log_taken: dict[int, int] = {}  # of those that are here, by process id: how many lines were taken
@@ -103,13 +112,14 @@ class World:
             self.urls.append(self._way_for_clients(place))
 
     def _stop_all(self) -> None:
-        for broker in self.brokers:
-            broker.stop()
+        """Raises AssertionError where a broker must be killed."""
+        hung = [broker for broker in self.brokers if not _stops(broker)]
         if self._postgres is not None:
             self._postgres.communicate("")
         self.network.stop()
         if self.disk is not None:
             self.disk.unmount()
+        assert not hung, f"did not stop: {[broker.log[-20:] for broker in hung]}"
 
     def _way_to_database(self, place: int) -> str:
         if not self._external:
@@ -159,6 +169,14 @@ class World:
         parent = psutil.Process(self.brokers[0].process.pid if self._postgres is None else self._postgres.pid)
         return next((child for child in parent.children() if child.name() == "postgres"), None)
 
+    def abort_workers(self) -> None:
+        """They write where they stand into their log, and end."""
+        for worker in self.workers():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.send_signal(signal.SIGABRT)
+                worker.resume()
+        time.sleep(_WRITING_SECONDS)
+
     async def kill_a_broker(self) -> None:
         """With its workers, but not PostgreSQL; it is started again where it was."""
         async with self._restarting:
@@ -169,7 +187,7 @@ class World:
         assert self.versions is not None
         async with self._restarting:
             self.versions.change(place)
-            await self._restart(place, _stop)
+            await self._restart(place, _stops)
 
     async def _restart(self, place: int, end: Callable[[BrokerProcess], object]) -> None:
         old = self.brokers[place]
@@ -207,25 +225,32 @@ class World:
         finally:
             await session.close()
 
-    async def connect(self) -> Session:
+    async def connect(self, *, tries: int = _TRIES) -> Session:
         """Raises psycopg.OperationalError if the database stays away."""
-        for n in range(_TRIES):
+        for n in range(tries):
             try:
                 return await psycopg.AsyncConnection.connect(
                     self.database_url, autocommit=True, connect_timeout=5, application_name="fault"
                 )
             except psycopg.OperationalError:
-                if n == _TRIES - 1:
+                if n == tries - 1:
                     raise
             await asyncio.sleep(0.1)
         raise AssertionError
 
 
-def _stop(broker: BrokerProcess) -> None:
+def _stops(broker: BrokerProcess) -> bool:
+    """If it does not, it and all its children are killed, an embedded PostgreSQL too."""
     try:
         broker.stop()
-    except subprocess.TimeoutExpired:  # a fault has stopped it, or one of its processes
-        broker.kill()
+    except subprocess.TimeoutExpired:
+        parent = psutil.Process(broker.process.pid)
+        for process in (parent, *parent.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        broker.stop()
+        return False
+    return True
 
 
 async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:

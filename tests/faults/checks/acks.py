@@ -17,7 +17,7 @@ def check_acks_are_final(view: View) -> Iterator[Violation]:
         for receipts in subscription.receipts.values():
             for number, settle in sure_acks(subscription, receipts):
                 for receipt in receipts:
-                    if receipt.receive.how == "push" or receipt.receive.began <= settle.ended:
+                    if receipt.receive.how == "push" or receipt.began <= settle.ended:
                         continue
                     if not _restored(subscription, receipts, settle, receipt):
                         text = f"{subscription.name}: {receipt.delivery.text!r} was acked, and came again"
