@@ -67,11 +67,11 @@ async def test_nor_do_mixed_faults_for_most_of_a_minute(tmp_path: Path, seed: in
 
 
 def test_a_schedule_is_that_of_its_seed_and_ends_in_time() -> None:
-    schedule = make_schedule(1, 900.0, names=list(KINDS))
-    assert schedule == make_schedule(1, 900.0, names=list(KINDS))
-    assert schedule != make_schedule(2, 900.0, names=list(KINDS))
+    schedule = make_schedule(1, 1800.0, names=list(KINDS))
+    assert schedule == make_schedule(1, 1800.0, names=list(KINDS))
+    assert schedule != make_schedule(2, 1800.0, names=list(KINDS))
     assert {planned.name for planned in schedule} == set(KINDS)
-    assert all(planned.at + planned.seconds <= 900.0 for planned in schedule)
+    assert all(planned.at + planned.seconds <= 1800.0 for planned in schedule)
     overlapping = [
         (one, other)
         for one in schedule[1:]
