@@ -72,6 +72,17 @@ def test_a_new_deadline_lengthens_the_lease_and_a_nack_ends_it() -> None:
     assert story.rules() == []
 
 
+def test_a_lease_may_have_ended_by_a_nack_that_is_refused_but_nothing_is_refused_while_it_lives() -> None:
+    story = _again_at(5)
+    story.ack(3, "1@1", seconds=0, refused={"1@1": "stale"})  # done, not answered, and done again
+    assert story.rules() == ["refused in time"]
+    story.fault(2.9, 3.1)
+    assert story.rules() == []
+    story = told(exactly_once=True)
+    story.nack(5, "1@1", refused={"1@1": "stale"})  # for it is acked
+    assert story.rules() == []
+
+
 def test_a_response_that_comes_after_its_own_lease_is_none() -> None:
     story = Story(exactly_once=True)
     story.publish(0, 1)
