@@ -84,7 +84,7 @@ class _Entries(Generic[Resource]):
     async def _answer(self, asked: Mapping[str, asyncio.Future[Resource | None]]) -> None:
         drops = self._drops
         try:
-            found = await self._load(list(asked))
+            found = await self._read(list(asked))
         except BaseException as error:
             stopped = isinstance(error, asyncio.CancelledError)
             for future in asked.values():
@@ -97,6 +97,13 @@ class _Entries(Generic[Resource]):
             self._keep(found)
         for name, future in asked.items():
             future.set_result(found.get(name))
+
+    async def _read(self, names: Sequence[str]) -> Mapping[str, Resource]:
+        try:
+            async with asyncio.timeout(READ_SECONDS):  # else who asks when the database is back would be refused
+                return await self._load(names)
+        except TimeoutError:
+            raise Unavailable(_AWAY) from None
 
     def _refresh_soon(self, name: str) -> None:
         self._ageing[name] = None
@@ -113,7 +120,7 @@ class _Entries(Generic[Resource]):
                     del self._ageing[name]
                 drops = self._drops
                 with suppress(BrokerError):  # then whoever asks once they are too old reads them himself
-                    found = await self._load(names)
+                    found = await self._read(names)
                     if drops == self._drops:
                         self._keep(found)
                         for name in set(names).difference(found):

@@ -9,11 +9,13 @@ A process that is alone notifies nobody: that would cost it a fifth of what publ
 see one that joins, by GONE_AFTER at most, so for that long it looks at every heartbeat for what it was not told of.
 """
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
+from broker.domain.errors import Unavailable
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.database import Database
 from broker.store.processes import list_processes, record_process, remove_process
@@ -59,9 +61,12 @@ class RunningProcesses:
     async def run_once(self) -> int:
         """Say that this process runs, and see which others do.  Returns how many run."""
         now = self._clock.now()
-        async with self._database.transaction() as connection:
-            await record_process(connection, process_id=self._process_id, now=now)
-            running = await list_processes(connection, seen_since=now - GONE_AFTER)
+        try:
+            async with asyncio.timeout(GONE_AFTER.total_seconds()), self._database.transaction() as connection:
+                await record_process(connection, process_id=self._process_id, now=now)
+                running = await list_processes(connection, seen_since=now - GONE_AFTER)
+        except TimeoutError:  # that heartbeat is of no use any more
+            raise Unavailable("The database does not answer.") from None
         absent = self._seen_at is not None and now - self._seen_at > GONE_AFTER
         if absent:
             # The database was away, for the others as well: else the first to be back would own everything.

@@ -5,21 +5,23 @@ Three ways in: `hot()` for the hot statements (store/hot_connection.py), `transa
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any
 
 import psycopg
 from psycopg import errors as pg
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
-from sqlalchemy import make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import event, make_url
+from sqlalchemy.engine.interfaces import AdaptedConnection
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable
 from broker.store.hot_connection import HotConnection
 from broker.store.hot_pool import HotPool
+from broker.store.patient_connection import PATIENCE_SECONDS, PatientConnection
 from broker.store.statements import Statement
 
 Connection = psycopg.AsyncConnection[Any]
@@ -59,6 +61,10 @@ _SESSION_SETTINGS = {
 # A hot statement that takes long waits for a lock, or for a disk that hangs: it is undone before the connection is
 # given up (hot_connection.UNANSWERED_SECONDS), so that its outcome is known.
 _HOT_SETTINGS = " -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c statement_timeout=8s"
+
+# The others are cancelled now and then, which closes the connection: what it
+# ran ends soon then, and lets go of its locks.
+_NOT_HOT_SETTINGS = " -c client_connection_check_interval=2s"
 
 # SQLSTATE (or its class) -> what the caller is told.  Unavailable: the same call may work when sent again.
 _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
@@ -123,19 +129,29 @@ class Database:
     """One PostgreSQL database.  Open it before use, close it after."""
 
     def __init__(
-        self, url: str, *, pool_size: int = 8, connect_timeout_seconds: float = _POOL_WAIT_SECONDS
+        self,
+        url: str,
+        *,
+        pool_size: int = 8,
+        connect_timeout_seconds: float = _POOL_WAIT_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
+        """`patience_seconds`: after which a statement that is not hot has no answer any more."""
         options = " ".join(f"-c {name}={value}" for name, value in _SESSION_SETTINGS.items())
         self.url = url
         self.session_options = options
-        self._pool = AsyncConnectionPool[Connection](
+        self._patience_seconds = patience_seconds
+        self._pool = AsyncConnectionPool[PatientConnection](
             url,
+            connection_class=PatientConnection,
+            configure=self._set_patience,
+            check=PatientConnection.check,
             min_size=1,
             max_size=min(4, pool_size),
             open=False,
             timeout=connect_timeout_seconds,
             reconnect_timeout=_RECONNECT_SECONDS,
-            kwargs={"autocommit": True, "options": options, **_REACHING},
+            kwargs={"autocommit": True, "options": options + _NOT_HOT_SETTINGS, **_REACHING},
         )
         self._hot_pool = HotPool(self._hot_connection, size=pool_size)
         self._engine = create_async_engine(
@@ -143,9 +159,9 @@ class Database:
             pool_size=min(4, pool_size),
             max_overflow=4,
             pool_timeout=_POOL_WAIT_SECONDS,
-            pool_pre_ping=True,
-            connect_args={"options": options, **_REACHING},
+            async_creator=self._connect,
         )
+        event.listen(self._engine.sync_engine, "checkout", _check)
 
     async def open(self) -> None:
         await self._pool.open()
@@ -179,6 +195,7 @@ class Database:
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
         with translate_errors():
+            self._refuse_if_away()
             async with self._pool.connection() as connection:
                 yield connection
 
@@ -186,16 +203,33 @@ class Database:
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """An SQLAlchemy transaction for resources; commits at the end of the block."""
         with translate_errors():
-            async with self._engine.begin() as connection:
+            self._refuse_if_away()
+            async with AsyncExitStack() as stack:
+                try:
+                    connection = await stack.enter_async_context(self._engine.begin())
+                except InvalidRequestError as error:  # the first was found to be lost, and so was the next
+                    raise psycopg.OperationalError("connections are lost as soon as they are made") from error
                 yield connection
 
-    async def dedicated_connection(self) -> Connection:
+    def _refuse_if_away(self) -> None:
+        """One task looks for the server then (HotPool); nobody else waits for it."""
+        if self._hot_pool.away:
+            raise psycopg.OperationalError("the server is away")
+
+    async def dedicated_connection(self) -> PatientConnection:
         """A connection outside the pool, in autocommit mode: the caller owns and closes it."""
         with translate_errors():
-            connection: Connection = await psycopg.AsyncConnection.connect(
-                self.url, autocommit=True, options=self.session_options, **_REACHING
-            )
+            return await self._connect(autocommit=True)
+
+    async def _connect(self, *, autocommit: bool = False) -> PatientConnection:
+        connection = await PatientConnection.connect(
+            self.url, autocommit=autocommit, options=self.session_options + _NOT_HOT_SETTINGS, **_REACHING
+        )
+        await self._set_patience(connection)
         return connection
+
+    async def _set_patience(self, connection: PatientConnection) -> None:
+        connection.patience = self._patience_seconds
 
     async def now(self) -> datetime:
         """The database's time, as of some moment while this call runs."""
@@ -203,6 +237,14 @@ class Database:
             [[(now,)]] = await connection.run((_NOW, {}))
             assert isinstance(now, datetime)
             return now
+
+
+def _check(connection: AdaptedConnection, *_: object) -> None:
+    """Before the engine hands a connection out; when one is lost, the other idle ones are taken to be lost too."""
+    try:
+        connection.run_async(PatientConnection.check)
+    except psycopg.Error as error:
+        raise InvalidatePoolError from error
 
 
 async def driver_connection(connection: ResourceConnection) -> Connection:

@@ -30,6 +30,11 @@ class HotPool:
         self._closed = False
         self._probe: asyncio.Task[None] | None = None  # while the server is away
 
+    @property
+    def away(self) -> bool:
+        """No connection can be made, or the server does not answer."""
+        return self._probe is not None
+
     async def acquire(self, following: HotConnection | None = None) -> HotConnection:
         """A connection, to be given back by `release`.
 
@@ -64,7 +69,7 @@ class HotPool:
             raise PoolTimeout(f"no connection was free for {WAIT_SECONDS:.0f} s") from None
 
     async def _new(self) -> HotConnection:
-        if self._probe is not None:
+        if self.away:
             raise psycopg.OperationalError("the server is away")
         try:
             return await self._connect()

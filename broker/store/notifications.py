@@ -8,12 +8,16 @@ subscription that changed.  A lost notification costs time, never a message: pul
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
+from psycopg import Notify
+
 from broker.store import statements
 from broker.store.database import Connection, Database, translate_errors
 from broker.store.hot_connection import HotConnection
 
 _WAKE, _RESOURCES = "broker_wake", "broker_resources"
 _MAX_PAYLOAD = 7900  # bytes; PostgreSQL refuses 8,000
+_SILENCE_SECONDS = 5.0  # without a notification, after which the server is asked whether it is there
+_ANSWER_SECONDS = 5.0
 
 _NOTIFY_WAKE = statements.hot("notify_wake")
 
@@ -56,25 +60,33 @@ async def notify_resource_changed(connection: Connection, *, name: str) -> None:
     await connection.execute("SELECT pg_notify(%s, %s)", [_RESOURCES, name])
 
 
-async def listen(database: Database) -> AsyncIterator[Wake | ResourceChanged | None]:
+async def listen(
+    database: Database, *, silence_seconds: float = _SILENCE_SECONDS, answer_seconds: float = _ANSWER_SECONDS
+) -> AsyncIterator[Wake | ResourceChanged | None]:
     """What other processes (and this one) announce; None first, once the connection listens.
 
-    Raises a BrokerError when the connection is lost: the caller listens anew, and must assume that it missed
-    something.
+    Raises a BrokerError when the connection is lost, or the server has been silent for both times: the caller
+    listens anew, and must assume that it missed something.
     """
     connection = await database.dedicated_connection()
     with translate_errors():
         try:
+            connection.patience = answer_seconds
             await connection.execute(f"LISTEN {_WAKE}".encode())
             await connection.execute(f"LISTEN {_RESOURCES}".encode())
             yield None
-            async for notification in connection.notifies():
-                if notification.channel == _RESOURCES:
-                    yield ResourceChanged(notification.payload)
-                else:
-                    yield _parse_wake(notification.payload)
+            while True:
+                async for notification in connection.notifies(timeout=silence_seconds):
+                    yield _announcement(notification)
+                await connection.execute(b"SELECT 1")
         finally:
             await connection.close()
+
+
+def _announcement(notification: Notify) -> Wake | ResourceChanged:
+    if notification.channel == _RESOURCES:
+        return ResourceChanged(notification.payload)
+    return _parse_wake(notification.payload)
 
 
 def _parse_wake(payload: str) -> Wake:
