@@ -10,6 +10,7 @@ from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, reset, windo
 from tests.grpc.wire import REQUEST, Peer, packed
 
 STREAMS = 1_000  # of a connection at one time
+_LAST = b"the last"
 OK, RESOURCE_EXHAUSTED, UNAVAILABLE = 0, 8, 14
 
 
@@ -88,12 +89,15 @@ class Crowd:
         await self.close()
 
     async def close(self) -> None:
-        for peer, _, reading in self._connections:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-            if not peer.writer.is_closing():
-                assert await peer.alive()
-                peer.writer.close()
+        """Returns when the broker has read what was sent, or has ended the connections."""
+        for peer, _, _ in self._connections:
+            peer.send(frame(Kind.PING, 0, 0, _LAST))
+            peer.writer.write_eof()
+        await asyncio.wait_for(
+            asyncio.gather(*[reading for _, _, reading in self._connections], return_exceptions=True), 60
+        )
+        for peer, _, _ in self._connections:
+            peer.writer.close()
         self._connections.clear()
 
     async def _read(self, peer: Peer, open_calls: dict[int, Call]) -> None:
@@ -110,6 +114,8 @@ class Crowd:
                 if call is not None and read.ends_stream:
                     call.status, call.trailers = int(fields[b"grpc-status"]), fields
                     del open_calls[read.stream_id]
+            elif read.kind == Kind.PING and read.payload == _LAST:
+                return
             elif read.kind == Kind.PING and not read.flags & Flag.ACK:
                 peer.send(frame(Kind.PING, Flag.ACK, 0, read.payload))
             self._news.set()
