@@ -32,8 +32,10 @@ from tests.faults.database_faults import (
     TerminateSessions,
 )
 from tests.faults.endpoint_faults import flapping_endpoints, hanging_endpoints, resetting_endpoints
+from tests.faults.machine_faults import FillTheDisk, StepTheClock
 from tests.faults.network_faults import broken_network
 from tests.faults.process_faults import KillABroker, KillAWorker, StopAWorker, StopAWorkerForLong
+from tests.faults.version_faults import ChangeAVersion, Migrate, ReplaceAllBrokers
 from tests.faults.world import World
 
 
@@ -74,6 +76,11 @@ KINDS: dict[str, Kind] = {
     "endpoints reset": Kind(resetting_endpoints, 2, 0.5, 3),
     "endpoints flap": Kind(flapping_endpoints, 2, 1, 5),
     "hold vacuum back": Kind(HoldVacuumBack, 0, 0, 0),
+    "fill the disk": Kind(FillTheDisk, 3, 2, 10, needs="disk"),
+    "step the clock": Kind(StepTheClock, 4, 2, 20, needs="clocks"),
+    "change a version": Kind(ChangeAVersion, 5, 0, 0, needs="versions"),
+    "replace all brokers": Kind(ReplaceAllBrokers, 1, 0, 0, needs="versions"),
+    "migrate": Kind(Migrate, 1, 0, 0, needs="versions"),
 }
 # Of the network: how often, and how long.
 _NETWORK: dict[str, tuple[float, float, float]] = {

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import msgspec
 
+from tests.faults.disk import can_mount
+from tests.faults.versions import has_release
 from tests.faults.world import World
 
 RUNS_EACH = 4  # one after the other, before the next layout's turn
-FEATURES = ("external",)  # arguments of World
+FEATURES = ("external", "disk", "clocks", "versions")  # arguments of World
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -19,8 +21,13 @@ class Layout(msgspec.Struct, frozen=True):
     features: tuple[str, ...] = ()
 
     def world(self, directory: Path, *, seed: int) -> World:
-        features = dict.fromkeys(self.features, True)
+        """Without the features that cannot be had here."""
+        features = {name: is_possible(name) for name in self.features}
         return World(directory, brokers=self.brokers, seed=seed, **features)
+
+
+def is_possible(feature: str) -> bool:
+    return {"disk": can_mount, "versions": has_release}.get(feature, lambda: True)()
 
 
 LAYOUTS = (
@@ -28,6 +35,8 @@ LAYOUTS = (
     Layout("two brokers behind proxies", 2, ("external",)),
     Layout("two brokers", 2),
     Layout("a broker behind proxies", 1, ("external",)),
+    Layout("a machine of its own", 1, ("disk", "clocks")),
+    Layout("two versions", 2, ("versions",)),
 )
 
 

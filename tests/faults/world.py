@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,10 @@ import psycopg
 
 from broker.embedded_postgres.cluster import Cluster
 from tests.faults.clients.endpoints import Endpoints
+from tests.faults.clocks import Clocks
+from tests.faults.disk import Disk
 from tests.faults.network import Network
+from tests.faults.versions import Versions
 from tests.fixtures.broker import BrokerProcess
 
 ENVIRONMENT = {
@@ -31,6 +34,7 @@ WORKERS = 2  # of a lone broker; each of several has one
 _READY_SECONDS = 120.0
 _WRITING_SECONDS = 2.0  # of a traceback
 _TRIES = 100
+_STARTS = 30
 
 Session = psycopg.AsyncConnection[Any]
 
@@ -41,24 +45,41 @@ class World:
     `external`: it runs it for one broker, too, and the doors of a proxy stand between clients and each broker
     (`client_doors`), and between each broker and the database (`database_doors`).
 
+    `disk`: the database has one of its own, which can be filled; `clocks`: the brokers have their own, which can be
+    set; `versions`: the brokers are of the release at first, and can be replaced.
+
     `urls` is where clients find the brokers; `gives` names what kinds of faults may need; `dice` decide for faults.
     """
 
-    def __init__(self, directory: Path, *, brokers: int = 1, external: bool = False, seed: int = 0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = 1,
+        external: bool = False,
+        disk: bool = False,
+        clocks: bool = False,
+        versions: bool = False,
+        seed: int = 0,
+    ) -> None:
         self.urls: list[str] = []
         self.brokers: list[BrokerProcess] = []
         self.endpoints: Endpoints | None = None  # of the workload that runs
         self.network = Network(seed)
         self.client_doors: list[str] = []
         self.database_doors: list[str] = []
-        self.gives = {"", "external"} if external else {""}
+        given = {"external": external, "disk": disk, "clocks": clocks, "versions": versions}
+        self.gives = {""} | {name for name, is_given in given.items() if is_given}
         self._external = external
         self._database_urls: list[str] = []  # as the brokers have them
         self.dice = random.Random(f"{seed}/faults")
         self._restarting = asyncio.Lock()  # one at a time
-        self._directory = directory
+        self._directory = directory / "disk" if disk else directory
         self._count = brokers
-        self._cluster = Cluster(directory)  # for its URL; the broker or a process of its own runs it
+        self.disk = Disk(self._directory) if disk else None
+        self.clocks = Clocks(directory / "clocks") if clocks else None
+        self.versions = Versions(directory / "versions", brokers=brokers) if versions else None
+        self._cluster = Cluster(self._directory)  # for its URL; the broker or a process of its own runs it
         self._postgres: subprocess.Popen[str] | None = None
         self._log: list[str] = []  # of brokers that are gone, as far as nobody has taken it
         self._log_taken: dict[int, int] = {}  # of those that are here, by process id: how many lines were taken
@@ -79,7 +100,11 @@ class World:
     def _start_all(self) -> None:
         if self._external:
             self.network.start()
-        if self._external or self._count > 1:
+        if self.disk is not None:
+            self.disk.mount()
+        if self.versions is not None:
+            self.versions.prepare()
+        if self._external or self._count > 1 or self.versions is not None:
             self._start_postgres()
         for place in range(self._count):
             self._database_urls.append(self._way_to_database(place))
@@ -92,6 +117,8 @@ class World:
         if self._postgres is not None:
             self._postgres.communicate("")
         self.network.stop()
+        if self.disk is not None:
+            self.disk.unmount()
         assert not hung, f"did not stop: {[broker.log[-20:] for broker in hung]}"
 
     def _way_to_database(self, place: int) -> str:
@@ -120,7 +147,16 @@ class World:
             arguments += ["--data-dir", str(self._directory)]
         else:
             arguments += ["--database-url", self._database_urls[place]]
-        return BrokerProcess(*arguments, env=ENVIRONMENT).wait_until_ready()
+        own = self.clocks.environment(place) if self.clocks else {}
+        options = self.versions.options(place) if self.versions else {}
+        for _ in range(_STARTS):
+            broker = BrokerProcess(*arguments, env=ENVIRONMENT | own, **options)
+            try:
+                return broker.wait_until_ready()
+            except AssertionError:  # it found no database, because of another fault; somebody starts it again
+                broker.stop()
+                self._log += broker.log
+        raise AssertionError(f"a broker does not start: {self._log[-20:]}")
 
     # --- processes -------------------------------------------------------------------------------------------
 
@@ -144,11 +180,20 @@ class World:
     async def kill_a_broker(self) -> None:
         """With its workers, but not PostgreSQL; it is started again where it was."""
         async with self._restarting:
-            place = self.dice.randrange(len(self.brokers))
-            old = self.brokers[place]
-            await asyncio.to_thread(old.kill)
-            self._log += self._new_lines(old)
-            self.brokers[place] = await asyncio.to_thread(self._start, place, urlsplit(old.url).port or 0)
+            await self._restart(self.dice.randrange(len(self.brokers)), BrokerProcess.kill)
+
+    async def change_version(self, place: int) -> None:
+        """The broker stops, and one of the other version starts where it was."""
+        assert self.versions is not None
+        async with self._restarting:
+            self.versions.change(place)
+            await self._restart(place, _stops)
+
+    async def _restart(self, place: int, end: Callable[[BrokerProcess], object]) -> None:
+        old = self.brokers[place]
+        await asyncio.to_thread(end, old)
+        self._log += self._new_lines(old)
+        self.brokers[place] = await asyncio.to_thread(self._start, place, urlsplit(old.url).port or 0)
 
     async def until_ready(self) -> None:
         """Every broker serves, and reaches its database; the proxy is not asked."""

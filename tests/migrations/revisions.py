@@ -20,8 +20,14 @@ def upgrade():
     {body}
 """
 
-ADD_COLUMNS = """for table in ("topics", "subscriptions", "shards", "cursors", "message_batches"):
-        op.execute(f"ALTER TABLE {table} ADD COLUMN surplus integer NOT NULL DEFAULT 7")"""
+
+def add_columns(*tables: str) -> str:
+    """A column with a default, for each table."""
+    return f"""for table in {tables!r}:
+        op.execute(f"ALTER TABLE {{table}} ADD COLUMN surplus integer NOT NULL DEFAULT 7")"""
+
+
+ADD_COLUMNS = add_columns("topics", "subscriptions", "shards", "cursors", "message_batches")
 BUILD_INDEXES = """build_index_online("batches_by_size", "message_batches", "(shard_id, size)")
     build_index_online("topics_by_time", "topics", "(created_at)")"""
 
