@@ -39,7 +39,7 @@ class Pace:
     body_bytes: int = 10_240  # from one look to the next: 1 KB a second
     keep_alive: float = 75.0
     answer: float = 120.0  # for 13 MB at most: slower than a megabit a second is too slow
-    linger: float = 2.0  # for a peer that still sends to read why it was refused
+    linger: float = 5.0  # for a peer that still sends to read why it was refused
 
 
 class _Phase(Enum):

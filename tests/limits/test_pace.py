@@ -105,9 +105,9 @@ async def test_a_connection_that_says_nothing_or_nothing_clear_is_closed(first: 
 
 
 async def test_a_connection_that_has_spoken_in_time_is_kept(served: Served) -> None:
-    async with serving(silence_seconds=0.5) as served, calling(served.url) as caller:
+    async with serving(silence_seconds=1.0) as served, calling(served.url) as caller:
         caller.send(request("GET", "/wait"))
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.2)
         served.proceed.set()
         assert (await caller.answer()).status == 200
 
