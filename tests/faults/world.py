@@ -31,7 +31,7 @@ ENVIRONMENT = {
     "PYTHONFAULTHANDLER": "1",  # a worker that gets SIGABRT says where it stands
 }
 WORKERS = 2  # of a lone broker; each of several has one
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0
 _WRITING_SECONDS = 2.0  # of a traceback
 _TRIES = 100
 _STARTS = 30
