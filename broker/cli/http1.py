@@ -140,13 +140,12 @@ class Http1Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused or self._fault:
             return
-        if self._unfed:
+        if self._unfed or self.pipeline:
             self._unfed = self._unfed[self._fed :] + data
             self._fed = 0
+            self.flow.hold(True)
         elif len(data) <= _PIECE_BYTES:
             self._parse(data)
-            if self.pipeline:
-                self.flow.hold(True)
         else:
             self._feed(data, 0)
 
@@ -158,8 +157,8 @@ class Http1Protocol(HttpToolsProtocol):
             self._parse(view[at : at + size])
             at += size
         self._unfed, self._fed = (data, at) if at < end else (b"", 0)
-        if self.pipeline or self.flow.held:
-            self.flow.hold(bool(self.pipeline))
+        if self._unfed or self.flow.held:
+            self.flow.hold(bool(self._unfed))
 
     def _parse(self, data: bytes | memoryview) -> None:
         if self._unparsed_body:
@@ -303,7 +302,7 @@ class Http1Protocol(HttpToolsProtocol):
                 self.transport.close()
                 return
         if self._is_answering():
-            self.flow.hold(True)
+            self.flow.hold(False)  # what comes now is dropped; that the peer has gone is noticed
         else:
             self._end(status, reason)
 

@@ -11,6 +11,7 @@ since nothing is claimed while slow readers hold as much as the process may hold
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
@@ -29,6 +30,8 @@ from broker.store.claim_request import ClaimRequest
 from broker.store.claims import Claimed, claim_messages
 from broker.store.database import Database
 from broker.store.delivery_attempts import release_attempts
+
+logger = logging.getLogger(__name__)
 
 MAX_WAITING_PULLS = 20_000
 CLAIM_SECONDS = 5.0  # within which a pull is being claimed for; see publish_coalescer.MAX_WAIT_SECONDS
@@ -109,7 +112,18 @@ class LongPoll:
             self._pulls -= 1
 
     async def release(self, subscription_id: int, deliveries: Sequence[Delivery]) -> None:
-        """Give back deliveries that reached nobody: due at once, the attempt not counted."""
+        """Give back deliveries that reached nobody: due at once, the attempt not counted.
+
+        If that cannot be written their leases run out: nothing that anybody waits for has failed.
+        """
+        try:
+            await self._release(subscription_id, deliveries)
+        except BrokerError as error:
+            logger.info("messages that reached nobody will fall due by themselves: %s", error)
+        else:
+            self.wake(None, subscription_id)
+
+    async def _release(self, subscription_id: int, deliveries: Sequence[Delivery]) -> None:
         for shard_id in sorted({delivery.shard_id for delivery in deliveries}):
             async with self._database.hot() as connection:
                 await release_attempts(
@@ -119,7 +133,6 @@ class LongPoll:
                     attempt_ids=[d.attempt_id for d in deliveries if d.shard_id == shard_id],
                     now=self._clock.now(),
                 )
-        self.wake(None, subscription_id)
 
     def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
         """Something can be claimed in a shard, or of a subscription; neither given: anywhere."""
@@ -220,8 +233,7 @@ class LongPoll:
 
     async def _abandon(self, queue: PullQueue, pull: WaitingPull) -> list[Delivery]:
         """Leave the queue; if a claim for this pull is in flight, its outcome is still ours."""
-        if pull in queue.pulls:
-            queue.pulls.remove(pull)
+        if queue.pulls.leave(pull):
             self._forget_if_idle(queue)
             return []
         pull.wait = False
@@ -239,8 +251,7 @@ class LongPoll:
 
     def _give_up(self, queue: PullQueue, pull: WaitingPull) -> None:
         """Nobody got round to it in time; but if a claim for it is in flight, its outcome counts."""
-        if pull in queue.pulls:
-            queue.pulls.remove(pull)
+        if queue.pulls.leave(pull):
             self._forget_if_idle(queue)
             raise Unavailable("The database is slow, or too many pulls wait before this one; try again.")
 
@@ -305,12 +316,12 @@ class LongPoll:
         """
         late: list[WaitingPull] = []
         behind: list[WaitingPull] = []
-        while queue.exhausted and queue.pulls and not queue.pulls[-1].parked.done():
+        while queue.exhausted and queue.pulls and not queue.pulls.last.parked.done():
             pull = queue.pulls.pop()
             (late if pull.joined == queue.claims else behind).append(pull)
         queue.pulls.extend(pull for pull in reversed(behind) if self._park(queue, pull))
         queue.pulls.extend(reversed(late))
-        queue.pulls.extendleft([pull for pull in reversed(hungry) if self._park(queue, pull)])
+        queue.pulls.put_back([pull for pull in reversed(hungry) if self._park(queue, pull)])
 
     def _park(self, queue: PullQueue, pull: WaitingPull) -> bool:
         """Returns whether it goes on waiting; else it is answered."""
@@ -362,6 +373,7 @@ class LongPoll:
             ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds) if deadline is None else deadline,
             retained_since=now - subscription.retention,
             now=now,
+            clock=self._clock.now,
             retry_policy=subscription.retry_policy,
             filter_path=subscription.filter_path,
             max_attempts=subscription.max_delivery_attempts,

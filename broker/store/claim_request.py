@@ -13,8 +13,9 @@ from broker.domain.retry_policy import RetryPolicy
 class ClaimRequest:
     """One claim on one shard of a subscription, on behalf of several pulls (`demands`).
 
-    `now` is the database's time; messages published before `retained_since` are not delivered any more;
-    `jitter` (0 to 0.1) lengthens retry delays.  `filter_path` is a jsonpath (None: every message matches).
+    `now` is the database's time, and so is what `clock()` says later (None: still `now`); messages published before
+    `retained_since` are not delivered any more; `jitter` (0 to 0.1) lengthens retry delays.
+    `filter_path` is a jsonpath (None: every message matches).
     If `ordered`, a response carries up to `max_run` messages of an ordering key, which goes to the demand at the
     place `preferred(key)` if there is one and it has room.
     """
@@ -33,6 +34,11 @@ class ClaimRequest:
     ordered: bool = False
     max_run: int = MAX_MESSAGES_PER_ATTEMPT
     preferred: Callable[[str], int | None] = lambda key: None
+    clock: Callable[[], datetime] | None = None
+
+    def handed_out_at(self) -> datetime:
+        """What ack deadlines count from.  To be asked once all is locked and read, which may have taken seconds."""
+        return self.now if self.clock is None else max(self.now, self.clock())
 
     @property
     def where(self) -> dict[str, Any]:

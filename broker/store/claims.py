@@ -313,13 +313,14 @@ def _runs_by_key(fresh: Iterable[StoredMessage]) -> Iterable[Sequence[StoredMess
 
 def _writes(request: ClaimRequest, found: _Found, decided: _Decided) -> Iterator[Bound]:
     assert found.cursor is not None
-    yield from rewrite_runs(request, found.runs, decided.new_attempt_ids)
+    at = request.handed_out_at()
+    yield from rewrite_runs(request, found.runs, decided.new_attempt_ids, at)
     changed = replacements(found.due)
     if changed:
         yield _REPLACE_ATTEMPTS, {**request.where, **changed}
     if decided.plain:
-        yield _INSERT_DELIVERY_ATTEMPTS, {**request.where, **_attempt_rows(request, decided.plain)}
-    yield from new_runs(request, decided.first_of_keys)
+        yield _INSERT_DELIVERY_ATTEMPTS, {**request.where, **_attempt_rows(request, decided.plain, at)}
+    yield from new_runs(request, decided.first_of_keys, at)
     *position, due_floor = found.cursor
     next_publish_time, next_seq = found.fresh.position_after(decided.considered) or position
     moved = {
@@ -330,13 +331,13 @@ def _writes(request: ClaimRequest, found: _Found, decided: _Decided) -> Iterator
     yield _MOVE_CURSOR, {**request.where, **moved}
 
 
-def _attempt_rows(request: ClaimRequest, deliveries: Sequence[Delivery]) -> Mapping[str, Any]:
+def _attempt_rows(request: ClaimRequest, deliveries: Sequence[Delivery], at: datetime) -> Mapping[str, Any]:
     return {
-        "now": request.now,
+        "now": at,
         "exactly_once": request.exactly_once,
         "attempt_ids": [delivery.attempt_id for delivery in deliveries],
         "attempt_numbers": [delivery.attempt_number for delivery in deliveries],
-        "ack_deadlines": [request.now + request.ack_deadline] * len(deliveries),
+        "ack_deadlines": [at + request.ack_deadline] * len(deliveries),
         **run_columns([delivery.messages for delivery in deliveries]),
     }
 

@@ -4,6 +4,7 @@ Three ways in: `hot()` for the hot statements (store/hot_connection.py), `transa
 (SQLAlchemy Core), `connection()` for the rest (psycopg).  All translate errors of PostgreSQL by one table.
 """
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime
@@ -23,6 +24,8 @@ from broker.store.hot_connection import HotConnection
 from broker.store.hot_pool import HotPool
 from broker.store.patient_connection import PATIENCE_SECONDS, PatientConnection
 from broker.store.statements import Statement
+
+logger = logging.getLogger(__name__)
 
 Connection = psycopg.AsyncConnection[Any]
 ResourceConnection = AsyncConnection  # for resources
@@ -73,6 +76,7 @@ _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.SerializationFailure, Aborted, "The call met a concurrent change; try it again."),
     (pg.LockNotAvailable, Unavailable, "The resource is busy; try again."),
     (pg.QueryCanceled, Unavailable, "The database took too long; try again."),
+    (pg.DiskFull, Unavailable, "The database has no room left; try again later."),
     (pg.UntranslatableCharacter, InvalidArgument, "A text has a character that cannot be stored."),
     (pg.CharacterNotInRepertoire, InvalidArgument, "A text has a character that cannot be stored."),
     (psycopg.OperationalError, Unavailable, "The database cannot be reached or went away; try again."),
@@ -120,7 +124,10 @@ class _Hot:
         return self._connection
 
     async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        await self._pool.release(self._connection)
+        try:
+            await self._pool.release(self._connection)
+        except (psycopg.Error, OSError) as failure:  # what became of the block counts, and it may be committed
+            logger.info("a connection could not be given back: %s", failure)
         if isinstance(error, psycopg.Error):
             raise translate(error) from error
 

@@ -274,7 +274,7 @@ def clear_away(request: ClaimRequest, runs: Iterable[OrderedRun]) -> Iterator[Bo
 
 
 def rewrite_runs(
-    request: ClaimRequest, runs: Sequence[OrderedRun], new_attempt_ids: Mapping[int, int]
+    request: ClaimRequest, runs: Sequence[OrderedRun], new_attempt_ids: Mapping[int, int], at: datetime
 ) -> Iterator[Bound]:
     """What has become of the rows in this claim.  `new_attempt_ids`: of those that go out, or lost messages."""
     delayed = [run for run in runs if run.delayed]
@@ -283,8 +283,8 @@ def rewrite_runs(
     changed = [run for run in runs if run.attempt_id in new_attempt_ids]
     if changed:
         yield from _keep_acks(request, [run.attempt_id for run in changed])
-        rows = {"now": request.now, "exactly_once": request.exactly_once}
-        rows |= _columns([_row(request, run, new_attempt_ids[run.attempt_id]) for run in changed])
+        rows = {"now": at, "exactly_once": request.exactly_once}
+        rows |= _columns([_row(request, run, new_attempt_ids[run.attempt_id], at) for run in changed])
         yield _REPLACE_ORDERED_RUNS, {**request.where, **rows}
 
 
@@ -304,7 +304,7 @@ def _delayed_rows(runs: Sequence[OrderedRun]) -> dict[str, Any]:
     }
 
 
-def _row(request: ClaimRequest, run: OrderedRun, new_attempt_id: int) -> dict[str, Any]:
+def _row(request: ClaimRequest, run: OrderedRun, new_attempt_id: int, at: datetime) -> dict[str, Any]:
     out = [message.seq for message in run.taken]
     behind = run.behind()
     seqs = out + [seq for seq, _ in behind]
@@ -313,7 +313,7 @@ def _row(request: ClaimRequest, run: OrderedRun, new_attempt_id: int) -> dict[st
         "attempt_ids": run.attempt_id,
         "new_attempt_ids": new_attempt_id,
         "statuses": "delivering" if out else "pending",
-        "next_delivery_ats": request.now + request.ack_deadline if out else request.now,
+        "next_delivery_ats": at + request.ack_deadline if out else request.now,
         "seqs": to_multirange(seqs),
         "out_counts": len(out),
         "attempt_numbers": "{" + ",".join(map(str, numbers)) + "}",
@@ -329,8 +329,8 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def new_runs(request: ClaimRequest, deliveries: Sequence[Delivery]) -> Iterator[Bound]:
-    """Rows for the first messages of keys that have none."""
+def new_runs(request: ClaimRequest, deliveries: Sequence[Delivery], at: datetime) -> Iterator[Bound]:
+    """Rows, from `at` on, for the first messages of keys that have none."""
     if not deliveries:
         return
     rows = [
@@ -347,8 +347,8 @@ def new_runs(request: ClaimRequest, deliveries: Sequence[Delivery]) -> Iterator[
         for messages in [delivery.messages]
     ]
     common = {
-        "now": request.now,
-        "ack_deadline": request.now + request.ack_deadline,
+        "now": at,
+        "ack_deadline": at + request.ack_deadline,
         "exactly_once": request.exactly_once,
     }
     yield _INSERT_ORDERED_RUNS, {**request.where, **common, **_columns(rows)}

@@ -1,6 +1,6 @@
 """What a claim for push is asked for, and what became of it (A8, design section 5)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -51,13 +51,19 @@ class PushDemand:
 class PushClaimRequest:
     """One claim in one shard for up to MAX_DEMANDS subscriptions, each once, served in this order.
 
-    `now` is the database's time; `jitter` (0 to 0.1) lengthens retry delays.
+    `now` is the database's time, and so is what `clock()` says later (None: still `now`); `jitter` (0 to 0.1)
+    lengthens retry delays.
     """
 
     shard_id: int
     now: datetime
     jitter: float
     demands: Sequence[PushDemand]
+    clock: Callable[[], datetime] | None = None
+
+    def handed_out_at(self) -> datetime:
+        """As ClaimRequest's."""
+        return self.now if self.clock is None else max(self.now, self.clock())
 
     def __post_init__(self) -> None:
         if len(self.demands) > MAX_DEMANDS:

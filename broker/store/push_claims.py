@@ -177,11 +177,12 @@ def _moved_cursors(request: PushClaimRequest, works: Iterable[Work]) -> Iterator
 
 
 def _new_rows(request: PushClaimRequest, attempts: Sequence[_Attempt]) -> Bound:
+    at = request.handed_out_at()
     durations = {attempt.work.demand.ack_deadline for attempt in attempts}
-    ack_deadlines = {duration: request.now + duration for duration in durations}
+    ack_deadlines = {duration: at + duration for duration in durations}
     return _INSERT_ATTEMPTS, {
         **_of(request, [attempt.work.demand.subscription_id for attempt in attempts]),
-        "now": request.now,
+        "now": at,
         "attempt_ids": [attempt.attempt_id for attempt in attempts],
         "attempt_numbers": [attempt.number for attempt in attempts],
         "ack_deadlines": [ack_deadlines[attempt.work.demand.ack_deadline] for attempt in attempts],
@@ -248,6 +249,7 @@ async def _claim_alone(
         jitter=request.jitter,
         filter_path=demand.filter_path,
         max_attempts=demand.max_attempts,
+        clock=request.clock,
     )
     claimed = await claim_messages(connection, alone, attempt_ids)
     if not claimed.found:

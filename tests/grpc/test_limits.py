@@ -177,3 +177,23 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(messages: list[b
         read += reader.feed(piece)
     assert read == messages
     assert not reader.is_within_message
+
+
+async def test_requests_that_do_not_end_leave_room_for_those_that_do(served: Served) -> None:
+    requests = served.service.requests
+    requests.limit = 200_000
+    peer = await served.connect(s4=1_000_000)
+    peer.send(window_update(0, 1_000_000))
+    for stream_id in (1, 3):
+        begun = packed(b"x" * 90_000)[:60_000]
+        peer.send(peer.headers(stream_id, request_headers()), frame(Kind.DATA, 0, stream_id, begun))
+    await until(lambda: requests.arriving == 120_000)
+    peer.send(peer.headers(5, request_headers()), frame(Kind.DATA, 0, 5, packed(b"x" * 90_000)[:40_000]))
+    refused = await peer.answer(5)
+    assert refused.status == UNAVAILABLE
+    assert 0.5 <= retry_delay(refused) <= 1.5
+    peer.call(7, b"y" * 50_000)
+    assert (await peer.answer(7)).message == b"y" * 50_000
+    peer.send(reset(1, Code.CANCEL), frame(Kind.DATA, Flag.END_STREAM, 3, b"x" * 30_005))
+    assert (await peer.answer(3)).message == b"x" * 90_000
+    assert (requests.arriving, requests.held) == (0, 0)

@@ -1,6 +1,8 @@
 """How waiting pulls end when claiming for them fails."""
 
 import asyncio
+import gc
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -15,6 +17,7 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll, SubscriptionChanged
 from broker.runtime.tasks import Tasks
+from broker.store.database import Database
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
@@ -90,6 +93,21 @@ async def _break_the_claim(log: Log, long_poll: LongPoll) -> None:
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
+
+
+async def test_what_reached_nobody_is_given_back_quietly_though_the_database_is_away(
+    log: Log, tasks: Tasks, long_poll: LongPoll, caplog: pytest.LogCaptureFixture
+) -> None:
+    await log.publish("a")
+    deliveries = await _pull(long_poll, log.subscription)
+    nowhere = Database("postgresql://postgres@127.0.0.1:1/nowhere")
+    away = LongPoll(nowhere, long_poll._clock, AttemptIds(), tasks)
+    await away.release(log.subscription.subscription_id, deliveries)
+    tasks.start(away.release(log.subscription.subscription_id, deliveries), name="release")
+    await eventually(lambda: not tasks._running)
+    gc.collect()  # a task's exception that nobody asked for is logged then
+    await nowhere.close()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.parametrize("befalls", [_change, _break_the_claim])

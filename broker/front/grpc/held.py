@@ -18,15 +18,18 @@ class ConnectionBudget:
 class Holder:
     """A call that holds bytes of requests.  A base class, since each call is one."""
 
-    __slots__ = ("_admission", "_budget", "_held")
+    __slots__ = ("_admission", "_arriving", "_budget", "_held")
 
     def __init__(self, budget: ConnectionBudget, admission: Admission) -> None:
         self._budget = budget
         self._admission = admission
         self._held = 0
+        self._arriving = 0  # of a message that is not complete
 
-    def _hold(self, size: int) -> None:
+    def _hold(self, size: int, *, arriving: int) -> None:
         """Hold so many bytes, in all.  Raises the refusal if there is no room for what is more than before."""
+        if arriving or self._arriving:
+            self._arrives(arriving)
         more, budget = size - self._held, self._budget
         requests = budget.requests
         if more > 0:
@@ -40,7 +43,16 @@ class Holder:
         budget.held += more
         requests.held += more
 
+    def _arrives(self, size: int) -> None:
+        more, requests = size - self._arriving, self._budget.requests
+        if more > 0:
+            self._admission.check_arriving(requests, more)
+        self._arriving = size
+        requests.arriving += more
+
     def _let_go(self) -> None:
+        if self._arriving:
+            self._arrives(0)
         self._budget.held -= self._held
         self._budget.requests.held -= self._held
         self._held = 0

@@ -67,7 +67,7 @@ class StreamingRpc(Holder):
                 self._requests.append((message, self._charged))
                 self._queued += len(message) + REQUEST_BYTES
                 self._charged = self._ticks = 0
-            self._hold(self._queued + self._reader.held)
+            self._hold_all()
         except BrokerError as error:
             self._cancel(error)
         if self._reader.is_within_message:  # one that is larger than the window must be able to come
@@ -106,7 +106,7 @@ class StreamingRpc(Holder):
                 self._stream.consumed(size)
                 yield message
                 self._queued -= len(message) + REQUEST_BYTES
-                self._hold(self._queued + self._reader.held)
+                self._hold_all()
             if self._ended:
                 if self._reader.is_within_message:
                     raise Internal("The last request ends early.")
@@ -127,6 +127,10 @@ class StreamingRpc(Holder):
                 raise Unavailable("The client does not take what it is sent.") from None
 
     # --- the call ----------------------------------------------------------------------------------------
+
+    def _hold_all(self) -> None:
+        arriving = self._reader.held
+        self._hold(self._queued + arriving, arriving=arriving)
 
     def _begin(self) -> None:
         if not self._begun:

@@ -120,7 +120,8 @@ class UnaryRpc(Holder):
                 if self._message is not None:
                     raise Internal("The call has more than one request.")
                 self._message = message
-            self._hold(self._reader.held + len(self._message or b""))
+            arriving = self._reader.held
+            self._hold(arriving + len(self._message or b""), arriving=arriving)
         except BrokerError as error:
             self._fail(error)
         else:

@@ -39,7 +39,10 @@ class BodyReader:
             return body, held
         try:
             if more:
-                admission.check(self._memory, int(_header(scope, b"content-length") or 0) - len(body))
+                length = int(_header(scope, b"content-length") or 0)
+                if length > MAX_PAYLOAD_BYTES:
+                    raise payload_too_large()
+                admission.check(self._memory, length - len(body))
                 chunks = await self._rest(receive, admission, len(body))
                 held += sum(map(len, chunks))
                 body = b"".join([body, *chunks])

@@ -256,6 +256,7 @@ class PushPlanner:
         request = PushClaimRequest(
             shard_id=shard.shard_id,
             now=now,
+            clock=self._clock.now,
             jitter=self._jitter(),
             demands=[self._demand(shard, endpoint, count, now) for endpoint, count in wanted.items()],
         )
@@ -306,6 +307,7 @@ class PushPlanner:
             ack_deadline=_lease(endpoint),
             retained_since=now - subscription.retention,
             now=now,
+            clock=self._clock.now,
             retry_policy=subscription.retry_policy,
             filter_path=subscription.filter_path,
             max_attempts=subscription.max_delivery_attempts,
@@ -345,7 +347,7 @@ class PushPlanner:
         if deliveries:
             # Should the outcome not be written, the messages fall due by themselves then.
             _look_at(endpoint, shard, now + _lease(endpoint))
-            # Their lease runs since the claim began; one that took long leaves them a little time all the same.
+            # Their lease began no sooner than the claim; one that took long leaves them a little time all the same.
             latest = asyncio.get_running_loop().time() - MAX_BUFFERED_SECONDS / 2
             leased_until = begun_at + _lease(endpoint).total_seconds()
             endpoint.accept(deliveries, max(begun_at, latest), leased_until=leased_until)

@@ -1,4 +1,4 @@
-"""An ack is for good, and an exactly-once subscription leases a message to one receiver at a time."""
+"""An ack is for good, and a subscription leases a message to one receiver at a time, for its ack deadline."""
 
 from collections.abc import Iterator
 from itertools import chain, combinations
@@ -71,12 +71,13 @@ def sure_acks(subscription: SubscriptionView, receipts: list[Receipt]) -> Iterat
 def live_until(subscription: SubscriptionView, receipt: Receipt, at: float, *, but: int = -1) -> float:
     """The time until which the lease certainly lasts, as far as calls until `at` decide; `but` this one.
 
+    It counts from when the message was handed out, which is when it was there to be handed out at the earliest.
     Messages of a key in one response share the lease of the first that is not acked, so only a change that names
     them all certainly moves it.  One that is refused may have been made: the connection to the database broke
     before it said so, and then it was tried again on a lease that had ended by it.
     """
     run = run_of(subscription, receipt)
-    until = receipt.leased_from + subscription.subscription.ack_deadline
+    until = receipt.since + subscription.subscription.ack_deadline
     changes = {number: settle for other in run for number, settle in other.settles if settle.seconds is not None}
     ack_ids = {other.delivery.ack_id for other in run}
     changes.pop(but, None)
@@ -125,10 +126,8 @@ def _broken(view: View, settle: Settle) -> bool:
 
 
 def check_leases(view: View) -> Iterator[Violation]:
-    """With exactly-once delivery a message is never out under two live leases."""
+    """A message is never out under two live leases, except where it is pushed: a request may outlast its lease."""
     for subscription in view.subscriptions.values():
-        if not subscription.subscription.exactly_once:
-            continue
         for receipts in subscription.receipts.values():
             for earlier, later in combinations(receipts, 2):
                 if earlier.number != later.number and _both_live(subscription, earlier, later):
@@ -138,6 +137,8 @@ def check_leases(view: View) -> Iterator[Violation]:
 
 def _both_live(subscription: SubscriptionView, earlier: Receipt, later: Receipt) -> bool:
     at = later.received
+    if "push" in (earlier.receive.how, later.receive.how):
+        return False
     if subscription.seeks_between(earlier.since, at):
         return False
     return all(live_until(subscription, one, at) > at + CLOCK_SLACK_SECONDS for one in (earlier, later))

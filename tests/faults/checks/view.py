@@ -46,14 +46,6 @@ class Receipt:
         return self.receive.began if self.receive.how == "push" else self.receive.ended
 
     @property
-    def leased_from(self) -> float:
-        """The ack deadline counts from then on, at the earliest: from when the broker began to look for messages.
-
-        That may be before the message was published, where a look took long: the database stood still, say.
-        """
-        return self.since if self.receive.how == "push" else self.began
-
-    @property
     def id(self) -> int:
         return self.delivery.id
 

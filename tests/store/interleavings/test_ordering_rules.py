@@ -71,7 +71,7 @@ async def test_its_next_message_would_be_lost_if_it_came_free_later(
     monkeypatch.setattr(
         claims,
         "rewrite_runs",
-        lambda request, runs, ids: (*rewrite_runs(request, runs, ids), *clear_away(request, runs)),
+        lambda request, runs, ids, at: (*rewrite_runs(request, runs, ids, at), *clear_away(request, runs)),
     )
     with pytest.raises(AssertionError, match="'a2'"):
         await a_key_comes_free_before_fresh_messages_are_read(log)

@@ -1,0 +1,59 @@
+"""An ack deadline counts from when messages are handed out, however long the claim had to wait before (A7)."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+import pytest
+
+from broker.domain.delivery import Delivery
+from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
+from tests.fixtures.push_log import PushLog
+from tests.store.interleavings.steps import execute, open_transaction, until_waiting
+
+_WAIT = 8 * SECOND
+
+
+async def _claimed_after_a_wait(log: Log, now: datetime, **options: object) -> list[Delivery]:
+    """What a claim hands out that waits for the cursor's lock; the clock goes on meanwhile."""
+    time = now
+    async with open_transaction(log.database) as other:
+        await execute(other, "SELECT FROM cursors FOR UPDATE")
+        claim = asyncio.create_task(log.pull(now=now, clock=lambda: time, **options))
+        await until_waiting(log.database)
+        time = now + _WAIT
+    return await claim
+
+
+async def _leases(log: Log) -> list[timedelta]:
+    """How long after the start the leases of what is out end."""
+    rows = await log.rows(
+        "SELECT next_delivery_at FROM delivery_attempts WHERE status = 'delivering' ORDER BY attempt_id"
+    )
+    return [until - log.start for (until,) in rows]
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_claim_that_waits_for_its_lock_shortens_no_lease(
+    log: Log, ordered: bool, exactly_once: bool
+) -> None:
+    options = {"ordered": ordered, "exactly_once": exactly_once}
+    await log.publish("a", key="k" if ordered else "")
+    [first] = await _claimed_after_a_wait(log, log.start, **options)
+    assert await _leases(log) == [_WAIT + ACK_DEADLINE]
+    again = log.start + _WAIT + ACK_DEADLINE
+    [second] = await _claimed_after_a_wait(log, again, **options)
+    assert second.attempt_id != first.attempt_id
+    assert await _leases(log) == [2 * (_WAIT + ACK_DEADLINE)]
+
+
+async def test_nor_does_one_for_push(push_log: PushLog) -> None:
+    await push_log.log.publish("a")
+    await push_log.claim_for(push_log.demand(0), clock=lambda: push_log.start + _WAIT)
+    assert await _leases(push_log.log) == [_WAIT + ACK_DEADLINE]
+
+
+async def test_a_clock_that_was_set_back_shortens_no_lease_either(log: Log) -> None:
+    await log.publish("a")
+    await log.pull(clock=lambda: log.start - _WAIT)
+    assert await _leases(log) == [ACK_DEADLINE]
