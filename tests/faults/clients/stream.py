@@ -79,8 +79,8 @@ class Streamer:
                     if response.received_messages:
                         received = self._note(response, max(opened, last_read - READ_LATE_SECONDS))
                         tasks.create_task(self._handle(received, stream))
+                        last_read = now()  # a confirmation says nothing of when the look for messages began
                     stream.confirm(response)
-                    last_read = now()
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
                 self._look_at(error)
             except asyncio.CancelledError:  # the call is, not this task
