@@ -1,7 +1,7 @@
 """Large requests and answers over gRPC, in parallel, slow to come or slow to be taken.
 
-Memory is bounded by the budgets of the process, what finds no room is told when to come back, and small calls are served
-meanwhile.
+Memory is bounded by the budgets of the process, what finds no room is told when to come back, and small calls are
+served meanwhile.
 """
 
 import asyncio
