@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
@@ -59,8 +60,13 @@ from broker.workers.retention_janitor import RetentionJanitor
 from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Supervisor
 
+logger = logging.getLogger(__name__)
+
+WhileAway = Callable[[], AbstractAsyncContextManager[None]]
+
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
+AWAY_SECONDS = 0.2  # between two attempts to reach the database at the start
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
 # Keys in the state of the ASGI lifespan:
 STOP_WAITING = "stop_waiting"  # what a server calls before it stops
@@ -224,13 +230,10 @@ class Broker:
             return await migrations.current_revision(connection)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, while_away: WhileAway = contextlib.nullcontext) -> AsyncIterator[None]:
+        """`while_away()` is entered for as long as the start waits for the database."""
         try:
-            await self._database.open()
-            await self._clock.synchronise()
-            async with self._database.connection() as connection:
-                await make_partitions_ahead(connection, now=self._clock.now())
-            await self._processes.run_once()
+            await self._wait_for_database(while_away)
             await self.pusher.start()
             supervisor = Supervisor(self._workers())
             await supervisor.start()
@@ -246,9 +249,32 @@ class Broker:
                 await self._tasks.close()
                 await self._record_last_activity()
         finally:
-            # Also when it could not start, because PostgreSQL is starting as well: the pool's tasks do not end by
-            # being cancelled, and the process that cannot serve would never end and be started again.
+            # Also when it could not start: the pool's tasks do not end by being cancelled, and the process that
+            # cannot serve would never end and be started again.
             await self._database.close()
+
+    async def _wait_for_database(self, while_away: WhileAway) -> None:
+        """Until it answers: a process that ended instead would only be started again."""
+        try:
+            await self._begin()
+        except Unavailable as error:
+            logger.warning("the database is away, waiting for it: %s", _first_line(error.__cause__ or error))
+        else:
+            return
+        async with while_away():
+            while True:
+                await asyncio.sleep(AWAY_SECONDS)
+                with contextlib.suppress(Unavailable):
+                    await self._begin()
+                    break
+        logger.info("the database is there")
+
+    async def _begin(self) -> None:
+        await self._clock.synchronise()  # first: the pool that open() fills logs each attempt in vain
+        await self._database.open()
+        async with self._database.connection() as connection:
+            await make_partitions_ahead(connection, now=self._clock.now())
+        await self._processes.run_once()
 
     async def _finish_pushes(self) -> None:
         with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
@@ -280,12 +306,16 @@ class Broker:
         }
 
 
-def create_app(config: AppConfig) -> ASGIApp:
+def create_app(config: AppConfig, *, while_away: WhileAway = contextlib.nullcontext) -> ASGIApp:
     """The broker as an ASGI application; its lifespan opens and closes everything (and see STOP_WAITING)."""
-    return serve_broker(Broker(config))
+    return serve_broker(Broker(config), while_away=while_away)
 
 
-def serve_broker(broker: Broker) -> ASGIApp:
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
+
+
+def serve_broker(broker: Broker, *, while_away: WhileAway = contextlib.nullcontext) -> ASGIApp:
     """As create_app, for a broker that the caller has built and keeps hold of."""
 
     limits: dict[str, Any] = {
@@ -296,7 +326,7 @@ def serve_broker(broker: Broker) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
-        async with broker.running():
+        async with broker.running(while_away):
             yield {STOP_WAITING: broker.stop_waiting, GRPC_DOOR: GrpcDoor(broker.services, METHODS, **limits)}
 
     routes = [*health_routes(broker.check_ready), *openapi_routes(), *broker.well_known_routes()]

@@ -16,8 +16,8 @@ from broker.cli.child_process import CONTEXT, start_deaf
 
 logger = logging.getLogger(__name__)
 
-_FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.2, 10.0
-_HEALTHY_SECONDS = 30.0
+_FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.2, 10.0  # before a child that dies young again and again is started
+_HEALTHY_SECONDS = 5.0  # of a life that was not short
 _STOP_SECONDS = 10.0  # then a child is killed; the database keeps what it had
 
 
@@ -44,16 +44,15 @@ class Children:
             await asyncio.gather(*keepers, return_exceptions=True)
 
     async def _keep(self, number: int) -> None:
-        delay = _FIRST_DELAY_SECONDS
+        short_lives = 0  # in a row
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
             exit_code = await self._run_one(number)
-            if loop.time() - started > _HEALTHY_SECONDS:
-                delay = _FIRST_DELAY_SECONDS
+            short_lives = 0 if loop.time() - started > _HEALTHY_SECONDS else short_lives + 1
+            delay = restart_delay(short_lives)
             logger.warning("worker process %d ended (%s); starting it again in %.1f s", number, exit_code, delay)
             await asyncio.sleep(delay)
-            delay = min(delay * 2, _MAX_DELAY_SECONDS)
 
     async def _run_one(self, number: int) -> int | None:
         ours, theirs = CONTEXT.Pipe()
@@ -91,6 +90,13 @@ class Children:
                 self._ready.set()
         except (EOFError, OSError):
             asyncio.get_running_loop().remove_reader(pipe.fileno())
+
+
+def restart_delay(short_lives: int) -> float:
+    """Nobody waits for a child that was killed: the first is started at once."""
+    if short_lives < 2:
+        return 0.0
+    return min(_FIRST_DELAY_SECONDS * 2.0 ** (short_lives - 2), _MAX_DELAY_SECONDS)
 
 
 async def _stop(process: BaseProcess) -> None:

@@ -26,6 +26,7 @@ MAX_HEAD_BYTES = 65_536  # of a request; of all that is no body: trailers, exten
 MAX_HEADERS = 256
 MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
 _LOOKED_AT = frozenset([b"host", b"content-length", b"expect", b"transfer-encoding", b"upgrade"])
+_TOO_MANY_HEADERS = f"The request has more than {MAX_HEADERS} headers."
 _PIECE_BYTES = 1024  # what is parsed at a time where another request may begin: at most some 40 of them
 _CODES = {408: "DEADLINE_EXCEEDED", 501: "UNIMPLEMENTED", 505: "UNIMPLEMENTED"}  # else INVALID_ARGUMENT
 
@@ -156,7 +157,8 @@ class Http1Protocol(HttpToolsProtocol):
             size = max(self._left, _PIECE_BYTES) if self._phase is _Phase.BODY else _PIECE_BYTES
             self._parse(view[at : at + size])
             at += size
-        self._unfed, self._fed = (data, at) if at < end else (b"", 0)
+        is_over = at >= end or self._refused or self._fault
+        self._unfed, self._fed = (b"", 0) if is_over else (data, at)
         if self._unfed or self.flow.held:
             self.flow.hold(bool(self._unfed))
 
@@ -174,7 +176,9 @@ class Http1Protocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._refuse(*(self._fault or (400, f"The request is not valid HTTP/1.1: {error}.")))
         else:
-            if self._quiet > MAX_HEAD_BYTES:
+            if self._phase is _Phase.HEAD and len(self.headers) > MAX_HEADERS:
+                self._refuse(431, _TOO_MANY_HEADERS)
+            elif self._quiet > MAX_HEAD_BYTES:
                 in_url = self._phase is _Phase.HEAD and not self.headers and len(self.url) > MAX_HEAD_BYTES // 2
                 what, status = ("URL", 414) if in_url else ("head", 431)
                 self._refuse(status, f"The {what} of the request is longer than {MAX_HEAD_BYTES} bytes.")
@@ -218,7 +222,7 @@ class Http1Protocol(HttpToolsProtocol):
         elif self._chunked:
             self._object(400, "A request of HTTP/1.0 cannot be chunked.")
         if len(self.headers) > MAX_HEADERS:
-            self._object(431, f"The request has more than {MAX_HEADERS} headers.")
+            self._object(431, _TOO_MANY_HEADERS)
         if self._upgrade and self._chunked and self.parser.should_upgrade():
             self._object(501, "The broker reads no chunked request that asks for another protocol.")
         super().on_headers_complete()
@@ -309,6 +313,7 @@ class Http1Protocol(HttpToolsProtocol):
     def _end(self, status: int, reason: str) -> None:
         """Say it, and close; a peer that still sends would lose the answer if that were at once."""
         self._refused = True
+        self.url, self.headers = b"", []
         self.logger.debug("refused a request: %s", reason)
         error = {"code": status, "message": reason, "status": _CODES.get(status, "INVALID_ARGUMENT")}
         body = json.dumps({"error": error}).encode()

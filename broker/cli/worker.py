@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -19,8 +20,12 @@ import uvloop
 from broker.app import STOP_WAITING, create_app
 from broker.app_config import AppConfig
 from broker.cli.one_port import MakeProtocol
+from broker.cli.turning_away import turning_away
 
 OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit
+LARGE_BLOCK_BYTES = 1 << 20
+_M_MMAP_THRESHOLD = -3  # of mallopt(3)
+_LOOK_SECONDS = 0.1  # between two looks whether to stop, as uvicorn's own
 GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
 
 
@@ -32,7 +37,12 @@ class _Server(uvicorn.Server):
         self._pipe = pipe
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        starting = asyncio.ensure_future(super().startup(sockets))
+        while not starting.done():
+            await asyncio.wait((starting,), timeout=_LOOK_SECONDS)
+            if self.should_exit and not self.started:  # it may be waiting for the database; nothing has begun
+                return
+        await starting
         # What start-up made stays: the collector need not look at it again.  A pull makes thousands of objects that
         # end with its answer; at the default of 700 they would be searched for cycles again and again.
         gc.freeze()
@@ -56,9 +66,10 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     files = _raise_file_limit()
+    _give_large_blocks_back()
     server = _Server(
         uvicorn.Config(
-            create_app(config),
+            create_app(config, while_away=lambda: turning_away(listener)),
             loop="uvloop",
             http=cast(type[asyncio.Protocol], MakeProtocol(most_connections=files - files // 8)),
             ws="none",
@@ -86,6 +97,15 @@ def _raise_file_limit() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return wanted
     return OPEN_FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def _give_large_blocks_back() -> None:
+    """Blocks of a large body's size go back to the system as soon as they are free.
+
+    glibc would take the first that is freed for a sign to keep those to come, of up to 32 MB each.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
 def _end_with_parent(pipe: Connection) -> None:

@@ -16,6 +16,9 @@ class KeyOwners:
     def __init__(self) -> None:
         self._owners: dict[int, dict[str, Hashable]] = {}
 
+    def __len__(self) -> int:
+        return sum(map(len, self._owners.values()))
+
     def note(self, subscription_id: int, owner: Hashable | None, deliveries: Sequence[Delivery]) -> None:
         """What was given to `owner` (None: to a pull, which owns nothing)."""
         if owner is None:
@@ -35,6 +38,13 @@ class KeyOwners:
         places = {owner: place for place, owner in enumerate(owners) if owner is not None}
         return lambda key: places.get(known.get(key))
 
-    def forget(self, subscription_id: int) -> None:
-        """No stream of the subscription is left."""
-        self._owners.pop(subscription_id, None)
+    def forget(self, subscription_id: int, owner: Hashable | None = None) -> None:
+        """An owner of the subscription does not come back; None: no stream of it is left."""
+        owners = self._owners.get(subscription_id)
+        if owners is None:
+            return
+        if owner is not None:
+            for key in [key for key, known in owners.items() if known == owner]:
+                del owners[key]
+        if owner is None or not owners:
+            del self._owners[subscription_id]

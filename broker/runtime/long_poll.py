@@ -69,7 +69,7 @@ class LongPoll:
         self._jitter = jitter
         self._queues: dict[int, PullQueue] = {}  # by subscription
         self._watchers: dict[int, set[PullQueue]] = {}  # by shard
-        self._key_owners = KeyOwners()
+        self.key_owners = KeyOwners()
         self._stopping = False
 
     async def pull(
@@ -351,7 +351,7 @@ class LongPoll:
             alarms.append(claimed.next_delivery_at)
         for pull, deliveries in zip(pulls, claimed.deliveries, strict=True):
             if deliveries:
-                self._key_owners.note(subscription.subscription_id, pull.terms.owner, deliveries)
+                self.key_owners.note(subscription.subscription_id, pull.terms.owner, deliveries)
                 pull.answer.set_result(list(deliveries))
         hungry = [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
         if hungry and not claimed.looked_ahead:  # something was found, if nothing for these: go on in a moment
@@ -381,9 +381,7 @@ class LongPoll:
             ordered=subscription.enable_message_ordering,
             max_run=1 if subscription.extensions.one_per_ordering_key else MAX_MESSAGES_PER_ATTEMPT,
             jitter=self._jitter(),
-            preferred=self._key_owners.preferred(
-                subscription.subscription_id, [pull.terms.owner for pull in pulls]
-            ),
+            preferred=self.key_owners.preferred(subscription.subscription_id, [pull.terms.owner for pull in pulls]),
         )
 
     def _set_alarm(self, queue: PullQueue, due: datetime | None) -> None:

@@ -9,6 +9,7 @@ seldom the less it finds.
 import asyncio
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from itertools import chain
 
 from broker.domain.ack_id import AttemptName, attempt_name
@@ -20,6 +21,7 @@ from broker.store.delivery_attempts import Positions, read_open_attempts
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0  # between two looks of a stream that stays full
 MAX_LEFT = 1_000  # clients that left with messages outstanding and may come back
+LEFT = timedelta(seconds=600)  # for which they may: no lease is longer, unless somebody renews it
 
 
 class Window:
@@ -29,6 +31,7 @@ class Window:
         self.subscription_id = subscription_id
         self.client_id = client_id
         self.messages = self.bytes = 0
+        self.left_at: datetime | None = None  # when its stream ended
         self.sizes: dict[AttemptName, dict[int, int]] = {}  # of the messages that are out, by their positions
         self._flow_control = flow_control
         self._news = asyncio.Event()
@@ -101,7 +104,9 @@ class Outstanding:
         self._clock = clock
         self._windows: dict[AttemptName, Window] = {}
         self._open: dict[int, set[Window]] = {}  # by subscription
-        self._left: dict[tuple[int, str], Window] = {}  # by subscription and client
+        self._left: dict[
+            tuple[int, str], Window
+        ] = {}  # by subscription and client, in the order in which they left
 
     def open(self, subscription_id: int, client_id: str, flow_control: FlowControl) -> Window:
         """The window of a new stream.  It counts what the same client's last one left, if that has ended."""
@@ -128,9 +133,9 @@ class Outstanding:
         if not window.client_id or not window.sizes or key in self._left:
             self._forget(window)
             return
+        window.left_at = self._clock.now()
         self._left[key] = window
-        if len(self._left) > MAX_LEFT:
-            self._forget(self._left.pop(next(iter(self._left))))
+        self._forget_left(window.left_at)
 
     def subscriptions(self) -> Collection[int]:
         """Those that a stream is open for."""
@@ -158,6 +163,9 @@ class Outstanding:
             window = self._windows.get(attempt)
             if window is not None and window.remove(attempt, positions):
                 del self._windows[attempt]
+                key = (window.subscription_id, window.client_id)
+                if not window.sizes and self._left.get(key) is window:
+                    del self._left[key]
 
     async def look(self, window: Window) -> None:
         """See in the database what of the window is still out."""
@@ -174,6 +182,15 @@ class Outstanding:
         gone = {attempt: set(window.sizes[attempt]) - still_out.get(attempt, set()) for attempt in looked_at}
         self.settled([gone])
         window.looked(found=any(gone.values()))
+
+    def _forget_left(self, now: datetime) -> None:
+        """Those that left long ago, and those beyond what is kept."""
+        while self._left:
+            key, window = next(iter(self._left.items()))
+            if len(self._left) <= MAX_LEFT and window.left_at is not None and now - window.left_at < LEFT:
+                return
+            del self._left[key]
+            self._forget(window)
 
     def _forget(self, window: Window) -> None:
         for attempt in window.sizes:

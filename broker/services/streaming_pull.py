@@ -129,4 +129,9 @@ class MessageStream:
 
     def close(self) -> None:
         """The client is gone; what it had is outstanding until it is settled or due."""
-        self._parts.outstanding.close(self._window)
+        window, outstanding, key_owners = self._window, self._parts.outstanding, self._parts.long_poll.key_owners
+        outstanding.close(window)
+        if window.subscription_id not in outstanding.subscriptions():
+            key_owners.forget(window.subscription_id)
+        elif not window.client_id:  # a client that has a name may come back
+            key_owners.forget(window.subscription_id, window.owner)

@@ -76,6 +76,7 @@ _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.SerializationFailure, Aborted, "The call met a concurrent change; try it again."),
     (pg.LockNotAvailable, Unavailable, "The resource is busy; try again."),
     (pg.QueryCanceled, Unavailable, "The database took too long; try again."),
+    (pg.DiskFull, Unavailable, "The database has no room left; try again later."),
     (pg.UntranslatableCharacter, InvalidArgument, "A text has a character that cannot be stored."),
     (pg.CharacterNotInRepertoire, InvalidArgument, "A text has a character that cannot be stored."),
     (psycopg.OperationalError, Unavailable, "The database cannot be reached or went away; try again."),

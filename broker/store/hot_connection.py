@@ -30,6 +30,8 @@ _WATCH_SECONDS = 0.5
 # A server that is stopped, or out of reach, says nothing.  Past statement_timeout (store/database.py) nothing will
 # come; what was sent has an unknown outcome.
 UNANSWERED_SECONDS = 12.0
+# libpq's buffers grow with what goes through them, up to twice the size, and never shrink.  A row is read whole.
+BULKY_BYTES = 4_000_000
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 Bound = tuple[Statement, dict[str, Any]]
@@ -67,6 +69,7 @@ class HotConnection:
         self._in_flight: deque[_Batch] = deque()  # in the order of their answers
         self._failed = False
         self.gave_up = False  # because the server did not answer
+        self.bulky = False  # it holds a lot of memory: not worth keeping
         self._answered_at = self._looked_at = 0.0  # when an answer came last, or was first waited for
         self.users = 0  # tasks that hold it; owned by HotPool
         self._transformer = Transformer()
@@ -136,6 +139,8 @@ class HotConnection:
         self._pgconn.pipeline_sync()
         if self._pgconn.flush():  # the rest when the socket takes it; answers are read meanwhile
             self._loop.add_writer(self._socket, self._write)
+            sent = sum(len(value) for each in values for value in each if value is not None)
+            self.bulky = self.bulky or sent > BULKY_BYTES
 
     def _write(self) -> None:
         """The socket takes more."""
@@ -200,4 +205,19 @@ class HotConnection:
         if not result.ntuples:
             return []
         self._transformer.set_pgresult(result, set_loaders=True, format=pq.Format.BINARY)
-        return self._transformer.load_rows(0, result.ntuples, tuple)
+        rows = self._transformer.load_rows(0, result.ntuples, tuple)
+        for row in rows:
+            if _size(row) > BULKY_BYTES:
+                self.bulky = True
+        return rows
+
+
+def _size(row: tuple[Any, ...]) -> int:
+    """Of the bodies in it."""
+    size = 0
+    for value in row:
+        if type(value) is bytes:
+            size += len(value)
+        elif type(value) is list:
+            size += sum(len(each) for each in value if type(each) is bytes)
+    return size

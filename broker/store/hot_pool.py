@@ -17,6 +17,8 @@ _PROBE_SECONDS = 0.25
 class HotPool:
     """At most `size` connections, made when they are needed; the one that was used last is handed out first.
 
+    One that has become large is closed when it is given back.
+
     near ──none can be made, or a server does not answer──► away ──a probe connects──► near
 
     While the server is away nobody waits: whoever finds no idle connection is refused at once, and one task tries
@@ -81,7 +83,7 @@ class HotPool:
         if connection.gave_up:
             self._look_out()
             await self._close_idle()  # they would be found out one by one
-        if self._closed or connection.failed:
+        if self._closed or connection.failed or connection.bulky:
             await connection.close()
         else:
             self._idle.append(connection)

@@ -1,28 +1,110 @@
-"""A worker that starts while PostgreSQL does not answer ends by itself, so that it can be started again."""
+"""A worker that starts while PostgreSQL does not answer waits for it, says so, and ends when it is told to."""
 
 import asyncio
-from collections.abc import MutableMapping
+import logging
+from collections.abc import Callable, Iterator, MutableMapping
+from pathlib import Path
 from typing import Any
 
+import grpc
+import httpx
 import pytest
 
 from broker.app import create_app
 from broker.app_config import AppConfig
-from broker.domain.errors import Unavailable
+from broker.cli.children import restart_delay
+from broker.embedded_postgres.cluster import Cluster
+from broker.store import migrations
+from tests.cli.processes import alive, faults
+from tests.fixtures.broker import BrokerProcess, eventually
+
+StartBroker = Callable[..., BrokerProcess]
 
 
-async def test_nothing_is_left_running_of_a_start_that_failed() -> None:
+async def test_nothing_is_left_running_of_a_start_that_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     """The pool's tasks survive being cancelled; a process with one of them never ends."""
     app = create_app(AppConfig(database_url="postgresql://nobody@127.0.0.1:1/nothing"))
-    said: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "lifespan.startup"}
 
     async def send(message: MutableMapping[str, Any]) -> None:
-        said.append(message)
+        assert message["type"] == "lifespan.startup.failed"
 
-    with pytest.raises(Unavailable):
-        await app({"type": "lifespan", "path": "", "state": {}}, receive, send)
-    assert [message["type"] for message in said] == ["lifespan.startup.failed"]
+    caplog.set_level(logging.WARNING)
+    starting = asyncio.ensure_future(app({"type": "lifespan", "path": "", "state": {}}, receive, send))
+    await eventually(lambda: bool(caplog.records))
+    await asyncio.wait((starting,), timeout=1)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+    [record] = caplog.records  # not one for each attempt
+    assert record.getMessage().startswith("the database is away, waiting for it: ")
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[Cluster]:
+    """A PostgreSQL of the operator's own that can be stopped."""
+    cluster = Cluster(tmp_path / "own")
+    cluster.open()
+    migrations.upgrade(cluster.url)
+    yield cluster
+    cluster.close()
+
+
+def _said(broker: BrokerProcess, text: str) -> int:
+    return sum(text in line for line in broker.log)
+
+
+async def test_a_worker_that_starts_without_its_database_refuses_calls_until_it_is_there(
+    start_broker: StartBroker, own_server: Cluster
+) -> None:
+    broker = start_broker("--database-url", own_server.url, "--port", "0")
+    await asyncio.to_thread(own_server.close)
+    [worker] = broker.workers()
+    worker.kill()
+    await eventually(lambda: _said(broker, "WARNING broker.app the database is away") == 1, seconds=60)
+    async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
+        statuses = [(await client.get(path)).status_code for path in ("/readyz", "/healthz")]
+        assert statuses == [503, 200]
+        body = {"messages": [{"data": "YQ==" * 100_000}]}  # more than a socket holds
+        answer = await client.post("/v1/projects/p/topics/t:publish", json=body)
+        assert (answer.status_code, answer.json()["error"]["status"]) == (503, "UNAVAILABLE")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await _any_call_over_grpc(broker)
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+        await asyncio.to_thread(own_server.open)
+
+        async def ready() -> bool:
+            return (await client.get("/readyz")).status_code == 200
+
+        await eventually(ready, seconds=60)
+    assert _said(broker, "INFO broker.app the database is there") == 1
+    assert _said(broker, "worker process 0 ended") == 1
+    assert faults(broker) == []
+
+
+async def _any_call_over_grpc(broker: BrokerProcess) -> None:
+    async with grpc.aio.insecure_channel(broker.url.removeprefix("http://")) as channel:
+        await channel.unary_unary("/google.pubsub.v1.Publisher/GetTopic")(b"", timeout=30)
+
+
+async def test_a_worker_that_waits_for_its_database_ends_when_it_is_told_to(
+    start_broker: StartBroker, own_server: Cluster
+) -> None:
+    broker = start_broker("--database-url", own_server.url, "--port", "0")
+    await asyncio.to_thread(own_server.close)
+    for number in (1, 2):
+        [worker] = broker.workers()
+        worker.kill() if number == 1 else worker.terminate()
+        await eventually(lambda: not alive([worker]))  # noqa: B023
+        await eventually(lambda: _said(broker, "the database is away") == number, seconds=60)  # noqa: B023
+    assert broker.stop() == 0
+    assert faults(broker) == []
+
+
+def test_a_worker_that_died_is_started_at_once_and_one_that_does_so_young_again_and_again_later_and_later() -> None:
+    delays = [restart_delay(short_lives) for short_lives in range(20)]
+    assert delays[:4] == [0, 0, 0.2, 0.4]
+    assert delays == sorted(delays)
+    assert delays[-1] == 10

@@ -3,16 +3,16 @@
 from pathlib import Path
 
 import httpx
-import psycopg
 import pytest
 
 from tests.cli.processes import faults
 from tests.faults.disk import can_mount
+from tests.faults.machine_faults import begin_another_file
 from tests.faults.world import World
 from tests.fixtures.broker import Rest, eventually, message
 
 _BODY = "x" * 200_000
-_ENOUGH = 200  # publishes of such bodies, and the log of the database needs another file
+_ENOUGH = 200  # of them: a file that is there already may have room for a few
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,13 +35,14 @@ async def test_what_was_answered_is_there_when_the_disk_has_room_again(tmp_path:
             published = await rest.publish("before")
             assert world.disk is not None
             assert world.disk.fill()
-            statuses = set()
             for _ in range(_ENOUGH):
                 status, ids = await _publish(rest)
-                statuses.add(status)
                 published += ids
-            assert 503 in statuses
-            assert statuses <= {200, 429, 503}
+                if status != 200:
+                    break
+            assert status == 503  # for want of room for it
+            await begin_another_file(world)
+            assert (await _publish(rest))[0] != 200  # the database ended itself
             world.disk.free()
 
             async def stored() -> list[str]:
@@ -52,5 +53,3 @@ async def test_what_was_answered_is_there_when_the_disk_has_room_again(tmp_path:
             received = [one["message"]["messageId"] for one in await rest.drain()]
         assert set(published) <= set(received)
         assert faults(broker) == []
-        with psycopg.connect(world.database_url) as session:  # it is the database that was started
-            assert session.execute("SELECT 1").fetchone() == (1,)

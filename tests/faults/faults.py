@@ -79,7 +79,7 @@ KINDS: dict[str, Kind] = {
     "fill the disk": Kind(FillTheDisk, 3, 2, 10, needs="disk"),
     "step the clock": Kind(StepTheClock, 4, 2, 20, needs="clocks"),
     "change a version": Kind(ChangeAVersion, 5, 0, 0, needs="versions"),
-    "replace all brokers": Kind(ReplaceAllBrokers, 1, 0, 0, needs="versions"),
+    "replace all brokers": Kind(ReplaceAllBrokers, 1, 1, 6, needs="versions"),
     "migrate": Kind(Migrate, 1, 0, 0, needs="versions"),
 }
 # Of the network: how often, and how long.

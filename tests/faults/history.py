@@ -68,9 +68,10 @@ class Delivery(msgspec.Struct, array_like=True, omit_defaults=True):
 class Receive(Operation, tag="receive", kw_only=True, omit_defaults=True):
     """One response (pull), one response of a stream, or one request of the broker (push).
 
-    A pull began when its request was sent, and a response of a stream when the one before was received, less what
-    the client may have been late with it: nothing of it was handed out before that.  A push began when it arrived,
-    and ended when it was answered with `status` (None: never).  One that is not ok has no deliveries.
+    A pull began when its request was sent, and a response of a stream when the one before with messages was
+    received, less what the client may have been late with it: nobody looked for its messages before that.  A push
+    began when it arrived, and ended when it was answered with `status` (None: never).  One that is not ok has no
+    deliveries.
     """
 
     subscription: str

@@ -1,12 +1,17 @@
 """What happens to a machine: its disk is full, its clock steps."""
 
+import contextlib
+
 import psutil
+import psycopg
 
 from tests.faults.world import World
 
+_SPARE_FILES = 3  # that it may have made ahead
+
 
 class FillTheDisk:
-    """The database cannot write: it refuses, then it ends itself, when there is no room for its log."""
+    """The database cannot write: it refuses, or, if its log needs another file, it ends itself."""
 
     name = "fill the disk"
 
@@ -14,10 +19,21 @@ class FillTheDisk:
         assert world.disk is not None
         if not world.disk.fill():
             raise psutil.NoSuchProcess(0)
+        if world.dice.random() < 0.5:
+            await begin_another_file(world)
 
     async def heal(self, world: World) -> None:
         assert world.disk is not None
         world.disk.free()
+
+
+async def begin_another_file(world: World) -> None:
+    """Of the database's log; there is none until one is made."""
+    with contextlib.suppress(psycopg.Error):
+        async with world.session() as session:
+            for _ in range(_SPARE_FILES):
+                await session.execute("SELECT pg_switch_wal()")
+                await session.execute("SELECT txid_current()")
 
 
 class StepTheClock:

@@ -84,6 +84,36 @@ def test_a_lease_may_have_ended_by_a_nack_that_is_refused_but_nothing_is_refused
     assert story.rules() == []
 
 
+def test_messages_of_a_key_share_a_lease() -> None:
+    """A nack of the first brings the second back; a deadline of the second alone moves nothing for certain."""
+
+    def again(at: float, ack_ids: list[str], seconds: float) -> list[str]:
+        story = Story(ordered=True, exactly_once=True)
+        story.publish(0, 1, 2, key="k")
+        story.receive(1, 1, 2, key="k")
+        story.ack(2, *ack_ids, seconds=seconds)
+        story.receive(at, 1, 2, key="k")
+        return story.rules()
+
+    assert again(3, ["1@1"], 0) == []
+    assert again(12, ["2@1"], 20) == []
+    assert set(again(12, ["1@1", "2@1"], 20)) == {"two leases"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "answer"),
+    [(0, {"outcome": "failed"}), (20, {}), (1, {})],
+    ids=["a failed nack", "extended", "shortened"],
+)
+def test_a_lease_lasts_as_long_as_the_calls_that_took_effect_say(seconds: float, answer: dict[str, Any]) -> None:
+    story = Story(exactly_once=True)
+    story.publish(0, 1)
+    story.receive(1, 1)
+    story.ack(2, "1@1", seconds=seconds, **answer)
+    story.receive(5, 1)
+    assert story.rules() == ([] if seconds == 1 else ["two leases"])
+
+
 def test_a_response_that_comes_after_its_own_lease_is_none() -> None:
     story = Story(exactly_once=True)
     story.publish(0, 1)

@@ -9,6 +9,7 @@ import psutil
 from broker.store import migrations
 from broker.store.migration_waits import Patience
 from broker.store.migrations import DatabaseUnreachable
+from tests.faults.process_faults import unless_restarting
 from tests.faults.world import World
 from tests.migrations.revisions import add_columns, with_revisions
 
@@ -23,6 +24,7 @@ class ChangeAVersion:
     name = "change a version"
 
     async def inject(self, world: World) -> None:
+        unless_restarting(world)
         await world.change_version(world.dice.randrange(len(world.brokers)))
 
     async def heal(self, world: World) -> None:
@@ -30,17 +32,24 @@ class ChangeAVersion:
 
 
 class ReplaceAllBrokers:
-    """The same for each of them, one after another."""
+    """The same for each of them, one after another; and back again."""
 
     name = "replace all brokers"
 
+    def __init__(self) -> None:
+        self._replaced: list[int] = []
+
     async def inject(self, world: World) -> None:
+        unless_restarting(world)
         for place in range(len(world.brokers)):
             await world.change_version(place)
+            self._replaced.append(place)
             await world.until_ready()
 
     async def heal(self, world: World) -> None:
-        """They serve."""
+        for place in self._replaced:
+            await world.change_version(place)
+            await world.until_ready()
 
 
 class Migrate:

@@ -177,6 +177,11 @@ class World:
                 worker.resume()
         time.sleep(_WRITING_SECONDS)
 
+    @property
+    def is_restarting(self) -> bool:
+        """Whether a broker is being replaced by another."""
+        return self._restarting.locked()
+
     async def kill_a_broker(self) -> None:
         """With its workers, but not PostgreSQL; it is started again where it was."""
         async with self._restarting:

@@ -51,7 +51,7 @@ class Load:
     async def three_more(self) -> None:
         """Until three more publishes have been answered."""
         before = len(self.published)
-        await eventually(lambda: len(self.published) >= before + 3)
+        await eventually(lambda: len(self.published) >= before + 3, seconds=40)
 
 
 async def test_publishes_go_on_while_a_migration_waits_and_when_it_is_done(
@@ -72,7 +72,7 @@ async def test_publishes_go_on_while_a_migration_waits_and_when_it_is_done(
             migrating = asyncio.create_task(
                 asyncio.to_thread(migrations.upgrade, database_url, directory=directory, patience=PATIENCE)
             )
-            await eventually(lambda: "tries again" in caplog.text)
+            await eventually(lambda: "tries again" in caplog.text, seconds=40)
             await load.three_more()  # the migration's wait is over for now, the lock still held
             assert not migrating.done()
         assert await migrating == "0003_since_0001"

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from broker.store import messages
-from broker.store.hot_connection import HotConnection
+from broker.store.hot_connection import BULKY_BYTES, HotConnection
 from broker.store.statements import Statement
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
@@ -170,5 +170,29 @@ async def test_the_last_of_several_tasks_gives_a_connection_back(log: Log) -> No
             assert followed is connection
         async with log.database.hot() as another:  # it was not given back while it is still held
             assert another is not connection
+    async with log.database.hot() as again:
+        assert again is connection
+
+
+async def test_a_connection_that_has_become_large_is_not_used_again(log: Log) -> None:
+    """libpq never gives back the buffers that a large message went through."""
+    body = "a" * (BULKY_BYTES + 1)
+    async with log.database.hot() as reading:  # by another connection than that which published
+        async with log.database.hot() as connection:
+            await log.publish(body, connection=connection)
+            assert connection.bulky
+            await log.publish("small", connection=connection)  # while it is held it is as good as any
+        assert connection.closed
+        assert not reading.bulky
+        [delivery] = await log.pull(1, connection=reading)
+        assert delivery.messages[0].size > BULKY_BYTES
+        assert reading.bulky
+    assert reading.closed
+
+
+async def test_one_that_has_not_is_kept(log: Log) -> None:
+    async with log.database.hot() as connection:
+        await log.publish(*["a" * 1000] * 1000, connection=connection)
+        await log.pull(connection=connection)
     async with log.database.hot() as again:
         assert again is connection

@@ -4,6 +4,7 @@ This is plain ASGI rather than Starlette routes: the table in routes.py is looke
 hot call pays for nothing that it does not use.  Starlette serves what surrounds it (broker/app.py).
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from urllib.parse import parse_qsl, unquote
 
 from starlette.types import Message, Receive, Scope, Send
 
-from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound
+from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission, admission_of
 from broker.front.resource_calls import HOT, ResourceCalls
@@ -65,6 +66,8 @@ class RestDoor:
             answer = await target.handler(call)
         except BrokerError as error:
             status, answer, retry_after = encode_error(error)
+        except asyncio.CancelledError:  # the server does that to what is left when it has stopped for long enough
+            status, answer, retry_after = encode_error(Unavailable("The broker stops; try again."))
         except Exception:
             logger.exception("unexpected fault in %s %s", scope["method"], scope["path"])
             fault = Internal("The broker met an unexpected fault; its log has the details.")

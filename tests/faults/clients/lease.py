@@ -14,7 +14,10 @@ _LONG = 20
 # Which change to which of the messages, one after the other; and how often this is done.
 STYLES: dict[str, tuple[int, tuple[tuple[str, float | None], ...]]] = {
     "ack": (60, (("every", _ACK),)),
-    "ack in pieces": (8, (("some", _ACK), ("every", _ACK))),
+    "ack in pieces": (
+        8,
+        (("both parts", _ACK), ("every", _ACK)),
+    ),  # some may be refused that come before their turn
     "ack some, nack the others": (6, (("some", _ACK), ("others", 0))),
     "ack some, let the others expire": (3, (("some", _ACK), ("others", _SHORT))),
     "nack the first": (4, (("first", 0), ("all but the first", _ACK))),
@@ -22,6 +25,7 @@ STYLES: dict[str, tuple[int, tuple[tuple[str, float | None], ...]]] = {
     "nack all": (4, (("every", 0),)),
     "extend": (4, (("every", _LONG), ("pause", 0.3), ("every", _ACK))),
     "expire": (2, (("every", _SHORT),)),
+    "shorten one of the middle": (2, (("middle", _SHORT), ("every", _ACK))),
     "ack too late": (2, (("every", _SHORT), ("pause", _SHORT + 0.2), ("every", _ACK))),
     "forget": (1, ()),
 }
@@ -52,6 +56,9 @@ class Handling:
         for which, seconds in styles[style][1]:
             if which == "pause":
                 await asyncio.sleep((seconds or 0) + self._dice.uniform(-0.1, 0.2))
+            elif which == "both parts":  # at a time
+                parts = [chosen[part] for part in ("some", "others") if chosen[part]]
+                await asyncio.gather(*(send(part, seconds) for part in parts))
             elif chosen[which]:
                 await send(chosen[which], seconds)
 

@@ -33,6 +33,8 @@ _FORESEEN = {  # official clients open another stream, too
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
 }
+# What the client itself says when the connection broke while it sent: no answer of a broker.
+_NOT_SENT = "Internal error from Core"
 
 
 class Streamer:
@@ -79,8 +81,8 @@ class Streamer:
                     if response.received_messages:
                         received = self._note(response, max(opened, last_read - READ_LATE_SECONDS))
                         tasks.create_task(self._handle(received, stream))
+                        last_read = now()  # a confirmation says nothing of when the look for messages began
                     stream.confirm(response)
-                    last_read = now()
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
                 self._look_at(error)
             except asyncio.CancelledError:  # the call is, not this task
@@ -155,7 +157,9 @@ class Streamer:
         )
 
     def _look_at(self, error: grpc.aio.AioRpcError | asyncio.InvalidStateError) -> None:
-        code = error.code() if isinstance(error, grpc.aio.AioRpcError) else grpc.StatusCode.CANCELLED
+        code = grpc.StatusCode.CANCELLED
+        if isinstance(error, grpc.aio.AioRpcError):
+            code = grpc.StatusCode.UNAVAILABLE if error.details() == _NOT_SENT else error.code()
         self._caller.failures[f"stream {code.name}"] += 1
         if code not in _FORESEEN:
             self._caller.unforeseen.append(f"stream of {self._subscription.name}: {error!r}")

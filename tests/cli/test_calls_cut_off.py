@@ -1,0 +1,56 @@
+"""Calls that a broker which stops cannot finish in its grace are answered all the same: try again."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import httpx
+import psycopg
+import pytest
+
+from broker.front.grpc.generated import messages
+from tests.fixtures.broker import BrokerProcess, Rest, eventually
+
+StartBroker = Callable[..., BrokerProcess]
+
+
+def _publish_over_grpc(broker: BrokerProcess, topic: str) -> None:
+    request = messages.PublishRequest(topic=topic)
+    request.messages.add(data=b"a")
+    with grpc.insecure_channel(broker.url.removeprefix("http://")) as channel:
+        channel.unary_unary("/google.pubsub.v1.Publisher/Publish")(request.SerializeToString(), timeout=60)
+
+
+def _waiting(watch: psycopg.Connection[Any]) -> int:
+    cursor = watch.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+    [(count,)] = cursor.fetchall()
+    return int(count)
+
+
+async def test_calls_that_are_cut_off_are_answered_unavailable(
+    start_broker: StartBroker, database_url: str
+) -> None:
+    broker = start_broker("--database-url", database_url, "--port", "0")
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+        rest = Rest(client, "projects/p")
+        for name in ("rest", "grpc"):
+            await rest.create_topic(name)
+            await rest.call("POST", f"{rest.topic(name)}:publish", {"messages": [{"data": "YQ=="}]})
+        with psycopg.connect(database_url) as locked, psycopg.connect(database_url, autocommit=True) as watch:
+            locked.execute("SELECT FROM shards FOR UPDATE")
+            body = {"messages": [{"data": "YQ=="}]}
+            by_rest = asyncio.create_task(rest.call("POST", f"{rest.topic('rest')}:publish", body))
+            by_grpc = asyncio.create_task(asyncio.to_thread(_publish_over_grpc, broker, rest.topic("grpc")))
+            await eventually(lambda: _waiting(watch) == 2)
+            broker.process.terminate()
+            answer = await by_rest
+            with pytest.raises(grpc.RpcError) as refused:
+                await by_grpc
+    assert (answer.status_code, answer.json()["error"]["status"]) == (503, "UNAVAILABLE")
+    assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert "The broker stops" in refused.value.details()
+    assert broker.stop() == 0
+    assert not any("Traceback" in line for line in broker.log)
