@@ -17,9 +17,12 @@ class RequestMemory:
     def full(self) -> bool:
         return self.held >= self.limit
 
-    def may_arrive(self, size: int) -> bool:
-        """Whether so many bytes more may be of requests that are not complete."""
-        return not self.arriving or self.arriving + size <= self.limit * 3 // 4
+    def may_arrive(self, size: int, *, own: int) -> bool:
+        """Whether so many bytes more may be of a request that is not complete, and has `own` already.
+
+        One that is alone may, however small the limit.
+        """
+        return self.arriving <= own or self.arriving + size <= self.limit * 3 // 4
 
     def has_room(self, size: int, *, beyond: int = 0) -> bool:
         """Whether so many bytes more stay within the limit, or within `beyond` bytes past it.

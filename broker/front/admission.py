@@ -13,9 +13,9 @@ class Admission:
     refusal: type[BrokerError]
     beyond: int
 
-    def check_arriving(self, memory: RequestMemory, size: int) -> None:
-        """Raises the refusal if so much more of a request that is not complete finds no room."""
-        if not memory.may_arrive(size):
+    def check_arriving(self, memory: RequestMemory, size: int, *, own: int) -> None:
+        """Raises the refusal if so much more of a request that is not complete, beyond its `own`, finds no room."""
+        if not memory.may_arrive(size, own=own):
             raise self.refusal("Too many large requests arrive at one time; slow down and try again.")
 
     def check(self, memory: RequestMemory, size: int) -> None:

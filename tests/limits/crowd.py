@@ -94,7 +94,7 @@ class Crowd:
             peer.send(frame(Kind.PING, 0, 0, _LAST))
             peer.writer.write_eof()
         await asyncio.wait_for(
-            asyncio.gather(*[reading for _, _, reading in self._connections], return_exceptions=True), 60
+            asyncio.gather(*[reading for _, _, reading in self._connections], return_exceptions=True), 300
         )
         for peer, _, _ in self._connections:
             peer.writer.close()

@@ -120,6 +120,7 @@ async def test_header_blocks_that_are_hard_to_read_do_not_hold_up_the_others(bro
     assert rss(broker) - before < ROOM
 
 
+@pytest.mark.slow
 async def test_a_thousand_idle_connections_cost_little_and_leave_nothing(broker: BrokerProcess) -> None:
     before = rss(broker)
     [worker] = broker.workers()

@@ -15,8 +15,8 @@ from tests.limits.crowd import UNAVAILABLE, Call, Crowd
 
 MOST = 10_300  # that wait at a time: ten thousand, and those of good clients
 SETTINGS = {"BROKER_MAX_WAITING_PULLS": str(MOST), "BROKER_PULL_WAIT_SECONDS": "600"}
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-PATIENCE = 120.0  # for ten thousand of anything; only a hang takes so long
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+PATIENCE = 300.0  # for ten thousand of anything; only a hang takes so long
 
 
 @pytest.fixture

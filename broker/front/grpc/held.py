@@ -46,7 +46,7 @@ class Holder:
     def _arrives(self, size: int) -> None:
         more, requests = size - self._arriving, self._budget.requests
         if more > 0:
-            self._admission.check_arriving(requests, more)
+            self._admission.check_arriving(requests, more, own=self._arriving)
         self._arriving = size
         requests.arriving += more
 

@@ -145,7 +145,9 @@ class UnaryRpc(Holder):
             self._fail(DeadlineExceeded("The request did not arrive within a minute."))
 
     def stop(self) -> None:
-        """The handler's answer is soon there: pulls do not wait in a broker that stops."""
+        """A handler's answer is soon there: pulls do not wait in a broker that stops."""
+        if not self._running:
+            self._fail(Unavailable("The broker stops."))
 
     # --- the call ----------------------------------------------------------------------------------------
 

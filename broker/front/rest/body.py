@@ -43,9 +43,8 @@ class BodyReader:
                 if length > MAX_PAYLOAD_BYTES:
                     raise payload_too_large()
                 admission.check(self._memory, length - len(body))
-                chunks = await self._rest(receive, admission, len(body))
-                held += sum(map(len, chunks))
-                body = b"".join([body, *chunks])
+                body = await self._rest(receive, admission, body)
+                held = len(body)
             if len(body) > MAX_PAYLOAD_BYTES:
                 raise payload_too_large()
             if encoding:
@@ -56,9 +55,12 @@ class BodyReader:
             raise
         return body, held
 
-    async def _rest(self, receive: Receive, admission: Admission, size: int) -> list[bytes]:
-        """What comes after the first `size` bytes; counted as it comes."""
-        chunks: list[bytes] = []
+    async def _rest(self, receive: Receive, admission: Admission, first: bytes) -> bytes:
+        """The whole of a body that does not end with its `first` bytes; counted as it comes.
+
+        It is kept in one piece: a list of the pieces would take far more than their bytes if they are small.
+        """
+        body, memory = bytearray(first), self._memory
         held = 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
@@ -67,18 +69,23 @@ class BodyReader:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise _hung_up()
-                    chunks.append(message.get("body", b""))
-                    held += self._take(len(chunks[-1]), admission)
-                    if size + held > MAX_PAYLOAD_BYTES:
+                    size = len(message.get("body", b""))
+                    admission.check_arriving(memory, size, own=held)
+                    held += self._take(size, admission)
+                    memory.arriving += size
+                    body += message.get("body", b"")
+                    if len(body) > MAX_PAYLOAD_BYTES:
                         raise payload_too_large()
                     more = message.get("more_body", False)
         except TimeoutError:
-            self._memory.held -= held
+            memory.held -= held
             raise DeadlineExceeded(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
         except BaseException:
-            self._memory.held -= held
+            memory.held -= held
             raise
-        return chunks
+        finally:
+            memory.arriving -= held
+        return bytes(body)
 
     def _take(self, size: int, admission: Admission) -> int:
         held = self._memory.held
