@@ -27,6 +27,9 @@ LARGE_BLOCK_BYTES = 1 << 20
 _M_MMAP_THRESHOLD = -3  # of mallopt(3)
 _LOOK_SECONDS = 0.1  # between two looks whether to stop, as uvicorn's own
 GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
+ANSWERING_SECONDS = 2  # for what is given up then
+
+logger = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
@@ -55,7 +58,16 @@ class _Server(uvicorn.Server):
         # A waiting pull would otherwise keep its connection, and with it the broker, to the end of its wait.
         if stop_waiting := self.lifespan.state.get(STOP_WAITING):
             stop_waiting()
+        giving_up = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._give_up_calls)
         await super().shutdown(sockets)
+        giving_up.cancel()
+
+    def _give_up_calls(self) -> None:
+        """Before uvicorn does it, which would log an error: a database that is away is none of the broker's."""
+        if tasks := list(self.server_state.tasks):
+            logger.warning("%d calls had no answer when the broker stopped", len(tasks))
+        for task in tasks:
+            task.cancel()  # the door answers them
 
 
 def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log_level: str) -> None:
@@ -78,7 +90,7 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
             access_log=False,
             log_config=None,
             backlog=2048,
-            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_graceful_shutdown=GRACE_SECONDS + ANSWERING_SECONDS,
             date_header=False,
             server_header=False,
         ),

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from broker.front.grpc.generated import messages
+from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 
 StartBroker = Callable[..., BrokerProcess]
@@ -53,4 +54,4 @@ async def test_calls_that_are_cut_off_are_answered_unavailable(
     assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
     assert "The broker stops" in refused.value.details()
     assert broker.stop() == 0
-    assert not any("Traceback" in line for line in broker.log)
+    assert faults(broker) == []

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.fixtures.broker import repository
 
-RELEASES = {"0.1.0": "036ceb18b6544eec02b99f177f5521ee9963ca87"}
+RELEASES = {"0.1.0": "c2e9efa8501e12a4f482bd5ae4a3f141db822462"}
 RELEASE = "0.1.0"  # that brokers are upgraded from, and go back to
 _PARTS = ("broker", "migrations", "api_spec")
 
