@@ -41,8 +41,8 @@ check: $(VENV)/.dev ## format, lint, types, import contracts
 test: $(VENV)/.dev ## the tests, on a real PostgreSQL
 	$(BIN)/pytest -n 2 -m "not slow" $(ARGS)
 
-test-all: $(VENV)/.dev ## the tests, with the slow ones
-	$(BIN)/pytest -n 2 $(ARGS)
+test-all: $(VENV)/.dev ## the tests, with the slow ones, and random examples
+	$(BIN)/pytest -n 2 --hypothesis-profile=explore $(ARGS)
 
 soak: $(VENV)/.dev ## faults under load for hours (ARGS="--minutes 240 --seed 1 --report soak.json")
 	$(BIN)/python -m tests.faults --minutes 60 $(ARGS)
@@ -50,8 +50,10 @@ soak: $(VENV)/.dev ## faults under load for hours (ARGS="--minutes 240 --seed 1 
 bench: $(VENV)/.dev ## measure, against Google's emulator where it is installed
 	$(BIN)/python -m benchmarks $(ARGS)
 
-migration: $(VENV)/.dev ## a new migration: make migration name=0002_expand_…
-	DATABASE_URL=unused $(BIN)/alembic revision -m "$(name)"
+migration: $(VENV)/.dev ## a new migration: make migration revision=0002_since_0001 name=what_it_adds
+	@echo "$(revision)" | grep -qE '^[0-9]{4}_since_[0-9]{4}$$' || { echo "revision=NNNN_since_MMMM is needed."; exit 1; }
+	@test -n "$(name)" || { echo "name=what_it_adds is needed."; exit 1; }
+	DATABASE_URL=unused $(BIN)/alembic revision --rev-id "$(revision)" -m "$(name)"
 
 grpc-descriptors: $(VENV)/.dev ## take the gRPC definitions anew from the installed google-cloud-pubsub
 	$(BIN)/python api_spec/make_grpc_descriptors.py

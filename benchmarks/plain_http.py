@@ -9,13 +9,13 @@ from multiprocessing.connection import Connection
 
 from broker.app_config import AppConfig
 from broker.cli import children, worker
+from broker.cli.http1 import Http1Protocol
 from broker.cli.main import main
-from broker.cli.one_write import OneWriteProtocol
 
 
 def _run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log_level: str) -> None:
     """In the worker, which has this module as its main one."""
-    vars(worker)["make_protocol"] = OneWriteProtocol
+    vars(worker)["MakeProtocol"] = lambda most_connections: Http1Protocol
     worker.run_worker(config, listener, pipe, log_level)
 
 

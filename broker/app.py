@@ -215,17 +215,15 @@ class Broker:
         self.long_poll.stop_waiting()
 
     async def check_ready(self) -> None:
-        """Raises a BrokerError unless the database answers and its schema is the one this broker knows."""
+        """Raises a BrokerError unless the database answers and its schema is one that this broker can serve."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 # A pooled connection may be one to a server that has been started again since.
                 current = await retrying(self._current_revision, Unavailable)
         except TimeoutError:
             raise Unavailable("The database does not answer.") from None
-        if current != migrations.head_revision():
-            raise FailedPrecondition(
-                f"The database's schema is at {current}, this broker needs {migrations.head_revision()}."
-            )
+        if reason := migrations.why_not_served(current):
+            raise FailedPrecondition(f"{reason[0].upper()}{reason[1:]}.")
 
     async def _current_revision(self) -> str | None:
         async with self._database.connection() as connection:

@@ -5,9 +5,8 @@ import os
 from alembic import context
 from sqlalchemy import create_engine, make_url, pool, text
 
+from broker.store.migration_waits import APPLICATION_NAME, LOCK, MigrationUnderWay, Patience
 from broker.store.tables import metadata
-
-LOCK = 4_711_000  # advisory: two brokers that start at once take turns
 
 
 def _url():
@@ -22,10 +21,13 @@ def include_object(object_, name, type_, reflected, compare_to):
 
 
 def run() -> None:
-    engine = create_engine(_url(), poolclass=pool.NullPool)
+    seconds = context.config.attributes.get("lock_seconds", Patience().lock_seconds)
+    engine = create_engine(_url(), poolclass=pool.NullPool, connect_args={"application_name": APPLICATION_NAME})
     with engine.connect() as connection:
-        connection.execute(text(f"SELECT pg_advisory_lock({LOCK})"))
-        connection.execute(text("SET lock_timeout = '5s'"))
+        connection.execute(text(f"SET lock_timeout = '{seconds * 1000:.0f}ms'"))
+        # To wait for it in the database would hold up an index that is built concurrently by the one who has it.
+        if not connection.scalar(text(f"SELECT pg_try_advisory_lock({LOCK})")):
+            raise MigrationUnderWay
         connection.commit()
         context.configure(
             connection=connection,

@@ -11,8 +11,8 @@ def migrate(settings: Settings) -> int:
     if not settings.database_url:
         raise Stop("migrate needs --database-url or DATABASE_URL; the embedded database migrates itself")
     try:
-        migrations.upgrade(settings.database_url)
+        revision = migrations.upgrade(settings.database_url)
     except DatabaseUnreachable as error:
         raise Stop(str(error)) from error
-    print(f"The schema is at {migrations.head_revision()}.")  # noqa: T201
+    print(f"The schema is at {revision}.")  # noqa: T201
     return 0

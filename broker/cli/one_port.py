@@ -6,6 +6,7 @@ pays for the other.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,29 +14,61 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from broker.app import GRPC_DOOR
-from broker.cli.one_write import OneWriteProtocol
+from broker.cli.http1 import Http1Protocol
 from broker.front.grpc.http2.frames import PREFACE
 from broker.front.grpc.server import GrpcDoor
 
+SILENCE_SECONDS = 30.0  # from connecting to the first bytes
+WARN_SECONDS = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+class ConnectionLimit:
+    """How many connections of clients a process has at most; its other files and connections need room too."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._warned = float("-inf")
+
+    def has_room(self, connections: int) -> bool:
+        if connections < self._most:
+            return True
+        now = asyncio.get_running_loop().time()
+        if now - self._warned >= WARN_SECONDS:
+            self._warned = now
+            logger.warning("%d connections are open, as many as may be; new ones are closed", connections)
+        return False
+
 
 class FirstBytes(asyncio.Protocol):
-    """A connection that has not said yet what it speaks."""
+    """A connection that has not said yet what it speaks; one that goes on to say nothing is closed."""
 
     def __init__(
         self,
         connections: set[Any],
         make_http1: Callable[[], asyncio.Protocol],
         make_http2: Callable[[], asyncio.Protocol],
+        *,
+        limit: ConnectionLimit,
+        silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
         """It keeps itself among `connections`, which the server shuts down when it stops, until it knows."""
         self._connections = connections
+        self._limit = limit
+        self._silence_seconds = silence_seconds
+        self._silent: asyncio.TimerHandle | None = None
         self._make_http1 = make_http1
         self._make_http2 = make_http2
         self._heard = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if not self._limit.has_room(len(self._connections)):
+            self._transport.abort()
+            return
         self._connections.add(self)
+        self._silent = asyncio.get_running_loop().call_later(self._silence_seconds, self._transport.close)
 
     def data_received(self, data: bytes) -> None:
         if self._heard:
@@ -48,29 +81,41 @@ class FirstBytes(asyncio.Protocol):
             self._hand_over(self._make_http1(), data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.discard(self)
+        self._leave()
 
     def shutdown(self) -> None:
         self._transport.close()
 
-    def _hand_over(self, protocol: asyncio.Protocol, data: bytes) -> None:
+    def _leave(self) -> None:
         self._connections.discard(self)
+        if self._silent is not None:
+            self._silent.cancel()
+
+    def _hand_over(self, protocol: asyncio.Protocol, data: bytes) -> None:
+        self._leave()
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(data)
 
 
-def make_protocol(
-    *,
-    config: Config,
-    server_state: ServerState,
-    app_state: dict[str, Any],
-    _loop: asyncio.AbstractEventLoop | None = None,
-) -> FirstBytes:
+class MakeProtocol:
     """For uvicorn.Config(http=…), of an application whose lifespan gives GRPC_DOOR."""
-    door: GrpcDoor = app_state[GRPC_DOOR]
-    return FirstBytes(
-        server_state.connections,
-        lambda: OneWriteProtocol(config, server_state, app_state, _loop),
-        lambda: door.connection(cast(Any, server_state.connections), cast(Any, server_state.tasks)),
-    )
+
+    def __init__(self, *, most_connections: int) -> None:
+        self._limit = ConnectionLimit(most_connections)
+
+    def __call__(
+        self,
+        *,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> FirstBytes:
+        door: GrpcDoor = app_state[GRPC_DOOR]
+        return FirstBytes(
+            server_state.connections,
+            lambda: Http1Protocol(config, server_state, app_state, _loop),
+            lambda: door.connection(cast(Any, server_state.connections), cast(Any, server_state.tasks)),
+            limit=self._limit,
+        )

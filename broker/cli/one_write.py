@@ -1,21 +1,18 @@
-"""uvicorn's HTTP protocol, with each response in one write.
+"""A transport that sends the head of a response together with its body.
 
-uvicorn writes the head of a response and its body one after the other, and uvloop sends each write at once: two
-packets, and a client on the same machine that is woken twice, the first time for nothing.  A write costs as much
-processor time as decoding thirty messages.
+uvicorn writes them one after the other, and uvloop sends each write at once: two packets, and a client on the same
+machine that is woken twice, the first time for nothing.  A write costs as much processor time as decoding thirty
+messages.
 """
 
 import asyncio
-from typing import Any, cast
-
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from typing import Any
 
 _HEAD = b"HTTP/1.1 "
-ANSWER_SECONDS = 120.0  # for an answer of 13 MB at most: slower than a megabit a second is too slow
 
 
-class _Joining:
-    """A transport that holds the head of a response until the next write, at most to the loop's next turn.
+class OneWrite:
+    """Holds the head of a response until the next write, at most to the loop's next turn.
 
     idle ──write of a head──► holding ──any write, close, or the next turn──► idle
     """
@@ -35,6 +32,10 @@ class _Joining:
         else:
             self._transport.write(data)
 
+    def write_eof(self) -> None:
+        self._write_held()
+        self._transport.write_eof()
+
     def close(self) -> None:
         self._write_held()
         self._transport.close()
@@ -46,29 +47,3 @@ class _Joining:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
-
-
-class OneWriteProtocol(HttpToolsProtocol):
-    """For uvicorn.Config(http=…).  Ends connections whose readers do not take their answers."""
-
-    _stuck: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(cast(asyncio.Transport, _Joining(cast(asyncio.Transport, transport))))
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._stuck = self.loop.call_later(ANSWER_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        self._not_stuck()
-        super().resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._not_stuck()
-        super().connection_lost(exc)
-
-    def _not_stuck(self) -> None:
-        if self._stuck is not None:
-            self._stuck.cancel()
-            self._stuck = None

@@ -65,10 +65,4 @@ def _check(database_url: str) -> str:
         return str(error)
     if state.server_major_version < MIN_SERVER_VERSION:
         return f"PostgreSQL {state.server_major_version} is too old: the broker needs {MIN_SERVER_VERSION}+"
-    head = migrations.head_revision()
-    if state.revision is None or state.revision < head:
-        at = state.revision or "nothing"
-        return f"the database's schema is at {at}, {head} is needed: run `broker migrate`"
-    if state.revision > head:
-        return f"the database's schema is at {state.revision}, newer than this broker knows ({head})"
-    return ""
+    return migrations.why_not_served(state.revision)

@@ -19,10 +19,9 @@ import uvloop
 
 from broker.app import STOP_WAITING, create_app
 from broker.app_config import AppConfig
-from broker.cli.one_port import make_protocol
+from broker.cli.one_port import MakeProtocol
 from broker.cli.turning_away import turning_away
 
-KEEP_ALIVE_SECONDS = 75
 OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit
 LARGE_BLOCK_BYTES = 1 << 20
 _M_MMAP_THRESHOLD = -3  # of mallopt(3)
@@ -66,19 +65,19 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
-    _raise_file_limit()
+    files = _raise_file_limit()
     _give_large_blocks_back()
     server = _Server(
         uvicorn.Config(
             create_app(config, while_away=lambda: turning_away(listener)),
             loop="uvloop",
-            http=cast(type[asyncio.Protocol], make_protocol),
+            http=cast(type[asyncio.Protocol], MakeProtocol(most_connections=files - files // 8)),
+            ws="none",
             proxy_headers=False,
             lifespan="on",
             access_log=False,
             log_config=None,
             backlog=2048,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
             date_header=False,
             server_header=False,
@@ -90,12 +89,14 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
         runner.run(server.serve([listener]))
 
 
-def _raise_file_limit() -> None:
-    """As far as the operator's hard limit allows."""
+def _raise_file_limit() -> int:
+    """As far as the operator's hard limit allows.  Returns how many files may be open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return OPEN_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def _give_large_blocks_back() -> None:

@@ -2,15 +2,24 @@
 
 
 class RequestMemory:
-    """`held` bytes of at most `limit`; the budget is one process's, shared by its doors."""
+    """`held` bytes of at most `limit`; the budget is one process's, shared by its doors.
+
+    `arriving` of them are of requests that are not complete.  They may be three quarters of the limit, so that
+    senders who are slow, or who never end, do not take all of it from those who send at once.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
+        self.arriving = 0
 
     @property
     def full(self) -> bool:
         return self.held >= self.limit
+
+    def may_arrive(self, size: int) -> bool:
+        """Whether so many bytes more may be of requests that are not complete."""
+        return not self.arriving or self.arriving + size <= self.limit * 3 // 4
 
     def has_room(self, size: int, *, beyond: int = 0) -> bool:
         """Whether so many bytes more stay within the limit, or within `beyond` bytes past it.

@@ -149,12 +149,16 @@ class Cluster:
                 if self._process is not None and self._process.poll() is not None:
                     logger.warning("PostgreSQL ended (%s); starting it again", self._process.returncode)
                     try:
-                        await asyncio.to_thread(self._start)
-                    except (ClusterError, OSError) as error:
+                        await asyncio.to_thread(self._start_again)
+                    except ClusterError as error:
                         logger.warning("%s; trying again in %.0f s", error, _RETRY_SECONDS)
                         await asyncio.sleep(_RETRY_SECONDS)
         finally:
             self._closing = True
+
+    def _start_again(self) -> None:
+        with self._naming_faults():  # such as backends of the one that died, which do not end yet
+            self._start()
 
     @contextlib.contextmanager
     def _naming_faults(self) -> Iterator[None]:
@@ -162,7 +166,7 @@ class Cluster:
             yield
         except StillRunning as error:
             raise ClusterError(str(error)) from error
-        except OSError as error:
+        except (OSError, subprocess.SubprocessError) as error:
             raise ClusterError(f"The data directory {self._directory} cannot be used: {error}") from error
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -173,12 +177,13 @@ class Cluster:
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 text=True,
                 cwd="/",
+                start_new_session=True,  # initdb has children of its own, which are to end with it
             )  # fmt: skip
         with process:
             try:
                 output, _ = process.communicate()
             except BaseException:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 raise
         if process.returncode:
             raise ClusterError(f"{program} failed: {output.strip()}")

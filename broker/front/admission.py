@@ -13,6 +13,11 @@ class Admission:
     refusal: type[BrokerError]
     beyond: int
 
+    def check_arriving(self, memory: RequestMemory, size: int) -> None:
+        """Raises the refusal if so much more of a request that is not complete finds no room."""
+        if not memory.may_arrive(size):
+            raise self.refusal("Too many large requests arrive at one time; slow down and try again.")
+
     def check(self, memory: RequestMemory, size: int) -> None:
         """Raises the refusal if `size` bytes more find no room."""
         if not memory.has_room(size, beyond=self.beyond):

@@ -233,8 +233,7 @@ class LongPoll:
 
     async def _abandon(self, queue: PullQueue, pull: WaitingPull) -> list[Delivery]:
         """Leave the queue; if a claim for this pull is in flight, its outcome is still ours."""
-        if pull in queue.pulls:
-            queue.pulls.remove(pull)
+        if queue.pulls.leave(pull):
             self._forget_if_idle(queue)
             return []
         pull.wait = False
@@ -252,8 +251,7 @@ class LongPoll:
 
     def _give_up(self, queue: PullQueue, pull: WaitingPull) -> None:
         """Nobody got round to it in time; but if a claim for it is in flight, its outcome counts."""
-        if pull in queue.pulls:
-            queue.pulls.remove(pull)
+        if queue.pulls.leave(pull):
             self._forget_if_idle(queue)
             raise Unavailable("The database is slow, or too many pulls wait before this one; try again.")
 
@@ -318,12 +316,12 @@ class LongPoll:
         """
         late: list[WaitingPull] = []
         behind: list[WaitingPull] = []
-        while queue.exhausted and queue.pulls and not queue.pulls[-1].parked.done():
+        while queue.exhausted and queue.pulls and not queue.pulls.last.parked.done():
             pull = queue.pulls.pop()
             (late if pull.joined == queue.claims else behind).append(pull)
         queue.pulls.extend(pull for pull in reversed(behind) if self._park(queue, pull))
         queue.pulls.extend(reversed(late))
-        queue.pulls.extendleft([pull for pull in reversed(hungry) if self._park(queue, pull)])
+        queue.pulls.put_back([pull for pull in reversed(hungry) if self._park(queue, pull)])
 
     def _park(self, queue: PullQueue, pull: WaitingPull) -> bool:
         """Returns whether it goes on waiting; else it is answered."""

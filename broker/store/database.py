@@ -6,7 +6,7 @@ Three ways in: `hot()` for the hot statements (store/hot_connection.py), `transa
 
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from psycopg import errors as pg
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from sqlalchemy import event, make_url
 from sqlalchemy.engine.interfaces import AdaptedConnection
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
@@ -76,6 +76,7 @@ _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.SerializationFailure, Aborted, "The call met a concurrent change; try it again."),
     (pg.LockNotAvailable, Unavailable, "The resource is busy; try again."),
     (pg.QueryCanceled, Unavailable, "The database took too long; try again."),
+    (pg.DiskFull, Unavailable, "The database has no room left; try again later."),
     (pg.UntranslatableCharacter, InvalidArgument, "A text has a character that cannot be stored."),
     (pg.CharacterNotInRepertoire, InvalidArgument, "A text has a character that cannot be stored."),
     (psycopg.OperationalError, Unavailable, "The database cannot be reached or went away; try again."),
@@ -210,7 +211,11 @@ class Database:
         """An SQLAlchemy transaction for resources; commits at the end of the block."""
         with translate_errors():
             self._refuse_if_away()
-            async with self._engine.begin() as connection:
+            async with AsyncExitStack() as stack:
+                try:
+                    connection = await stack.enter_async_context(self._engine.begin())
+                except InvalidRequestError as error:  # the first was found to be lost, and so was the next
+                    raise psycopg.OperationalError("connections are lost as soon as they are made") from error
                 yield connection
 
     def _refuse_if_away(self) -> None:

@@ -14,7 +14,9 @@ from psycopg.errors import UndefinedTable
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from broker.domain.schema_revision import can_be_served, is_behind
 from broker.store.database import Connection
+from broker.store.migration_waits import LockHeld, Patience, migrate_patiently
 
 
 class DatabaseUnreachable(Exception):
@@ -28,9 +30,9 @@ def _directory() -> Path:
     return Path(__file__).parents[2] / "migrations"  # a checkout has them beside the package
 
 
-def _config(database_url: str = "") -> Config:
+def _config(database_url: str = "", directory: Path | None = None) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(_directory()))
+    config.set_main_option("script_location", str(directory or _directory()))
     if database_url:
         url = make_url(database_url).set(drivername="postgresql+psycopg")
         config.attributes["database_url"] = url
@@ -40,7 +42,11 @@ def _config(database_url: str = "") -> Config:
 @cache
 def head_revision() -> str:
     """The revision that this broker needs."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
+    return _head(_config())
+
+
+def _head(config: Config) -> str:
+    head = ScriptDirectory.from_config(config).get_current_head()
     assert head is not None
     return head
 
@@ -55,17 +61,42 @@ async def current_revision(connection: Connection) -> str | None:
     return None if row is None else row[0]
 
 
-def upgrade(database_url: str) -> None:
-    """Bring the schema to head_revision(); safe to run by several starters at once (migrations/env.py locks).
+def upgrade(database_url: str, *, directory: Path | None = None, patience: Patience | None = None) -> str:
+    """Bring the schema to head_revision(), or leave it if it is newer and can be served.  Returns what it is at.
 
+    Safe beside brokers at work, and for several starters at once.  `directory`: with other migrations than ours.
     Raises DatabaseUnreachable.
     """
+    patience = patience or Patience()
+    if directory is None and (newer := _newer_revision(database_url)):
+        return newer
+    config = _config(database_url, directory)
+    config.attributes["lock_seconds"] = patience.lock_seconds
     try:
-        command.upgrade(_config(database_url), "head")
+        migrate_patiently(lambda: command.upgrade(config, "head"), database_url, patience)
     except DBAPIError as error:
         raise DatabaseUnreachable(f"The database cannot be migrated: {error.orig}".strip()) from error
     except (ArgumentError, CommandError) as error:  # no URL; a revision from a newer broker
         raise DatabaseUnreachable(f"The database cannot be migrated: {error}") from error
+    except LockHeld as error:
+        raise DatabaseUnreachable(str(error)) from error
+    return _head(config)
+
+
+def _newer_revision(database_url: str) -> str | None:
+    """That of the database, if it needs no migration of ours although it is another."""
+    at, head = inspect(database_url).revision, head_revision()
+    return at if at != head and can_be_served(at, head) else None
+
+
+def why_not_served(revision: str | None) -> str:
+    """Why this broker cannot serve a database whose schema is at `revision` ("": it can)."""
+    head = head_revision()
+    if is_behind(revision, head):
+        return f"the database's schema is at {revision or 'nothing'}, {head} is needed: run `broker migrate`"
+    if not can_be_served(revision, head):
+        return f"the database's schema is at {revision}, too new for this broker, which knows {head}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

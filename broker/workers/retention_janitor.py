@@ -1,10 +1,14 @@
 """Makes partitions ahead and gives space back."""
 
+from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
-from broker.store.database import Database
+from broker.store.database import Database, translate_errors
 from broker.store.partitions import make_partitions_ahead
 from broker.store.retention import delete_unwanted, drop_partitions_behind, tidying
 from broker.store.snapshots import delete_expired_snapshots
+
+# Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
+_PARTS = (make_partitions_ahead, delete_expired_snapshots, delete_unwanted, drop_partitions_behind)
 
 
 class RetentionJanitor:
@@ -14,13 +18,18 @@ class RetentionJanitor:
         self._database = database
         self._clock = clock
 
-    async def run_once(self) -> int:
-        """One pass.  Returns the number of partitions made and dropped."""
+    async def run_once(self) -> None:
+        """One pass.  Raises the first BrokerError that a part of it met."""
+        first: BrokerError | None = None
         async with self._database.connection() as connection, tidying(connection) as our_turn:
             if not our_turn:
-                return 0
+                return
             now = self._clock.now()
-            made = await make_partitions_ahead(connection, now=now)
-            await delete_expired_snapshots(connection, now=now)
-            await delete_unwanted(connection, now=now)
-            return made + await drop_partitions_behind(connection, now=now)
+            for part in _PARTS:
+                try:
+                    with translate_errors():
+                        await part(connection, now=now)
+                except BrokerError as error:
+                    first = first or error
+        if first is not None:
+            raise first

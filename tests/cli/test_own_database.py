@@ -13,6 +13,7 @@ from tests.fixtures.broker import BrokerProcess
 from tests.fixtures.database import other_database
 
 StartBroker = Callable[..., BrokerProcess]
+ANY_PORT = {"BROKER_PORT": "0"}
 
 
 def test_migrate_brings_an_empty_database_up_and_serve_uses_it(
@@ -44,8 +45,21 @@ def test_serve_refuses_a_database_that_is_behind(database_url: str) -> None:
 def test_serve_and_migrate_refuse_a_database_from_the_future(database_url: str) -> None:
     _set_revision(database_url, "9999")
     said = complaint("serve", "--database-url", database_url, "--port", "0")
-    assert said == f"the database's schema is at 9999, newer than this broker knows ({head_revision()})"
+    assert said == f"the database's schema is at 9999, too new for this broker, which knows {head_revision()}"
     assert "9999" in complaint("migrate", "--database-url", database_url)
+
+
+def test_serve_and_migrate_leave_a_newer_schema_that_only_adds(
+    start_broker: StartBroker, database_url: str
+) -> None:
+    _set_revision(database_url, f"9999_since_{head_revision()[:4]}")
+    done = run_broker("migrate", env={"DATABASE_URL": database_url})
+    assert (done.returncode, done.stdout) == (0, f"The schema is at 9999_since_{head_revision()[:4]}.\n")
+    broker = start_broker("--port", "0", env={"DATABASE_URL": database_url})
+    assert httpx.get(f"{broker.url}/readyz").status_code == 200
+    _set_revision(database_url, "9999")
+    answer = httpx.get(f"{broker.url}/readyz")
+    assert (answer.status_code, answer.json()["reason"][-4:]) == (503, f"{head_revision()[-3:]}.")
 
 
 def test_an_unreachable_database_is_said_in_one_line(tmp_path: Path) -> None:
@@ -53,7 +67,7 @@ def test_an_unreachable_database_is_said_in_one_line(tmp_path: Path) -> None:
         bound.bind(("127.0.0.1", 0))
         url = f"postgresql://user:secret@127.0.0.1:{bound.getsockname()[1]}/db"
         for command in ("serve", "migrate"):
-            said = complaint(command, "--database-url", url)
+            said = complaint(command, "--database-url", url, env=ANY_PORT)
             assert "Connection refused" in said
             assert "secret" not in said
 
@@ -61,13 +75,15 @@ def test_an_unreachable_database_is_said_in_one_line(tmp_path: Path) -> None:
 def test_a_database_that_does_not_exist_is_said_in_one_line(server_url: str) -> None:
     url = other_database(server_url, "no_such_database")
     for command in ("serve", "migrate"):
-        assert 'database "no_such_database" does not exist' in complaint(command, "--database-url", url)
+        assert 'database "no_such_database" does not exist' in complaint(
+            command, "--database-url", url, env=ANY_PORT
+        )
 
 
 def test_a_url_that_is_none_is_said_in_one_line() -> None:
     for command in ("serve", "migrate"):
-        complaint(command, "--database-url", "postgresql//nonsense")
-        complaint(command, "--database-url", "mysql://localhost/broker")
+        complaint(command, "--database-url", "postgresql//nonsense", env=ANY_PORT)
+        complaint(command, "--database-url", "mysql://localhost/broker", env=ANY_PORT)
 
 
 def test_migrate_without_a_database_says_what_it_needs() -> None:

@@ -1,6 +1,8 @@
 """`broker serve` on its embedded PostgreSQL: starting, stopping, and what is left."""
 
 import asyncio
+import contextlib
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +113,23 @@ async def test_it_can_be_stopped_while_it_starts_and_starts_afterwards(
     assert faults(broker) == []
     await eventually(lambda: not alive(processes))
     start_broker("--data-dir", str(tmp_path), "--port", "0")
+
+
+def _working_in(directory: Path) -> list[psutil.Process]:
+    return [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(directory)]
+
+
+async def test_nothing_goes_on_making_a_database_for_a_broker_that_was_stopped(tmp_path: Path) -> None:
+    broker = BrokerProcess("--data-dir", str(tmp_path), "--port", "0")
+    try:
+        makers = await eventually(lambda: _working_in(tmp_path / "postgres.new"))  # children of initdb
+        with contextlib.suppress(ProcessLookupError):
+            assert os.getpgid(makers[0].pid) != broker.process.pid  # they are ended as a group
+        terminate(broker)
+        assert broker.process.wait(20) == 0
+        await eventually(lambda: not _working_in(tmp_path / "postgres.new"))
+    finally:
+        broker.stop()
 
 
 async def test_a_second_start_on_the_same_data_says_so_and_leaves_the_first_alone(

@@ -8,7 +8,7 @@ broker did for one happened somewhere between its begin and its end.
 
 from collections.abc import Callable, Iterator
 
-from tests.faults.checks.acks import check_acks_are_final, check_leases, check_push_repeats
+from tests.faults.checks.acks import check_acks_are_final, check_leases, check_push_repeats, check_refusals
 from tests.faults.checks.attempts import check_attempt_numbers, check_dead_letters
 from tests.faults.checks.contents import (
     check_ids,
@@ -34,6 +34,7 @@ CHECKS: tuple[Check, ...] = (
     check_turns,
     check_acks_are_final,
     check_leases,
+    check_refusals,
     check_push_repeats,
     check_attempt_numbers,
     check_dead_letters,

@@ -16,6 +16,7 @@ from tests.faults.world import Session, World
 
 _OF_BROKERS = "application_name = 'broker' AND datname = current_database() AND pid <> pg_backend_pid()"
 _A_SESSION = f"SELECT pid FROM pg_stat_activity WHERE {_OF_BROKERS} ORDER BY random() LIMIT 1"
+_AT_ONCE = 10  # so many connections are made at a time
 _BUSY_SESSIONS = f"SELECT pid FROM pg_stat_activity WHERE {_OF_BROKERS} AND state = 'active'"
 
 
@@ -138,6 +139,34 @@ class Deadlocks(_Repeated):
                 await session.execute(query)
                 await asyncio.sleep(world.dice.uniform(0.02, 0.1))
         return world.dice.uniform(0.1, 0.5)
+
+
+class ExhaustConnections(_Repeated):
+    """Takes every connection that PostgreSQL has, and ends sessions of the brokers, which find no other.
+
+    All are given back when it is healed.
+    """
+
+    name = "exhaust connections"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken: list[Session] = []
+
+    async def heal(self, world: World) -> None:
+        await super().heal(world)
+        for session in self._taken:
+            await session.close()
+
+    async def once(self, session: Session, world: World) -> float:
+        await session.execute(f"SELECT pg_terminate_backend(pid) FROM ({_A_SESSION}) AS s".encode())
+        got = _AT_ONCE
+        while got == _AT_ONCE and not self._healed.is_set():
+            tried = await asyncio.gather(*(world.connect(tries=1) for _ in range(_AT_ONCE)), return_exceptions=True)
+            new = [one for one in tried if isinstance(one, psycopg.AsyncConnection)]
+            self._taken += new
+            got = len(new)
+        return world.dice.uniform(0.05, 0.3)
 
 
 class _Session:

@@ -110,9 +110,15 @@ class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
 
 
 class Fault(Operation, tag="fault", kw_only=True, omit_defaults=True):
-    """Something broken on purpose, from its beginning until all was well again."""
+    """Something broken on purpose, from its beginning until all was well again.
+
+    `excuses`: what the broker did then, it may not have been able to do better.  `delays`: what brokers sent to
+    clients in that time, they may have had at its end only.
+    """
 
     name: str
+    excuses: bool = True
+    delays: bool = False
 
 
 AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Position | Fault

@@ -124,6 +124,24 @@ def lease_twice(view: View, dice: random.Random) -> bool:
     return True
 
 
+def refuse_in_time(view: View, dice: random.Random) -> bool:
+    """What was done to a message under its lease is told to have been refused."""
+    done = [
+        (receipt, settle)
+        for subscription, receipt in _receipts(view, "exact")
+        for number, settle in receipt.settles[:1]
+        if settle.outcome == "ok"
+        and not settle.refused
+        and live_until(subscription, receipt, settle.ended, but=number) > settle.ended + 1
+        and not any(other.began <= settle.ended for _, other in receipt.settles[1:])
+    ]
+    if not done:
+        return False
+    receipt, settle = dice.choice(done)
+    settle.refused = {receipt.delivery.ack_id: "stale"}
+    return True
+
+
 def overtake(view: View, dice: random.Random) -> bool:
     """The last of a key is there before the first."""
     keys: dict[str, list[Receipt]] = {}
@@ -226,6 +244,6 @@ def leave_something(view: View, dice: random.Random) -> bool:
 
 PLANTS: tuple[Plant, ...] = (
     lose, invent, change_key, change_attributes, store_twice, store_half, store_what_was_refused, swap_ids,
-    bring_back_what_was_acked, lease_twice, overtake, count_wrongly, skip_an_attempt, dead_letter_twice,
-    lose_a_dead_letter, restore_too_little, restore_too_much, leave_something,
+    bring_back_what_was_acked, lease_twice, refuse_in_time, overtake, count_wrongly, skip_an_attempt,
+    dead_letter_twice, lose_a_dead_letter, restore_too_little, restore_too_much, leave_something,
 )  # fmt: skip

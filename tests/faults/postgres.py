@@ -1,4 +1,4 @@
-"""A PostgreSQL for several brokers, in a process of its own: gRPC's threads and forks do not go together.
+"""A PostgreSQL that no broker embeds, in a process of its own: gRPC's threads and forks do not go together.
 
 python -m tests.faults.postgres DIRECTORY    prints the URL when it is up and migrated; ends with its input
 """
@@ -8,7 +8,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from broker.embedded_postgres.cluster import Cluster
+from broker.embedded_postgres.cluster import CONFIGURATION, Cluster
 from broker.store import migrations
 
 
@@ -21,6 +21,7 @@ async def _keep(cluster: Cluster) -> None:
 
 
 def main() -> None:
+    CONFIGURATION["max_connections"] = "80"  # enough for two brokers, and soon exhausted
     cluster = Cluster(Path(sys.argv[1]))
     cluster.open()
     try:

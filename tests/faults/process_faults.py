@@ -28,6 +28,7 @@ class KillABroker:
     name = "kill a broker"
 
     async def inject(self, world: World) -> None:
+        unless_restarting(world)
         await world.kill_a_broker()
 
     async def heal(self, world: World) -> None:
@@ -56,6 +57,15 @@ class StopAWorkerForLong(StopAWorker):
     """For longer than what it has out is leased."""
 
     name = "stop a worker for long"
+
+
+def unless_restarting(world: World) -> None:
+    """A start takes long: if such faults began faster than they end, no broker would ever be left alone.
+
+    Raises psutil.NoSuchProcess.
+    """
+    if world.is_restarting:
+        raise psutil.NoSuchProcess(0)
 
 
 def _choose(world: World) -> psutil.Process:

@@ -12,6 +12,7 @@ from zlib import crc32
 from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_SOURCE
 from tests.faults.history import (
     Delivery,
+    Fault,
     History,
     Outcome,
     Position,
@@ -86,12 +87,15 @@ class Simulator:
         self._now = 100.0
         self._next = {"topic": [7 * 10**15, 8 * 10**15], "letters": [9 * 10**15]}
         self._count = 0
+        self._held: list[tuple[float, float, str, list[Delivery]]] = []  # until when, since when, and whose
         self._free_at = dict.fromkeys(("publisher-1", "publisher-2"), 0.0)
 
     def run(self, steps: int = 250) -> History:
         for _ in range(steps):
             self._now += self._dice.choice((0.1, 0.3, 1.0))
-            self._dice.choices((self._publish, self._receive, self._settle, self._seek), (3, 6, 8, 0.3))[0]()
+            self._let_go()
+            clients = (self._publish, self._receive, self._settle, self._hold, self._seek)
+            self._dice.choices(clients, (3, 6, 8, 0.6, 0.3))[0]()
         self._drain()
         self.history.operations.sort(key=lambda operation: operation.ended)
         return self.history
@@ -154,6 +158,28 @@ class Simulator:
         if ack_ids:
             state.received.append((times["ended"], ack_ids))
         return ack_ids
+
+    def _hold(self) -> None:
+        """The network holds a response of a stream for some time."""
+        state = self._states[self._dice.choice([name for name in self._states if name != "pushed"])]
+        self._forward_dead_letters(state)
+        if deliveries := self._claim(state):
+            until = self._now + self._dice.uniform(1, 14)
+            self._held.append((until, self._now - 0.1, state.subscription.name, deliveries))
+
+    def _let_go(self) -> None:
+        """What was held comes, close behind the response before, as the client sees it."""
+        for held in [held for held in self._held if held[0] <= self._now]:
+            self._held.remove(held)
+            _, since, name, deliveries = held
+            times = self._times(self._now - 0.2)
+            self.history.add(
+                Fault(who="network", began=since, ended=self._now, name="hold", excuses=False, delays=True)
+            )
+            self.history.add(
+                Receive(who="streamer", **times, subscription=name, how="stream", deliveries=deliveries)
+            )
+            self._states[name].received.append((times["ended"], [delivery.ack_id for delivery in deliveries]))
 
     def _push(self, state: _State, draining: bool) -> list[str]:
         status = 204 if draining else self._dice.choice((204, 204, 500))
@@ -227,6 +253,7 @@ class Simulator:
     def _drain(self) -> None:
         for _ in range(40):
             self._now += 5.0
+            self._let_go()
             for name, state in self._states.items():
                 for _ in range(20):
                     self._now += 0.5

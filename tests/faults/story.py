@@ -46,8 +46,8 @@ class Story:
     def ack(self, at: float, *ack_ids: str, **fields: Any) -> None:
         self._add(Settle(who="p", began=at, ended=at + 0.1, subscription="sub", ack_ids=list(ack_ids), **fields))
 
-    def nack(self, at: float, *ack_ids: str) -> None:
-        self.ack(at, *ack_ids, seconds=0)
+    def nack(self, at: float, *ack_ids: str, **fields: Any) -> None:
+        self.ack(at, *ack_ids, seconds=0, **fields)
 
     def snapshot(self, at: float, name: str = "s") -> None:
         self._add(Snapshot(who="o", began=at, ended=at + 0.1, subscription="sub", name=name))
@@ -55,8 +55,8 @@ class Story:
     def seek(self, at: float, name: str = "s", **fields: Any) -> None:
         self._add(Seek(who="o", began=at, ended=at + 0.1, subscription="sub", snapshot=name, **fields))
 
-    def fault(self, at: float, until: float) -> None:
-        self._add(Fault(who="f", began=at, ended=until, name="kill a worker"))
+    def fault(self, at: float, until: float, **fields: Any) -> None:
+        self._add(Fault(who="f", began=at, ended=until, name="kill a worker", **fields))
 
     def letter(self, at: float, message_id: int, **told: str) -> None:
         """As "letters" received it; the id of its publish is `message_id` % 1000."""

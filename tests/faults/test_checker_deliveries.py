@@ -91,8 +91,8 @@ def test_messages_of_a_key_share_a_lease() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "answer"),
-    [(0, {"refused": {"1@1": "no"}}), (0, {"outcome": "failed"}), (20, {}), (1, {})],
-    ids=["a refused nack", "a failed one", "extended", "shortened"],
+    [(0, {"outcome": "failed"}), (20, {}), (1, {})],
+    ids=["a failed nack", "extended", "shortened"],
 )
 def test_a_lease_lasts_as_long_as_the_calls_that_took_effect_say(seconds: float, answer: dict[str, Any]) -> None:
     story = Story(exactly_once=True)
@@ -101,6 +101,17 @@ def test_a_lease_lasts_as_long_as_the_calls_that_took_effect_say(seconds: float,
     story.ack(2, "1@1", seconds=seconds, **answer)
     story.receive(5, 1)
     assert story.rules() == ([] if seconds == 1 else ["two leases"])
+
+
+def test_a_lease_may_have_ended_by_a_nack_that_is_refused_but_nothing_is_refused_while_it_lives() -> None:
+    story = _again_at(5)
+    story.ack(3, "1@1", seconds=0, refused={"1@1": "stale"})  # done, not answered, and done again
+    assert story.rules() == ["refused in time"]
+    story.fault(2.9, 3.1)
+    assert story.rules() == []
+    story = told(exactly_once=True)
+    story.nack(5, "1@1", refused={"1@1": "stale"})  # for it is acked
+    assert story.rules() == []
 
 
 def test_a_response_that_comes_after_its_own_lease_is_none() -> None:
@@ -123,6 +134,50 @@ def test_a_lease_counts_from_when_its_message_was_there_though_its_receive_began
     assert again(15.3).rules() == []
 
 
+def streamed(*, delays: bool) -> Story:
+    """A stream brings 1 at 7, close behind another response; then a puller gets it before 7 + 10."""
+    story = Story(exactly_once=True)
+    story.publish(0, 1)
+    story.fault(2, 7, delays=delays)
+    story.receive(7, 1, how="stream")
+    story.receive(12.5, 1)
+    return story
+
+
+def test_what_a_stream_brings_after_a_delay_may_have_been_leased_since_its_begin() -> None:
+    assert streamed(delays=False).rules() == ["two leases"]
+    story = streamed(delays=True)
+    assert story.rules() == []
+    story.receive(13, 1)  # but those who pull know when it began
+    assert story.rules() == ["two leases"]
+
+
+def test_a_delay_does_not_excuse_what_a_stream_brings_long_after_it_or_what_others_pull() -> None:
+    story = Story(exactly_once=True)
+    story.publish(0, 1)
+    story.fault(2, 7, delays=True)
+    story.receive(9.5, 1, how="stream")
+    story.receive(13, 1)
+    assert story.rules() == ["two leases"]
+    story = Story(exactly_once=True)
+    story.publish(0, 1)
+    story.fault(2, 7, delays=True)
+    story.receive(7, 1)
+    story.receive(12.5, 1)
+    assert story.rules() == ["two leases"]
+
+
+def test_what_a_stream_brings_after_a_delay_may_have_been_on_its_way_before_an_ack_was_answered() -> None:
+    for delays in (True, False):
+        story = Story(exactly_once=True)
+        story.publish(0, 1)
+        story.receive(1, 1)
+        story.fault(2, 17, delays=delays)
+        story.ack(15, "1@1")
+        story.receive(17, 1, how="stream")
+        assert story.rules() == ([] if delays else ["acked, and came again"])
+
+
 def test_what_an_endpoint_took_is_pushed_again_only_after_a_fault() -> None:
     def pushed(status: int) -> Story:
         story = Story()
@@ -133,6 +188,8 @@ def test_what_an_endpoint_took_is_pushed_again_only_after_a_fault() -> None:
 
     assert pushed(500).rules() == []
     story = pushed(204)
+    assert story.rules() == ["pushed again"]
+    story.fault(0, 9, excuses=False)
     assert story.rules() == ["pushed again"]
     story.fault(2, 4)
     assert story.rules() == []
@@ -166,6 +223,13 @@ def test_a_number_may_be_missing_where_a_response_was_lost() -> None:
     story._add(Receive(who="q", began=2, ended=3, outcome="unknown", subscription="sub"))
     story._add(Receive(who="q", began=2, ended=3, outcome="unknown", subscription="sub"))
     assert story.rules() == ["attempts"]
+
+
+def test_nor_does_a_fault_excuse_one_that_excuses_nothing() -> None:
+    for excuses in (True, False):
+        story = tried(1, 3)
+        story.fault(0, 30, excuses=excuses)
+        assert story.rules() == ([] if excuses else ["attempts"])
 
 
 def test_used_up_attempts_make_one_dead_letter() -> None:

@@ -21,8 +21,9 @@ from tests.faults.clients.operator import Operator
 from tests.faults.clients.publisher import Publisher
 from tests.faults.clients.puller import Puller
 from tests.faults.clients.rest import RestCaller
+from tests.faults.clients.stalls import note_stalls
 from tests.faults.clients.stream import Streamer
-from tests.faults.clients.topology import FLAKY, HEALTHY, LETTERS, PLANS, TOPIC, Plan
+from tests.faults.clients.topology import LETTERS, PLANS, SETTLING, TOPIC, Plan
 from tests.faults.history import History
 
 DRAIN_SECONDS = 90.0  # longer than any lease, retry delay or push backoff of what has been healed
@@ -50,7 +51,7 @@ class Workload:
         self._plans, self._seed = plans, seed
         self.caller = RestCaller(urls, f"projects/faults-{run}")
         self._gates = {plan.name: Gate() for plan in plans if plan.sought}
-        self._endpoints = Endpoints(self.history, self._dice("endpoints"))
+        self.endpoints = Endpoints(self.history, self._dice("endpoints"))
         self._publishers = [
             Publisher(name, self.caller, self.history, self._dice(name), rate=rate)
             for name in (f"publisher-{n}" for n in range(publishers))
@@ -80,9 +81,10 @@ class Workload:
         """Load within the block, which heals what it breaks; then everything is drained, and looked at."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.caller)
-            self._endpoint_url = await stack.enter_async_context(self._endpoints.listening())
+            self._endpoint_url = await stack.enter_async_context(self.endpoints.listening())
             await self._create()
             async with asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(note_stalls(self.history))
                 senders = [tasks.create_task(publisher.run()) for publisher in self._publishers]
                 senders.append(tasks.create_task(self._operator.run()))
                 for receiver in self._receivers:
@@ -95,6 +97,7 @@ class Workload:
                     await asyncio.wait(senders)
                     await self._drain()
                 finally:
+                    watch.cancel()
                     self._stop()
             await self._delete()
 
@@ -139,10 +142,10 @@ class Workload:
             await self._operator.look(plan.name, final=True)
 
     async def _heal_endpoints(self) -> None:
-        """A new endpoint, for push backoff would go on for a minute."""
+        """New endpoints, for push backoff would go on for a minute."""
         for plan in self._plans:
-            if plan.endpoint == FLAKY:
-                config = {"pushEndpoint": f"{self._endpoint_url}/{HEALTHY}/{plan.name}"}
+            if plan.endpoint:
+                config = {"pushEndpoint": f"{self._endpoint_url}/{SETTLING}/{plan.name}"}
                 await self.caller.do("POST", f"subscriptions/{plan.name}:modifyPushConfig", {"pushConfig": config})
 
     async def _is_empty(self) -> bool:

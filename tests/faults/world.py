@@ -1,10 +1,13 @@
 """What faults work on: brokers, their processes, and their database."""
 
 import asyncio
+import contextlib
 import random
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,12 +18,23 @@ import psutil
 import psycopg
 
 from broker.embedded_postgres.cluster import Cluster
+from tests.faults.clients.endpoints import Endpoints
+from tests.faults.clocks import Clocks
+from tests.faults.disk import Disk
+from tests.faults.network import Network
+from tests.faults.versions import Versions
 from tests.fixtures.broker import BrokerProcess
 
-ENVIRONMENT = {"BROKER_PULL_WAIT_SECONDS": "1", "BROKER_SHARDS_PER_TOPIC": "2"}
-WORKERS = 2  # of a lone broker
-_READY_SECONDS = 60.0
+ENVIRONMENT = {
+    "BROKER_PULL_WAIT_SECONDS": "1",
+    "BROKER_SHARDS_PER_TOPIC": "2",
+    "PYTHONFAULTHANDLER": "1",  # a worker that gets SIGABRT says where it stands
+}
+WORKERS = 2  # of a lone broker; each of several has one
+_READY_SECONDS = 120.0
+_WRITING_SECONDS = 2.0  # of a traceback
 _TRIES = 100
+_STARTS = 30
 
 Session = psycopg.AsyncConnection[Any]
 
@@ -28,17 +42,44 @@ Session = psycopg.AsyncConnection[Any]
 class World:
     """One broker with several workers that embeds its PostgreSQL, or several brokers on one that the suite runs.
 
-    `urls` is where they are to be found; `dice` decide for faults.
+    `external`: it runs it for one broker, too, and the doors of a proxy stand between clients and each broker
+    (`client_doors`), and between each broker and the database (`database_doors`).
+
+    `disk`: the database has one of its own, which can be filled; `clocks`: the brokers have their own, which can be
+    set; `versions`: the brokers are of the release at first, and can be replaced.
+
+    `urls` is where clients find the brokers; `gives` names what kinds of faults may need; `dice` decide for faults.
     """
 
-    def __init__(self, directory: Path, *, brokers: int = 1, seed: int = 0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = 1,
+        external: bool = False,
+        disk: bool = False,
+        clocks: bool = False,
+        versions: bool = False,
+        seed: int = 0,
+    ) -> None:
         self.urls: list[str] = []
         self.brokers: list[BrokerProcess] = []
+        self.endpoints: Endpoints | None = None  # of the workload that runs
+        self.network = Network(seed)
+        self.client_doors: list[str] = []
+        self.database_doors: list[str] = []
+        given = {"external": external, "disk": disk, "clocks": clocks, "versions": versions}
+        self.gives = {""} | {name for name, is_given in given.items() if is_given}
+        self._external = external
+        self._database_urls: list[str] = []  # as the brokers have them
         self.dice = random.Random(f"{seed}/faults")
         self._restarting = asyncio.Lock()  # one at a time
-        self._directory = directory
+        self._directory = directory / "disk" if disk else directory
         self._count = brokers
-        self._cluster = Cluster(directory)  # for its URL; the broker or a process of its own runs it
+        self.disk = Disk(self._directory) if disk else None
+        self.clocks = Clocks(directory / "clocks") if clocks else None
+        self.versions = Versions(directory / "versions", brokers=brokers) if versions else None
+        self._cluster = Cluster(self._directory)  # for its URL; the broker or a process of its own runs it
         self._postgres: subprocess.Popen[str] | None = None
         self._log: list[str] = []  # of brokers that are gone, as far as nobody has taken it
         self._log_taken: dict[int, int] = {}  # of those that are here, by process id: how many lines were taken
@@ -51,17 +92,47 @@ class World:
     async def running(self) -> AsyncIterator["World"]:
         """Everything is up within the block."""
         try:
-            if self._count > 1:
-                await asyncio.to_thread(self._start_postgres)
-            for _ in range(self._count):
-                self.brokers.append(await asyncio.to_thread(self._start, 0))
-                self.urls.append(self.brokers[-1].url)
+            await asyncio.to_thread(self._start_all)
             yield self
         finally:
-            for broker in self.brokers:
-                await asyncio.to_thread(broker.stop)
-            if self._postgres is not None:
-                await asyncio.to_thread(self._postgres.communicate, "")
+            await asyncio.to_thread(self._stop_all)
+
+    def _start_all(self) -> None:
+        if self._external:
+            self.network.start()
+        if self.disk is not None:
+            self.disk.mount()
+        if self.versions is not None:
+            self.versions.prepare()
+        if self._external or self._count > 1 or self.versions is not None:
+            self._start_postgres()
+        for place in range(self._count):
+            self._database_urls.append(self._way_to_database(place))
+            self.brokers.append(self._start(place, 0))
+            self.urls.append(self._way_for_clients(place))
+
+    def _stop_all(self) -> None:
+        """Raises AssertionError where a broker must be killed."""
+        hung = [broker for broker in self.brokers if not _stops(broker)]
+        if self._postgres is not None:
+            self._postgres.communicate("")
+        self.network.stop()
+        if self.disk is not None:
+            self.disk.unmount()
+        assert not hung, f"did not stop: {[broker.log[-20:] for broker in hung]}"
+
+    def _way_to_database(self, place: int) -> str:
+        if not self._external:
+            return self._cluster.url
+        self.database_doors.append(f"database of {place}")
+        return self.network.open_database(self.database_doors[place], self._cluster.url)
+
+    def _way_for_clients(self, place: int) -> str:
+        url = self.brokers[place].url
+        if not self._external:
+            return url
+        self.client_doors.append(f"clients of {place}")
+        return f"http://{self.network.open(self.client_doors[place], urlsplit(url).netloc)}"
 
     def _start_postgres(self) -> None:
         program = [sys.executable, "-m", "tests.faults.postgres", str(self._directory)]
@@ -70,11 +141,22 @@ class World:
         assert self._postgres.stdout is not None
         assert self._postgres.stdout.readline().strip() == self._cluster.url
 
-    def _start(self, port: int) -> BrokerProcess:
-        database = ["--data-dir", str(self._directory), "--workers", str(WORKERS)]
-        if self._count > 1:
-            database = ["--database-url", self._cluster.url]
-        return BrokerProcess(*database, "--port", str(port), env=ENVIRONMENT).wait_until_ready()
+    def _start(self, place: int, port: int) -> BrokerProcess:
+        arguments = ["--port", str(port), "--workers", str(WORKERS if self._count == 1 else 1)]
+        if self._postgres is None:
+            arguments += ["--data-dir", str(self._directory)]
+        else:
+            arguments += ["--database-url", self._database_urls[place]]
+        own = self.clocks.environment(place) if self.clocks else {}
+        options = self.versions.options(place) if self.versions else {}
+        for _ in range(_STARTS):
+            broker = BrokerProcess(*arguments, env=ENVIRONMENT | own, **options)
+            try:
+                return broker.wait_until_ready()
+            except AssertionError:  # it found no database, because of another fault; somebody starts it again
+                broker.stop()
+                self._log += broker.log
+        raise AssertionError(f"a broker does not start: {self._log[-20:]}")
 
     # --- processes -------------------------------------------------------------------------------------------
 
@@ -87,20 +169,42 @@ class World:
         parent = psutil.Process(self.brokers[0].process.pid if self._postgres is None else self._postgres.pid)
         return next((child for child in parent.children() if child.name() == "postgres"), None)
 
+    def abort_workers(self) -> None:
+        """They write where they stand into their log, and end."""
+        for worker in self.workers():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.send_signal(signal.SIGABRT)
+                worker.resume()
+        time.sleep(_WRITING_SECONDS)
+
+    @property
+    def is_restarting(self) -> bool:
+        """Whether a broker is being replaced by another."""
+        return self._restarting.locked()
+
     async def kill_a_broker(self) -> None:
         """With its workers, but not PostgreSQL; it is started again where it was."""
         async with self._restarting:
-            place = self.dice.randrange(len(self.brokers))
-            old = self.brokers[place]
-            await asyncio.to_thread(old.kill)
-            self._log += self._new_lines(old)
-            self.brokers[place] = await asyncio.to_thread(self._start, urlsplit(old.url).port or 0)
+            await self._restart(self.dice.randrange(len(self.brokers)), BrokerProcess.kill)
+
+    async def change_version(self, place: int) -> None:
+        """The broker stops, and one of the other version starts where it was."""
+        assert self.versions is not None
+        async with self._restarting:
+            self.versions.change(place)
+            await self._restart(place, _stops)
+
+    async def _restart(self, place: int, end: Callable[[BrokerProcess], object]) -> None:
+        old = self.brokers[place]
+        await asyncio.to_thread(end, old)
+        self._log += self._new_lines(old)
+        self.brokers[place] = await asyncio.to_thread(self._start, place, urlsplit(old.url).port or 0)
 
     async def until_ready(self) -> None:
-        """Every broker serves."""
+        """Every broker serves, and reaches its database; the proxy is not asked."""
         async with httpx.AsyncClient(timeout=5) as client, asyncio.timeout(_READY_SECONDS):
-            for url in self.urls:
-                while not await _is_ready(client, url):  # noqa: ASYNC110  # another process's doing
+            for broker in list(self.brokers):
+                while not await _is_ready(client, broker.url):  # noqa: ASYNC110  # another process's doing
                     await asyncio.sleep(0.1)
 
     def take_log(self) -> list[str]:
@@ -126,18 +230,32 @@ class World:
         finally:
             await session.close()
 
-    async def connect(self) -> Session:
+    async def connect(self, *, tries: int = _TRIES) -> Session:
         """Raises psycopg.OperationalError if the database stays away."""
-        for n in range(_TRIES):
+        for n in range(tries):
             try:
                 return await psycopg.AsyncConnection.connect(
                     self.database_url, autocommit=True, connect_timeout=5, application_name="fault"
                 )
             except psycopg.OperationalError:
-                if n == _TRIES - 1:
+                if n == tries - 1:
                     raise
             await asyncio.sleep(0.1)
         raise AssertionError
+
+
+def _stops(broker: BrokerProcess) -> bool:
+    """If it does not, it and all its children are killed, an embedded PostgreSQL too."""
+    try:
+        broker.stop()
+    except subprocess.TimeoutExpired:
+        parent = psutil.Process(broker.process.pid)
+        for process in (parent, *parent.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        broker.stop()
+        return False
+    return True
 
 
 async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.payload import MAX_PAYLOAD_BYTES
-from broker.front.grpc import unary
+from broker.front.grpc import held
 from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, window_update
 from broker.front.grpc.messages import MessageReader
 from tests.grpc.wire import Served, packed, request_headers, serving, until
@@ -181,7 +181,7 @@ async def test_what_cannot_be_decompressed_is_refused(served: Served, compressed
 async def test_requests_that_are_begun_and_never_end_are_bounded(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unary, "MAX_HELD_BYTES", 100_000)
+    monkeypatch.setattr(held, "MAX_HELD_BYTES", 100_000)
     peer = await served.connect()
     peer.send(window_update(0, 1_000_000))
     begun = struct.pack(">BI", 0, 90_000) + b"z" * 60_000

@@ -34,7 +34,10 @@ class Sink(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
-    abort = close
+    abort = write_eof = close
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
 
 FRAMES = st.builds(

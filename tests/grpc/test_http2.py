@@ -427,7 +427,7 @@ async def test_a_fault_of_the_connection_ends_it_with_its_code(served: Served, f
     peer = await served.connect(greet=greeted)
     peer.send(make(peer))
     assert (await peer.goaway())[1] == code
-    assert not served.connections
+    await until(lambda: not served.connections)
 
 
 async def test_more_than_the_connections_window_ends_it(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,20 @@
 """The gRPC door keeps to the budgets of its process, and says when to come back (C7)."""
 
+import asyncio
+import tracemalloc
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
 import pytest
 from google.rpc import error_details_pb2, status_pb2
-from google.rpc.code_pb2 import UNAVAILABLE
+from google.rpc.code_pb2 import DEADLINE_EXCEEDED, UNAVAILABLE
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.front.grpc import unary
 from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, reset, window_update
+from broker.front.grpc.messages import MessageReader
 from tests.grpc.wire import Answer, Served, packed, request_headers, serving, until
 
 
@@ -79,3 +84,116 @@ async def test_an_answer_that_is_never_taken_is_given_up(
     assert answer.reset == Code.ENHANCE_YOUR_CALM if method == "Echo" else answer.status == UNAVAILABLE
     assert served.service.answers.held == 0
     assert await peer.alive()
+
+
+async def test_a_request_counts_for_as_long_as_its_handler_has_it_whoever_is_gone(served: Served) -> None:
+    """Else a client that sends large requests and takes them back would fill the memory."""
+    peer = await served.connect()
+    peer.call(1, b"x" * 60_000, method="Wait", grpc_timeout="1S")
+    await served.service.started.wait()
+    peer.send(peer.headers(3, request_headers("Hold")), frame(Kind.DATA, Flag.END_STREAM, 3, packed(b"y" * 9_000)))
+    await until(lambda: served.service.requests.held == 69_000)
+    peer.send(reset(3, Code.CANCEL), reset(1, Code.CANCEL))
+    await served.service.gone.wait()
+    await until(lambda: served.service.requests.held == 9_000)
+    served.service.proceed.set()
+    await until(lambda: served.service.requests.held == 0)
+
+
+async def test_requests_of_a_stream_that_are_not_taken_count(served: Served) -> None:
+    requests = served.service.requests
+    peer = await served.connect()
+    body = packed(b"hold") + packed(b"") * 100 + packed(b"x" * 30_000) + packed(b"y" * 20_000)[:10_000]
+    peer.send(peer.headers(1, request_headers("Chat")), frame(Kind.DATA, 0, 1, body))
+    await until(lambda: len(served.service.received) == 1)
+    assert 100 * 100 + 40_000 < requests.held < 100 * 200 + 45_000  # an empty request takes memory too
+    served.service.proceed.set()
+    await until(lambda: requests.held == 10_000)
+    peer.send(frame(Kind.DATA, Flag.END_STREAM, 1, b"y" * 10_005))
+    assert (await peer.answer(1)).status == 0
+    assert requests.held == 0
+
+
+async def test_a_stream_whose_requests_find_no_room_is_refused_with_a_hint(served: Served) -> None:
+    requests = served.service.requests
+    requests.held = requests.limit + requests.limit // 4
+    peer = await served.connect()
+    peer.send(peer.headers(1, request_headers("Chat")), frame(Kind.DATA, 0, 1, packed(b"x" * 50_000)[:9_000]))
+    answer = await peer.answer(1)
+    assert answer.status == UNAVAILABLE
+    assert 0.5 <= retry_delay(answer) <= 1.5
+    await until(lambda: not served.tasks)
+    assert requests.held == requests.limit + requests.limit // 4
+
+
+@pytest.mark.parametrize("method", ["Echo", "Chat"])
+async def test_a_request_that_does_not_arrive_is_given_up(method: str) -> None:
+    async with serving(ping_seconds=0.1) as served:
+        peer = await served.connect()
+        peer.send(peer.headers(1, request_headers(method)))
+        ending = asyncio.create_task(peer.answer(1))
+        for byte in packed(b"never complete")[:-1] * 100:
+            peer.send(frame(Kind.DATA, 0, 1, bytes([byte])))
+            await asyncio.sleep(0.05)
+            if ending.done():
+                break
+        assert (await ending).status == DEADLINE_EXCEEDED
+        assert served.service.requests.held == 0
+
+
+async def test_a_stream_without_requests_for_a_while_goes_on() -> None:
+    async with serving(ping_seconds=0.05) as served:
+        peer = await served.connect()
+        peer.send(peer.headers(1, request_headers("Chat")), frame(Kind.DATA, 0, 1, packed(b"a")))
+        await peer.next_of(Kind.DATA, 1)
+        for _ in range(8):
+            assert await peer.alive()
+            await asyncio.sleep(0.05)
+        peer.send(frame(Kind.DATA, Flag.END_STREAM, 1, packed(b"b")))
+        assert (await peer.answer(1)).status == 0
+
+
+def test_a_message_that_comes_in_tiny_pieces_takes_no_more_than_its_bytes() -> None:
+    """Pieces of two bytes, kept as they come, would take thirty times as much."""
+    reader = MessageReader(b"identity")
+    whole = packed(b"ab" * 100_000)
+    tracemalloc.start()
+    try:
+        for at in range(0, len(whole) - 1, 2):  # which leaves one
+            assert reader.feed(whole[at : at + 2]) == []
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(whole)
+    finally:
+        tracemalloc.stop()
+    assert reader.feed(whole[-1:]) == [whole[5:]]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=12), st.lists(st.integers(1, 30), min_size=1, max_size=9))
+def test_messages_come_out_as_they_went_in_however_they_are_cut(messages: list[bytes], cuts: list[int]) -> None:
+    reader = MessageReader(b"identity")
+    body, read, turn = b"".join(map(packed, messages)), list[bytes](), 0
+    while body:
+        size = cuts[turn % len(cuts)]
+        piece, body, turn = body[:size], body[size:], turn + 1
+        read += reader.feed(piece)
+    assert read == messages
+    assert not reader.is_within_message
+
+
+async def test_requests_that_do_not_end_leave_room_for_those_that_do(served: Served) -> None:
+    requests = served.service.requests
+    requests.limit = 200_000
+    peer = await served.connect(s4=1_000_000)
+    peer.send(window_update(0, 1_000_000))
+    for stream_id in (1, 3):
+        begun = packed(b"x" * 90_000)[:60_000]
+        peer.send(peer.headers(stream_id, request_headers()), frame(Kind.DATA, 0, stream_id, begun))
+    await until(lambda: requests.arriving == 120_000)
+    peer.send(peer.headers(5, request_headers()), frame(Kind.DATA, 0, 5, packed(b"x" * 90_000)[:40_000]))
+    refused = await peer.answer(5)
+    assert refused.status == UNAVAILABLE
+    assert 0.5 <= retry_delay(refused) <= 1.5
+    peer.call(7, b"y" * 50_000)
+    assert (await peer.answer(7)).message == b"y" * 50_000
+    peer.send(reset(1, Code.CANCEL), frame(Kind.DATA, Flag.END_STREAM, 3, b"x" * 30_005))
+    assert (await peer.answer(3)).message == b"x" * 90_000
+    assert (requests.arriving, requests.held) == (0, 0)

@@ -145,6 +145,7 @@ class Peer:
         read = await self.next_of(Kind.GOAWAY)
         async with asyncio.timeout(20):
             assert await self.reader.read(-1) is not None
+        self.writer.close()
         last, code = struct.unpack(">II", read.payload[:8])
         return last, Code(code)
 
@@ -188,6 +189,11 @@ class Service:
             self.gone.set()
         return b"done"
 
+    async def hold(self, call: UnaryCall, request: bytes) -> bytes:
+        """Waits until `proceed` is set, whoever is gone."""
+        await self.proceed.wait()
+        return request
+
     async def give(self, call: UnaryCall, request: bytes) -> bytes:
         async def unsent() -> None:
             self.unsent.set()
@@ -214,6 +220,7 @@ class Service:
         unary: dict[str, Callable[[UnaryCall, bytes], Awaitable[bytes]]] = {
             "Echo": self.echo,
             "Wait": self.wait,
+            "Hold": self.hold,
             "Give": self.give,
             "Fault": self.fault,
         }

@@ -138,5 +138,5 @@ class RunningBroker:
     def forward_dead_letters(self) -> int:
         return self._run(self._broker.dead_letter_forwarder.run_once())
 
-    def tidy(self) -> int:
-        return self._run(self._broker.janitor.run_once())
+    def tidy(self) -> None:
+        self._run(self._broker.janitor.run_once())

@@ -1,7 +1,6 @@
 """How a claim is shared out among streams and pulls that wait: evenly, and keys to whom they belong (A6, A7)."""
 
 import asyncio
-from collections import deque
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.domain.delivery import Delivery, Demand, StoredMessage, even_parts
 from broker.runtime.key_owners import MAX_KEYS, KeyOwners
-from broker.runtime.pull_queue import MAX_CLAIM_MESSAGES, PullTerms, WaitingPull, demands_of, take
+from broker.runtime.pull_queue import MAX_CLAIM_MESSAGES, Line, PullTerms, WaitingPull, demands_of, take
 from broker.store.ordered_runs import share_in_order
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,11 +51,11 @@ def test_even_parts_leave_nothing_behind_that_was_asked_for(asked: list[int], av
     assert max(parts) - min(parts) <= max(asked)
 
 
-def waiting(*demands: Demand, ack_deadlines: tuple[int, ...] = ()) -> deque[WaitingPull]:
+def waiting(*demands: Demand, ack_deadlines: tuple[int, ...] = ()) -> Line:
     loop = asyncio.new_event_loop()
     seconds = ack_deadlines or (10,) * len(demands)
     try:
-        return deque(
+        return Line(
             WaitingPull(
                 demand, True, loop.create_future(), loop.create_future(), 0, PullTerms(timedelta(seconds=number))
             )
@@ -78,6 +77,21 @@ def test_one_claim_serves_all_streams_that_wait_and_four_large_pulls() -> None:
 def test_one_claim_serves_one_ack_deadline() -> None:
     pulls = waiting(*[stream(10)] * 4, ack_deadlines=(10, 10, 60, 10))
     assert [len(take(pulls)) for _ in range(3)] == [2, 1, 1]
+
+
+def test_pulls_leave_from_anywhere_and_the_others_keep_their_order() -> None:
+    line = waiting(*[stream(10)] * 6)
+    a, b, c, d, e, f = line
+    assert line.leave(c)
+    assert not line.leave(c)
+    assert (line.first, line.popleft(), line.last, line.pop()) == (a, a, f, f)
+    line.append(f)
+    line.extend([c])
+    line.put_back([b, a])  # b stood there already
+    assert list(line) == [a, b, d, e, f, c]
+    assert len(line) == 6
+    line.clear()
+    assert not line
 
 
 def keys_of(shares: list[list[StoredMessage]]) -> list[list[str | None]]:

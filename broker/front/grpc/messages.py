@@ -16,24 +16,27 @@ def pack_message(message: bytes) -> bytes:
 
 
 class MessageReader:
-    """Takes the pieces of a body and gives its messages.  `encoding` is the grpc-encoding header's."""
+    """Takes the pieces of a body and gives its messages.  `encoding` is the grpc-encoding header's.
+
+    What is not complete is kept in one piece: a list of the pieces would take far more than their bytes if they are
+    small.
+    """
 
     def __init__(self, encoding: bytes) -> None:
         self._encoding = encoding
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._wanted = PREFIX_BYTES  # as far as is known
+        self._begun = bytearray()  # the message that is not complete
+        self._wanted = PREFIX_BYTES  # bytes of it, with its prefix, as far as is known
         self._compressed = False
 
     @property
     def is_within_message(self) -> bool:
         """A body that ends here ends too early."""
-        return self._size > 0
+        return bool(self._begun)
 
     @property
     def held(self) -> int:
         """The bytes of a message that is not complete."""
-        return self._size
+        return len(self._begun)
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The messages that are complete with this piece.
@@ -41,26 +44,31 @@ class MessageReader:
         Raises InvalidArgument for one that is too large, as soon as its length is known; Unimplemented for a
         compression that is not served; Internal for what is no message.
         """
-        self._pieces.append(piece)
-        self._size += len(piece)
+        body: bytes | bytearray = piece
+        if self._begun:
+            body = self._begun
+            body += piece
         messages: list[bytes] = []
-        while self._size >= self._wanted:
-            body = b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
+        at, size = 0, len(body)
+        while size - at >= self._wanted:
             if self._wanted == PREFIX_BYTES:
-                self._wanted += self._message_length(body)
-            if self._size >= self._wanted:
-                messages.append(self._message(body[PREFIX_BYTES : self._wanted]))
-                body = body[self._wanted :]
+                self._wanted += self._message_length(body, at)
+            if size - at >= self._wanted:
+                messages.append(self._message(_cut(body, at + PREFIX_BYTES, at + self._wanted)))
+                at += self._wanted
                 self._wanted = PREFIX_BYTES
-            self._pieces, self._size = ([body], len(body)) if body else ([], 0)
+        if at == size:
+            self._begun = bytearray()
+        elif at or body is piece:
+            self._begun = bytearray(body[at:])
         return messages
 
     def forget(self) -> None:
         """Nothing more is wanted."""
-        self._pieces, self._size = [], 0
+        self._begun = bytearray()
 
-    def _message_length(self, body: bytes) -> int:
-        flag, length = _PREFIX.unpack_from(body)
+    def _message_length(self, body: bytes | bytearray, at: int) -> int:
+        flag, length = _PREFIX.unpack_from(body, at)
         if flag > 1:
             raise Internal("A message has flags that gRPC does not know.")
         if length > MAX_PAYLOAD_BYTES:
@@ -70,6 +78,10 @@ class MessageReader:
 
     def _message(self, message: bytes) -> bytes:
         return _decompressed(message, self._encoding) if self._compressed else message
+
+
+def _cut(body: bytes | bytearray, start: int, stop: int) -> bytes:
+    return body[start:stop] if isinstance(body, bytes) else bytes(memoryview(body)[start:stop])
 
 
 def _decompressed(message: bytes, encoding: bytes) -> bytes:

@@ -87,7 +87,7 @@ class GrpcDoor:
             if target.unary is not None:
                 return UnaryRpc(session, stream, target.unary, target.admission, encoding, timeout)
             if target.method.streaming is not None:
-                return StreamingRpc(session, stream, target.method.streaming, encoding, timeout)
+                return StreamingRpc(session, stream, target.method.streaming, target.admission, encoding, timeout)
         return Ignored()
 
     def _unknown(self, path: bytes) -> Unimplemented:

@@ -6,32 +6,43 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
+from broker.front.admission import Admission
 from broker.front.grpc.call import StreamingCall
+from broker.front.grpc.held import BODY_TICKS, Holder
 from broker.front.grpc.http2.stream import Stream
 from broker.front.grpc.messages import MessageReader, pack_message
 from broker.front.grpc.responses import BEGINNING, OK, error_block
 from broker.front.grpc.unary import Session, taken
 from broker.services.services import Services
 
+REQUEST_BYTES = 128  # what a request in the queue takes beside its own bytes
+
 logger = logging.getLogger(__name__)
 
 
-class StreamingRpc:
-    """The receiver of a stream, and the StreamingCall of its handler, which starts with the stream."""
+class StreamingRpc(Holder):
+    """The receiver of a stream, and the StreamingCall of its handler, which starts with the stream.
+
+    It holds the requests that its handler has not taken, and what has come of the next.
+    """
 
     def __init__(
         self,
         session: Session,
         stream: Stream,
         handler: Callable[[StreamingCall], Awaitable[None]],
+        admission: Admission,
         encoding: bytes,
         timeout: float | None,
     ) -> None:
+        super().__init__(session.budget, admission)
         self._session = session
         self._stream = stream
         self._handler = handler
         self._reader = MessageReader(encoding)
         self._requests: deque[tuple[bytes, int]] = deque()  # with the bytes of the body that each completed
+        self._queued = 0  # bytes of those requests
+        self._ticks = 0  # since a request was complete
         self._charged = 0  # bytes of the body that no request in the queue stands for yet
         self._ended = False
         self._begun = False
@@ -48,11 +59,15 @@ class StreamingRpc:
     # --- the stream's receiver ---------------------------------------------------------------------------
 
     def data(self, payload: bytes) -> None:
+        if self._error is not None:
+            return
         self._charged += len(payload)
         try:
             for message in self._reader.feed(payload):
                 self._requests.append((message, self._charged))
-                self._charged = 0
+                self._queued += len(message) + REQUEST_BYTES
+                self._charged = self._ticks = 0
+            self._hold_all()
         except BrokerError as error:
             self._cancel(error)
         if self._reader.is_within_message:  # one that is larger than the window must be able to come
@@ -63,6 +78,11 @@ class StreamingRpc:
     def ended(self) -> None:
         self._ended = True
         self._news.set()
+
+    def tick(self) -> None:
+        self._ticks += 1
+        if self._ticks > BODY_TICKS and self._reader.is_within_message:
+            self._cancel(DeadlineExceeded("The request did not arrive within a minute."))
 
     def gone(self) -> None:
         if self._when_gone is not None:
@@ -85,6 +105,8 @@ class StreamingRpc:
                 message, size = self._requests.popleft()
                 self._stream.consumed(size)
                 yield message
+                self._queued -= len(message) + REQUEST_BYTES
+                self._hold_all()
             if self._ended:
                 if self._reader.is_within_message:
                     raise Internal("The last request ends early.")
@@ -106,6 +128,10 @@ class StreamingRpc:
 
     # --- the call ----------------------------------------------------------------------------------------
 
+    def _hold_all(self) -> None:
+        arriving = self._reader.held
+        self._hold(self._queued + arriving, arriving=arriving)
+
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
@@ -121,12 +147,11 @@ class StreamingRpc:
 
     async def _run(self) -> None:
         self._started = True
-        if self._stream.closed:
-            return
         try:
-            await self._handler(self)
-            self._begin()
-            self._stream.send_trailers(OK)
+            if not self._stream.closed:
+                await self._handler(self)
+                self._begin()
+                self._stream.send_trailers(OK)
         except BrokerError as error:
             self._fail(error)
         except asyncio.CancelledError:
@@ -141,6 +166,9 @@ class StreamingRpc:
         finally:
             if self._deadline is not None:
                 self._deadline.cancel()
+            self._requests.clear()
+            self._reader.forget()
+            self._let_go()
 
     def _fail(self, error: BrokerError) -> None:
         # What still waits to be sent is given up: the caller hears at once how the call ended.

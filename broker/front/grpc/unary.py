@@ -9,13 +9,13 @@ from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavai
 from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission
 from broker.front.grpc.call import UnaryCall
+from broker.front.grpc.held import BODY_TICKS, ConnectionBudget, Holder
 from broker.front.grpc.http2.frames import Code
 from broker.front.grpc.http2.stream import Stream
 from broker.front.grpc.messages import MessageReader, pack_message
 from broker.front.grpc.responses import BEGINNING, OK, error_block
 from broker.services.services import Services
 
-MAX_HELD_BYTES = 67_108_864  # of requests of a connection
 ANSWER_SECONDS = 60.0  # for the caller to take an answer
 
 logger = logging.getLogger(__name__)
@@ -35,9 +35,9 @@ class Session:
         answers: RequestMemory,
     ) -> None:
         self.services = services
-        self.requests, self.answers = requests, answers
+        self.budget = ConnectionBudget(requests)
+        self.answers = answers
         self.running: set[asyncio.Task[Any]] = set()
-        self.held = 0
         self._tasks = tasks
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -71,22 +71,23 @@ class Ignored:
     def data(self, payload: bytes) -> None: ...
     def ended(self) -> None: ...
     def gone(self) -> None: ...
+    def tick(self) -> None: ...
     def stop(self) -> None: ...
 
 
-class UnaryRpc:
-    """Collects a request, then runs its handler."""
+class UnaryRpc(Holder):
+    """Collects a request, then runs its handler.  It holds the request until the handler has ended."""
 
     __slots__ = (
-        "_admission",
         "_call",
         "_deadline",
         "_handler",
-        "_held",
         "_message",
         "_reader",
+        "_running",
         "_session",
         "_stream",
+        "_ticks",
     )
 
     def __init__(
@@ -98,14 +99,15 @@ class UnaryRpc:
         encoding: bytes,
         timeout: float | None,
     ) -> None:
+        super().__init__(session.budget, admission)
         self._session = session
-        self._admission = admission
-        self._held = 0  # bytes of the request, in the budgets of the connection and of the process
         self._stream = stream
         self._handler = handler
         self._call = UnaryCall(session.services)
         self._reader = MessageReader(encoding)
         self._message: bytes | None = None
+        self._running = False
+        self._ticks = 0
         self._deadline: asyncio.TimerHandle | None = None
         if timeout is not None:
             self._deadline = asyncio.get_running_loop().call_later(timeout, self._too_late)
@@ -118,7 +120,8 @@ class UnaryRpc:
                 if self._message is not None:
                     raise Internal("The call has more than one request.")
                 self._message = message
-            self._hold(self._reader.held + len(self._message or b""))
+            arriving = self._reader.held
+            self._hold(arriving + len(self._message or b""), arriving=arriving)
         except BrokerError as error:
             self._fail(error)
         else:
@@ -128,11 +131,18 @@ class UnaryRpc:
         if self._message is None or self._reader.is_within_message:
             self._fail(Internal("The request ends early."))
         else:
-            self._session.start(self._run(self._message), "gRPC call")
+            self._running = True
+            message, self._message = self._message, None
+            self._session.start(self._run(message), "gRPC call")
 
     def gone(self) -> None:
         self._finish()
         self._call.hang_up()
+
+    def tick(self) -> None:
+        self._ticks += 1
+        if self._ticks > BODY_TICKS and not self._running:
+            self._fail(DeadlineExceeded("The request did not arrive within a minute."))
 
     def stop(self) -> None:
         """The handler's answer is soon there: pulls do not wait in a broker that stops."""
@@ -143,6 +153,7 @@ class UnaryRpc:
         call, stream = self._call, self._stream
         try:
             answer = await self._handler(call, request)
+            del request
             self._let_go()
             if not await self._send(answer) and call.unsent is not None:
                 await call.unsent()
@@ -155,6 +166,7 @@ class UnaryRpc:
             logger.exception("unexpected fault in %s", stream.headers.fields[b":path"].decode("latin-1"))
             self._fail(Internal("The broker met an unexpected fault; its log has the details."))
         finally:
+            self._running = False
             self._finish()
 
     async def _send(self, answer: bytes) -> bool:
@@ -190,20 +202,5 @@ class UnaryRpc:
             self._deadline.cancel()
             self._deadline = None
         self._reader.forget()
-        self._let_go()
-
-    def _hold(self, size: int) -> None:
-        """Raises the refusal if a request of so many bytes finds no room."""
-        more, requests = size - self._held, self._session.requests
-        if requests.held + more > requests.limit:
-            self._admission.check(requests, more)
-        self._held = size
-        self._session.held += more
-        requests.held += more
-        if self._session.held > MAX_HELD_BYTES:
-            raise self._admission.refusal("This connection sends too many large requests at one time; try again.")
-
-    def _let_go(self) -> None:
-        self._session.held -= self._held
-        self._session.requests.held -= self._held
-        self._held = 0
+        if not self._running:  # else the handler has it still, whoever is gone
+            self._let_go()

@@ -29,6 +29,8 @@ class BodyReader:
         Raises InvalidArgument past the limit of one body, without reading on; DeadlineExceeded; and the refusal.
         """
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _hung_up()  # else it would be served as one without a body
         body: bytes = message.get("body", b"")
         more = message.get("more_body", False)
         held = self._take(len(body), admission) if body else 0
@@ -37,7 +39,10 @@ class BodyReader:
             return body, held
         try:
             if more:
-                admission.check(self._memory, int(_header(scope, b"content-length") or 0) - len(body))
+                length = int(_header(scope, b"content-length") or 0)
+                if length > MAX_PAYLOAD_BYTES:
+                    raise payload_too_large()
+                admission.check(self._memory, length - len(body))
                 chunks = await self._rest(receive, admission, len(body))
                 held += sum(map(len, chunks))
                 body = b"".join([body, *chunks])
@@ -61,7 +66,7 @@ class BodyReader:
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise InvalidArgument("The caller closed the connection within the request.")
+                        raise _hung_up()
                     chunks.append(message.get("body", b""))
                     held += self._take(len(chunks[-1]), admission)
                     if size + held > MAX_PAYLOAD_BYTES:
@@ -81,6 +86,10 @@ class BodyReader:
             admission.check(self._memory, size)
         self._memory.held = held + size
         return size
+
+
+def _hung_up() -> InvalidArgument:
+    return InvalidArgument("The caller closed the connection within the request.")
 
 
 def _header(scope: Scope, wanted: bytes) -> bytes:

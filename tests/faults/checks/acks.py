@@ -1,7 +1,7 @@
 """An ack is for good, and a subscription leases a message to one receiver at a time, for its ack deadline."""
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import chain, combinations
 
 from tests.faults.checks.view import SUCCESSES, Receipt, SeekWindow, SubscriptionView, View
 from tests.faults.checks.violation import Violation, violation
@@ -17,7 +17,7 @@ def check_acks_are_final(view: View) -> Iterator[Violation]:
         for receipts in subscription.receipts.values():
             for number, settle in sure_acks(subscription, receipts):
                 for receipt in receipts:
-                    if receipt.receive.how == "push" or receipt.receive.began <= settle.ended:
+                    if receipt.receive.how == "push" or receipt.began <= settle.ended:
                         continue
                     if not _restored(subscription, receipts, settle, receipt):
                         text = f"{subscription.name}: {receipt.delivery.text!r} was acked, and came again"
@@ -68,23 +68,25 @@ def sure_acks(subscription: SubscriptionView, receipts: list[Receipt]) -> Iterat
                     yield number, settle
 
 
-def live_until(subscription: SubscriptionView, receipt: Receipt, at: float) -> float:
-    """The time until which the lease certainly lasts, as far as calls until `at` decide.  It counts from when the
-    message was handed out, which is when it was there to be handed out at the earliest.
+def live_until(subscription: SubscriptionView, receipt: Receipt, at: float, *, but: int = -1) -> float:
+    """The time until which the lease certainly lasts, as far as calls until `at` decide; `but` this one.
 
+    It counts from when the message was handed out, which is when it was there to be handed out at the earliest.
     Messages of a key in one response share the lease of the first that is not acked, so only a change that names
-    them all certainly moves it.
+    them all certainly moves it.  One that is refused may have been made: the connection to the database broke
+    before it said so, and then it was tried again on a lease that had ended by it.
     """
     run = run_of(subscription, receipt)
     until = receipt.since + subscription.subscription.ack_deadline
     changes = {number: settle for other in run for number, settle in other.settles if settle.seconds is not None}
     ack_ids = {other.delivery.ack_id for other in run}
+    changes.pop(but, None)
     for settle in sorted(changes.values(), key=lambda settle: settle.began):
-        touched = ack_ids & set(settle.ack_ids) - settle.refused.keys()
-        if settle.began > at or settle.outcome == "failed" or not touched:
+        if settle.began > at or settle.outcome == "failed":
             continue
         moved = settle.began + (settle.seconds or 0.0)
-        certain = settle.outcome == "ok" and touched == ack_ids and settle.ended <= min(at, until)
+        done = set(settle.ack_ids) - settle.refused.keys()
+        certain = settle.outcome == "ok" and ack_ids <= done and settle.ended <= min(at, until)
         until = moved if certain else min(until, moved)
     return until
 
@@ -95,6 +97,32 @@ def run_of(subscription: SubscriptionView, receipt: Receipt) -> list[Receipt]:
         return [receipt]
     ack_ids = [d.ack_id for d in receipt.receive.deliveries if d.key == receipt.delivery.key]
     return [subscription.by_ack_id[ack_id] for ack_id in ack_ids]
+
+
+def check_refusals(view: View) -> Iterator[Violation]:
+    """With exactly-once delivery nothing is refused under a lease that lives, unless something was broken then."""
+    for subscription in view.subscriptions.values():
+        terms = subscription.subscription
+        if not terms.exactly_once:
+            continue
+        for receipt in chain.from_iterable(subscription.receipts.values()):
+            for number, settle in receipt.settles if not (terms.ordered and receipt.delivery.key) else ():
+                refused = receipt.delivery.ack_id in settle.refused
+                if refused and _was_live(subscription, receipt, number, settle) and not _broken(view, settle):
+                    text = f"{subscription.name}: {receipt.delivery.text!r} was out, and its change was refused"
+                    yield violation("refused in time", text, [receipt.number, number])
+
+
+def _was_live(subscription: SubscriptionView, receipt: Receipt, number: int, settle: Settle) -> bool:
+    if any(began <= settle.ended for other, began in receipt.possible_acks if other != number):
+        return False
+    if subscription.seeks_between(receipt.since, settle.ended):
+        return False
+    return live_until(subscription, receipt, settle.ended, but=number) > settle.ended + CLOCK_SLACK_SECONDS
+
+
+def _broken(view: View, settle: Settle) -> bool:
+    return view.fault_between(settle.began - SETTLING_SECONDS, settle.ended + SETTLING_SECONDS)
 
 
 def check_leases(view: View) -> Iterator[Violation]:

@@ -21,6 +21,8 @@ from tests.faults.history import (
 )
 
 LATE_SECONDS = 25.0  # after the end of a call without an answer, within which a stopped process may still do it
+READ_LATE_SECONDS = 1.0  # after a response has come, within which a client has read it
+DELAYED_SECONDS = 2.0  # after a fault that delays responses, in which the last of them come
 SUCCESSES = frozenset({102, 200, 201, 202, 204})  # what a push endpoint acks with
 DEAD_LETTER_SOURCE = "CloudPubSubDeadLetterSourceSubscription"
 DEAD_LETTER_COUNT = "CloudPubSubDeadLetterSourceDeliveryCount"
@@ -34,6 +36,7 @@ class Receipt:
     number: int  # of the operation
     receive: Receive
     delivery: Delivery
+    began: float  # of the receive, and no later than it can have been handed out
     since: float
     settles: list[tuple[int, Settle]] = field(default_factory=list)  # that name it, by the time they began
 
@@ -100,9 +103,11 @@ class SubscriptionView:
         """The seeks that may have happened then."""
         return [seek for seek in self.seeks if seek.began <= ended and seek.until >= began]
 
-    def _add(self, number: int, receive: Receive, published: Mapping[str, tuple[int, Publish]]) -> None:
+    def _add(
+        self, number: int, receive: Receive, began: float, published: Mapping[str, tuple[int, Publish]]
+    ) -> None:
         if receive.outcome != "ok":
-            self.lost.append((receive.began, receive.ended + LATE_SECONDS))
+            self.lost.append((began, receive.ended + LATE_SECONDS))
             return
         if receive.deliveries:
             self.receives.append((number, receive))
@@ -110,8 +115,8 @@ class SubscriptionView:
             of = published.get(delivery.text)
             since = of[1].began if of else 0.0
             if receive.how != "push":  # which is sent some time after it was handed out
-                since = max(since, receive.began)
-            receipt = Receipt(number, receive, delivery, since)
+                since = max(since, began)
+            receipt = Receipt(number, receive, delivery, began, since)
             self.receipts[delivery.id].append(receipt)
             self.by_ack_id[delivery.ack_id] = receipt
 
@@ -146,7 +151,9 @@ class View:
                 self.answered |= zip(publish.texts, publish.ids, strict=False)
         self.subscriptions = {s.name: SubscriptionView(s) for s in history.subscriptions}
         self.dead_letter_topics = {s.dead_letter_topic for s in history.subscriptions if s.dead_letter_topic}
-        self.faults = [(n, o) for n, o in enumerate(history.operations) if isinstance(o, Fault)]
+        faults = [(n, o) for n, o in enumerate(history.operations) if isinstance(o, Fault)]
+        self.faults = [(number, fault) for number, fault in faults if fault.excuses]
+        self._delays = sorted((f for _, f in faults if f.delays), key=lambda fault: fault.ended, reverse=True)
         self._fill(history)
 
     def of_topic(self, topic: str) -> list[SubscriptionView]:
@@ -171,6 +178,19 @@ class View:
     def fault_between(self, began: float, ended: float) -> bool:
         return any(fault.began <= ended and fault.ended >= began for _, fault in self.faults)
 
+    def _not_before(self, receive: Receive) -> float:
+        """When a receive began: nothing that it brought was handed out before.
+
+        Responses of a stream that a fault delays come at its end one close behind the other, handed out at any time
+        since its begin; and if something else delayed the stream by then, since that began.
+        """
+        began = receive.began
+        if receive.how == "stream":
+            for delay in self._delays:
+                if delay.began < began <= delay.ended + DELAYED_SECONDS:
+                    began = delay.began - READ_LATE_SECONDS
+        return began
+
     def _fill(self, history: History) -> None:
         snapshots: dict[str, list[Snapshot]] = defaultdict(list)
         settles: list[tuple[int, Settle]] = []
@@ -178,7 +198,9 @@ class View:
         for number, operation in enumerate(history.operations):
             match operation:
                 case Receive():
-                    self.subscriptions[operation.subscription]._add(number, operation, self.published)
+                    self.subscriptions[operation.subscription]._add(
+                        number, operation, self._not_before(operation), self.published
+                    )
                 case Settle():
                     settles.append((number, operation))
                 case Snapshot() if operation.outcome != "failed":

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import grpc  # type: ignore[import-untyped]
 from google.pubsub_v1 import types
 
+from tests.faults.checks.view import READ_LATE_SECONDS
 from tests.faults.clients.lease import Handling, now
 from tests.faults.clients.puller import settle
 from tests.faults.clients.rest import RestCaller
@@ -24,7 +25,6 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.use_local_subchannel_pool", 1),  # a connection of its own
 ]
-_LATE_SECONDS = 1.0  # after a response has arrived, that it is read
 _PAUSE_SECONDS = 0.1
 _ON_STREAM = 0.5  # the share of changes that go over the stream
 _FORESEEN = {  # official clients open another stream, too
@@ -77,7 +77,7 @@ class Streamer:
                 await call.write(first)
                 while (response := await call.read()) is not grpc.aio.EOF:
                     if response.received_messages:
-                        received = self._note(response, max(opened, last_read - _LATE_SECONDS))
+                        received = self._note(response, max(opened, last_read - READ_LATE_SECONDS))
                         tasks.create_task(self._handle(received, stream))
                     stream.confirm(response)
                     last_read = now()
@@ -87,7 +87,7 @@ class Streamer:
                 if not self._stopping.is_set():
                     raise
             stream.broken()
-            self._note_loss(max(opened, last_read - _LATE_SECONDS))
+            self._note_loss(max(opened, last_read - READ_LATE_SECONDS))
             stopper.cancel()
 
     async def _end(self, call: Any) -> None:

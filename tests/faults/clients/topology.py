@@ -11,7 +11,8 @@ TOPIC, LETTERS = "load", "load-letters"
 ACK_DEADLINE_SECONDS = 10  # the shortest there is
 MAX_ATTEMPTS = 5
 RARE = {"kind": "rare"}
-HEALTHY, FLAKY = "healthy", "flaky"  # how a push endpoint behaves
+# How a push endpoint behaves; settling is healthy, too.
+HEALTHY, FLAKY, SETTLING = "healthy", "flaky", "settling"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """One HTTP/2 connection of a client (RFC 9113): frames in, streams out, and the windows of both directions.
 
     open ──shutdown()──► going away: streams that are there go on, new ones are refused ──the last ends──► closed
-      └── the peer broke a rule, or is silent for too long ──► closed
+      └── the peer broke a rule, floods (patience.py), or is silent for too long ──► closed
 
 Nothing that a peer does makes this side hold more than the bounds below allow: not bodies, not header blocks, not
-answers that it does not read (outgoing.py).
+answers that it does not read (outgoing.py); nor does it keep the loop from the others (incoming.py).
 """
 
 import asyncio
@@ -14,15 +14,21 @@ from typing import Protocol, cast
 from broker.front.grpc.http2 import frames
 from broker.front.grpc.http2.frames import Code, ConnectionFault, Flag, Kind, Setting, StreamFault
 from broker.front.grpc.http2.headers import MAX_BLOCK_BYTES, MAX_LIST_BYTES, HeaderDecoder
+from broker.front.grpc.http2.incoming import MAX_FRAME, Incoming
 from broker.front.grpc.http2.outgoing import Outgoing
+from broker.front.grpc.http2.patience import Cost, Patience
 from broker.front.grpc.http2.peer import PeerSettings
 from broker.front.grpc.http2.stream import Receiver, Stream
 
-MAX_FRAME = 65_536
 MAX_STREAMS = 1_000  # at one time
 STREAM_WINDOW = 1_048_576  # what a client may send of one body before it is told that it was read
 CONNECTION_WINDOW = 16_777_216
 MAX_CONTINUATIONS = 64  # frames of one header block
+HEADERS_WORK = 8  # of a turn (incoming.py): a header block, a call
+HEADER_BYTES_OF_WORK = 16
+LINGER_SECONDS = (
+    1.0  # for a peer that broke a rule to read why: closed at once, what it still sends would reset that
+)
 PING_SECONDS = 20.0  # a peer that is silent for so long is asked whether it is there, and given as long to answer
 
 _OWN_SETTINGS = frames.settings(
@@ -62,8 +68,6 @@ class Http2Connection(asyncio.Protocol):
         self._streams: dict[int, Stream] = {}
         self._receive_window = CONNECTION_WINDOW
         self._last_stream_id = 0
-        self._unread = b""
-        self._preface_left = len(frames.PREFACE)
         self._block: tuple[int, int, list[bytes]] | None = None  # a header block that goes on: stream, flags, parts
         self._settled = False  # the peer's first SETTINGS has come
         self._going_away = False
@@ -77,27 +81,28 @@ class Http2Connection(asyncio.Protocol):
     # --- asyncio -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
-        self._outgoing = Outgoing(self._transport, self.peer)
+        self._patience = Patience(loop.time)
+        self._outgoing = Outgoing(self._transport, self.peer, self._patience)
+        self._incoming = Incoming(self._transport, self._on_frame, self._fail)
         self._registry.add(self)
         self._outgoing.write(_OWN_SETTINGS)
-        self._timer = asyncio.get_running_loop().call_later(self._ping_seconds, self._tick)
+        self._timer = loop.call_later(self._ping_seconds, self._tick)
 
     def data_received(self, data: bytes) -> None:
-        if self._closed:
-            return
-        self._heard = True
-        if self._unread:
-            data = self._unread + data
-        try:
-            self._unread = data[self._read(data) :]
-        except ConnectionFault as fault:
-            self._fail(fault)
+        if not self._closed:
+            self._heard = True
+            self._incoming.feed(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closed = True
+        self._end()
         self._timer.cancel()
         self._registry.discard(self)
+
+    def _end(self) -> None:
+        self._closed = self._incoming.ended = True
+        self._outgoing.lost()
         for stream in list(self._streams.values()):
             self._close(stream)
             stream.receiver.gone()
@@ -124,6 +129,11 @@ class Http2Connection(asyncio.Protocol):
                 self._transport.abort()
                 return
             self._outgoing.write(_PING)
+        if not self._settled:
+            self._fail(ConnectionFault(Code.SETTINGS_TIMEOUT, "no SETTINGS came"))
+            return
+        for stream in list(self._streams.values()):
+            stream.receiver.tick()
         self._asked, self._heard = not self._heard, False
         self._timer = asyncio.get_running_loop().call_later(self._ping_seconds, self._tick)
 
@@ -164,38 +174,21 @@ class Http2Connection(asyncio.Protocol):
 
     def _close_if_done(self) -> None:
         if self._going_away and not self._streams and not self._closed:
-            self._closed = True
+            self._closed = self._incoming.ended = True
             self._outgoing.flush()
             self._transport.close()
 
     def _fail(self, fault: ConnectionFault) -> None:
-        """Say what was wrong, and end the connection; `connection_lost` ends its streams."""
-        self._closed = True
+        """Say what was wrong, and end the connection with its streams."""
         self._outgoing.write(frames.goaway(self._last_stream_id, fault.code, fault.reason))
         self._outgoing.flush()
-        self._transport.close()
+        self._end()
+        self._timer.cancel()
+        if not self._transport.is_closing():
+            self._transport.write_eof()
+            self._timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.abort)
 
     # --- reading -----------------------------------------------------------------------------------------
-
-    def _read(self, data: bytes) -> int:
-        """Handle the whole frames of `data`; returns how many bytes that were."""
-        at, end = 0, len(data)
-        if self._preface_left:
-            at = min(self._preface_left, end)
-            if data[:at] != frames.PREFACE[-self._preface_left :][:at]:
-                raise ConnectionFault(Code.PROTOCOL_ERROR, "this is not HTTP/2")
-            self._preface_left -= at
-        while end - at >= frames.HEAD_BYTES and not self._closed:
-            head, flags, stream_id = frames.HEAD.unpack_from(data, at)
-            length = head >> 8
-            if length > MAX_FRAME:
-                raise ConnectionFault(Code.FRAME_SIZE_ERROR, "a frame is too large")
-            stop = at + frames.HEAD_BYTES + length
-            if stop > end:
-                break
-            self._on_frame(head & 0xFF, flags, stream_id & frames.ID_MASK, data[at + frames.HEAD_BYTES : stop])
-            at = stop
-        return at
 
     def _on_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         if self._block is not None and (kind != Kind.CONTINUATION or stream_id != self._block[0]):
@@ -203,6 +196,7 @@ class Http2Connection(asyncio.Protocol):
         if not self._settled and kind != Kind.SETTINGS:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "the first frame is not SETTINGS")
         if kind >= len(self._handlers):
+            self._patience.spend(Cost.FRAME)
             return  # RFC 9113, section 4.1: unknown kinds are ignored
         try:
             self._handlers[kind](flags, stream_id, payload)
@@ -210,6 +204,7 @@ class Http2Connection(asyncio.Protocol):
             self._on_stream_fault(fault)
 
     def _on_stream_fault(self, fault: StreamFault) -> None:
+        self._patience.spend(Cost.FAULT)
         self._outgoing.reply(frames.reset(fault.stream_id, fault.code))
         if stream := self._streams.get(fault.stream_id):
             self._close(stream)
@@ -227,6 +222,7 @@ class Http2Connection(asyncio.Protocol):
         body = _unpadded(flags, payload)
         stream = self._streams.get(stream_id)
         if stream is None:
+            self._patience.spend(Cost.FRAME)
             return  # it was reset, or answered before its end
         if stream.remote_ended:
             raise StreamFault(stream_id, Code.STREAM_CLOSED)
@@ -237,6 +233,8 @@ class Http2Connection(asyncio.Protocol):
             stream.consumed(size - len(body))
         if body:
             stream.receiver.data(body)
+        elif not flags & Flag.END_STREAM:
+            self._patience.spend(Cost.FRAME)
         if flags & Flag.END_STREAM and not stream.closed:
             stream.remote_ended = True
             stream.receiver.ended()
@@ -266,6 +264,7 @@ class Http2Connection(asyncio.Protocol):
             self._on_header_block(stream_id, first_flags, b"".join(parts))
 
     def _on_header_block(self, stream_id: int, flags: int, block: bytes) -> None:
+        self._incoming.work += HEADERS_WORK + len(block) // HEADER_BYTES_OF_WORK
         headers = self._decoder.decode(block)
         if stream_id <= self._last_stream_id:
             self._on_trailers(stream_id, flags)
@@ -285,6 +284,7 @@ class Http2Connection(asyncio.Protocol):
     def _on_trailers(self, stream_id: int, flags: int) -> None:
         stream = self._streams.get(stream_id)
         if stream is None:
+            self._patience.spend(Cost.FAULT)
             return  # closed; its headers had to be read for the sake of the table
         if stream.remote_ended:
             raise StreamFault(stream_id, Code.STREAM_CLOSED)
@@ -298,11 +298,13 @@ class Http2Connection(asyncio.Protocol):
             raise ConnectionFault(Code.PROTOCOL_ERROR, "PRIORITY needs a stream")
         if len(payload) != 5:
             raise StreamFault(stream_id, Code.FRAME_SIZE_ERROR)
+        self._patience.spend(Cost.FRAME)
 
     def _on_reset(self, flags: int, stream_id: int, payload: bytes) -> None:
         self._require_begun(stream_id)
         if len(payload) != 4:
             raise ConnectionFault(Code.FRAME_SIZE_ERROR, "RST_STREAM has 4 bytes")
+        self._patience.spend(Cost.RESET)
         if stream := self._streams.get(stream_id):
             self._close(stream)
             stream.receiver.gone()
@@ -311,12 +313,14 @@ class Http2Connection(asyncio.Protocol):
         if stream_id:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "SETTINGS are of the connection")
         self._settled = True
+        self._patience.spend(Cost.SETTINGS + len(payload) // frames.SETTING.size)
         if flags & Flag.ACK:
             if payload:
                 raise ConnectionFault(Code.FRAME_SIZE_ERROR, "an ack of SETTINGS is empty")
             return
-        for stream in self._widened(self.peer.change(payload)):
-            self.pump(stream)
+        if by := self.peer.change(payload):
+            for stream in self._widened(by):
+                self.pump(stream)
         self._outgoing.reply(_SETTINGS_ACK)
 
     def _widened(self, by: int) -> Iterable[Stream]:
@@ -335,16 +339,19 @@ class Http2Connection(asyncio.Protocol):
             raise ConnectionFault(Code.PROTOCOL_ERROR, "PING is of the connection")
         if len(payload) != 8:
             raise ConnectionFault(Code.FRAME_SIZE_ERROR, "PING has 8 bytes")
+        self._patience.spend(Cost.FRAME)
         if not flags & Flag.ACK:
             self._outgoing.reply(frames.frame(Kind.PING, Flag.ACK, 0, payload))
 
     def _on_goaway(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "GOAWAY is of the connection")
+        self._patience.spend(Cost.FAULT)
 
     def _on_window_update(self, flags: int, stream_id: int, payload: bytes) -> None:
         if len(payload) != 4:
             raise ConnectionFault(Code.FRAME_SIZE_ERROR, "WINDOW_UPDATE has 4 bytes")
+        self._patience.spend(Cost.FRAME)
         increment = frames.U32.unpack(payload)[0] & frames.ID_MASK
         if not stream_id:
             if not increment:

@@ -8,7 +8,7 @@ stays as it is.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpack import Decoder, HPACKError
+from hpack import Decoder, HPACKDecodingError, HPACKError
 from hpack.table import HeaderTable
 
 from broker.front.grpc.http2.frames import Code, ConnectionFault
@@ -20,6 +20,10 @@ NO_TABLE = (
 )
 
 _REMEMBERED = 128  # blocks
+_MAX_REMEMBERED_BYTES = 4_096  # of such a block, and of what it says
+_MAX_RESIZES = (
+    2  # of the table in a block: its least size since the last block, and its last (RFC 7541, section 4.2)
+)
 _STATUS = b":status"
 _CONNECTION_HEADERS = {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
 _PSEUDO_HEADERS = {b":method", b":scheme", b":path", b":authority"}
@@ -46,11 +50,23 @@ class _Table(HeaderTable):
         super().add(name, value)
 
 
+class _Decoder(Decoder):
+    """Reads no more resizes of the table than there is a reason for: they are a byte each, and cost as a header."""
+
+    resizes = 0  # in this block
+
+    def _update_encoding_context(self, data: bytes | memoryview) -> int:
+        self.resizes += 1
+        if self.resizes > _MAX_RESIZES:
+            raise HPACKDecodingError("The table is resized too often.")
+        return super()._update_encoding_context(data)
+
+
 class HeaderDecoder:
     """The header blocks of one connection, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._decoder = Decoder(max_header_list_size=MAX_LIST_BYTES)
+        self._decoder = _Decoder(max_header_list_size=MAX_LIST_BYTES)
         self._table = self._decoder.header_table = _Table()
         self._remembered: dict[bytes, RequestHeaders] = {}
 
@@ -60,17 +76,21 @@ class HeaderDecoder:
         if known is not None:
             return known
         before = self._table.changes
+        self._decoder.resizes = 0
         try:
             pairs = [(bytes(pair[0]), bytes(pair[1])) for pair in self._decoder.decode(block, raw=True)]
         except (HPACKError, IndexError) as error:
             raise ConnectionFault(Code.COMPRESSION_ERROR, "a header block cannot be read") from error
         headers = _request_headers(pairs)
-        is_resize = block[:1] >= b"\x20" and block[:1] < b"\x40"
-        if self._table.changes != before or is_resize:
+        if self._table.changes != before or self._decoder.resizes:
             self._remembered.clear()
-        elif len(self._remembered) < _REMEMBERED:
+        elif len(self._remembered) < _REMEMBERED and _is_small(block, headers):
             self._remembered[block] = headers
         return headers
+
+
+def _is_small(block: bytes, headers: RequestHeaders) -> bool:
+    return max(len(block), list_size(*headers.fields.items())) <= _MAX_REMEMBERED_BYTES
 
 
 def _request_headers(pairs: list[tuple[bytes, bytes]]) -> RequestHeaders:

@@ -1,26 +1,31 @@
 """What leaves on an HTTP/2 connection: frames, as far as the peer's windows and the socket have room for them.
 
 What is written in one turn of the loop leaves in one write.  Bodies wait in their streams' outboxes; header blocks
-and replies have no windows, so a peer that asks for them and does not read is cut off.
+and replies have no windows, so a peer that asks for them and does not read is cut off; so is one that reads nothing
+at all for a while.
 """
 
 import asyncio
 
 from broker.front.grpc.http2 import frames
 from broker.front.grpc.http2.headers import NO_TABLE
+from broker.front.grpc.http2.patience import Patience
 from broker.front.grpc.http2.peer import PeerSettings
 from broker.front.grpc.http2.stream import Stream
 
 MAX_UNREAD_REPLY_BYTES = 4_194_304  # while the socket is full
+MAX_FULL_SECONDS = 60.0  # for the peer to take what the socket has: some 300 KB
+SLIVER_BYTES = 1_024  # smaller parts of an answer, for which a peer may widen windows byte by byte, earn nothing
 MAX_TURN_BYTES = 262_144  # of bodies; then the socket says whether it has room for more
 
 
 class Outgoing:
     """`pump` is for whoever has put something into a stream's outbox, or has widened its window."""
 
-    def __init__(self, transport: asyncio.Transport, peer: PeerSettings) -> None:
+    def __init__(self, transport: asyncio.Transport, peer: PeerSettings, patience: Patience) -> None:
         self._transport = transport
         self._peer = peer
+        self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._window = frames.DEFAULT_WINDOW  # of the connection
@@ -28,15 +33,28 @@ class Outgoing:
         self._paused = False
         self._turn = 0  # bytes of bodies in `_out`
         self._replied = 0  # bytes since the socket has been full
+        self._full: asyncio.TimerHandle | None = None
 
     def pause(self) -> None:
         """The socket is full."""
         self._paused = True
         self._replied = 0
+        if self._full is None:
+            self._full = self._loop.call_later(MAX_FULL_SECONDS, self._transport.abort)
 
     def resume(self) -> None:
         self._paused = False
+        self._not_full()
         self._pump_blocked()
+
+    def lost(self) -> None:
+        """The connection has ended."""
+        self._not_full()
+
+    def _not_full(self) -> None:
+        full, self._full = self._full, None
+        if full is not None:
+            full.cancel()
 
     def widen(self, increment: int) -> bool:
         """The peer takes more on the connection.  False: so much more than there can be."""
@@ -71,6 +89,7 @@ class Outgoing:
         if self._peer.table_was_shrunk:
             self._peer.table_was_shrunk = False
             block = NO_TABLE + block
+        self._patience.answered += 1
         max_frame = self._peer.max_frame
         self.reply(frames.header_frames(stream_id, block, end_stream=end_stream, max_frame=max_frame))
 
@@ -101,8 +120,10 @@ class Outgoing:
         self._window -= size
         self._turn += size
         if size == len(waiting):
+            self._patience.answered += 1
             stream.outbox.popleft()
         else:
+            self._patience.answered += size >= SLIVER_BYTES
             stream.outbox[0] = waiting[size:]
 
     def _pump_blocked(self) -> None:

@@ -26,6 +26,9 @@ class Receiver(Protocol):
     def gone(self) -> None:
         """The peer has reset the stream or lost the connection; nothing more can be sent."""
 
+    def tick(self) -> None:
+        """Some time has passed (connection.PING_SECONDS)."""
+
     def stop(self) -> None:
         """The process is about to stop: end what would not end soon by itself."""
 

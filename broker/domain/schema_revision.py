@@ -1,0 +1,31 @@
+"""Which schemas of the database a broker can be served by: their names say so.
+
+`0003_since_0001` is the third schema, and code that was written for the first still works on it: it only adds.
+`0004_since_0003` took away what code before the third needs.
+"""
+
+import re
+
+_NAME = re.compile(r"(\d{4})(?:_since_(\d{4}))?")
+_NOTHING = (0, 0)
+
+
+def is_behind(revision: str | None, known: str) -> bool:
+    """Whether the database has an older schema than the code knows, or none."""
+    return _read(revision)[0] < _read(known)[0]
+
+
+def can_be_served(revision: str | None, known: str) -> bool:
+    """Whether code that knows the schema `known` works on that of the database."""
+    number, since = _read(revision)
+    return since <= _read(known)[0] <= number
+
+
+def _read(revision: str | None) -> tuple[int, int]:
+    """A schema's number, and that of the oldest whose code works on it.  A name of another kind is after all."""
+    if revision is None:
+        return _NOTHING
+    match = _NAME.fullmatch(revision)
+    if match is None:
+        return (10_000, 10_000)
+    return int(match[1]), int(match[2] or match[1])

@@ -1,0 +1,16 @@
+"""Nothing that the broker decides depends on its machine's wall clock: time is the database's."""
+
+import re
+from pathlib import Path
+
+_WALL_CLOCK = re.compile(r"time\.time\(|time_ns\(|datetime\.now\(|utcnow\(|CLOCK_REALTIME|date\.today\(")
+# Of an answer without a Date header, whose Retry-After names a date: the endpoint's clock is not known.
+_EXCEPTIONS = {"workers/push/http_client.py"}
+
+
+def test_no_code_reads_the_wall_clock() -> None:
+    package = Path(__file__).parents[2] / "broker"
+    readers = {
+        str(path.relative_to(package)) for path in package.rglob("*.py") if _WALL_CLOCK.search(path.read_text())
+    }
+    assert readers == _EXCEPTIONS

@@ -1,0 +1,48 @@
+"""The embedded PostgreSQL is kept running, whatever is in the way of its next start."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from broker.embedded_postgres import cluster as clusters
+from broker.embedded_postgres.cluster import Cluster
+from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
+from tests.fixtures.broker import eventually
+
+
+async def test_backends_that_do_not_end_delay_the_next_start_but_do_not_prevent_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those do that wait in the kernel, for a disk: no signal ends them."""
+    cluster = Cluster(tmp_path)
+    await asyncio.to_thread(cluster.open)
+    refusals = 0
+
+    def stubborn(data: Path, sockets: Path) -> None:
+        nonlocal refusals
+        refusals += 1
+        if refusals == 1:
+            raise StillRunning(f"PostgreSQL processes [1] run on {data} and do not end")
+        stop_leftovers(data, sockets)
+
+    monkeypatch.setattr(clusters, "stop_leftovers", stubborn)
+    monkeypatch.setattr(clusters, "_RETRY_SECONDS", 0.1)
+    keeper = asyncio.create_task(cluster.keep_running())
+    try:
+        assert cluster._process is not None
+        cluster._process.kill()
+
+        def answers() -> bool:
+            with contextlib.suppress(psycopg.OperationalError), psycopg.connect(cluster.url):
+                return refusals > 1
+            return False
+
+        await eventually(lambda: asyncio.to_thread(answers), seconds=60)
+        assert not keeper.done()
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+        await asyncio.to_thread(cluster.close)

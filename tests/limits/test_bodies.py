@@ -1,0 +1,163 @@
+"""Large bodies, many at once; bodies that become large; callers that leave."""
+
+import asyncio
+import gzip
+import zlib
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.payload import MAX_PAYLOAD_BYTES
+from broker.domain.request_memory import RequestMemory
+from broker.front.admission import admission_of
+from broker.front.rest.body import BodyReader
+from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.limits.conftest import MEGABYTE, good_client, rss
+from tests.limits.raw import calling, request
+
+SETTINGS = {"BROKER_REQUEST_MEMORY_MB": "50"}
+BOMB = gzip.compress(b"\0" * 50 * MEGABYTE, compresslevel=9)  # 50 KB
+
+
+class Highest:
+    """The most memory that a broker held within the block."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+        self.bytes = 0
+
+    async def __aenter__(self) -> "Highest":
+        self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._watching.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            self.bytes = max(self.bytes, rss(self.broker))
+            await asyncio.sleep(0.02)
+
+
+async def test_twenty_bodies_of_10_mb_at_once_are_served_or_told_to_come_back(broker: BrokerProcess) -> None:
+    body = b'{"messages":[{"data":"%s"}]}' % (b"eHh4" * 2_400_000)
+
+    async def publish(rest: Rest) -> int:
+        async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+            answer = await client.post(f"/v1/{rest.topic('large')}:publish", content=body)
+        assert answer.status_code in (200, 429), answer.text
+        assert answer.status_code == 200 or int(answer.headers["Retry-After"]) > 0
+        return answer.status_code
+
+    async with good_client(broker) as good:
+        await good.rest.create_topic("large")
+        assert await publish(good.rest) == 200
+        before = rss(broker)
+        async with Highest(broker) as highest:
+            statuses = await asyncio.gather(*[publish(good.rest) for _ in range(20)])
+        assert 200 in statuses
+        assert highest.bytes - before < 600 * MEGABYTE
+        await eventually(lambda: rss(broker) - before < 150 * MEGABYTE)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_a_body_that_inflates_beyond_all_bounds_is_not_inflated(broker: BrokerProcess, encoding: str) -> None:
+    bomb = BOMB if encoding == "gzip" else zlib.compress(b"\0" * 50 * MEGABYTE, 9)
+    async with good_client(broker) as good:
+        before = rss(broker)
+
+        async def send(path: str) -> tuple[str, str]:
+            headers = {"Content-Encoding": encoding}
+            return await good.rest.error("POST", path, content=bomb, headers=headers)
+
+        topic, subscription = good.rest.topic(), good.rest.subscription()
+        paths = [f"{topic}:publish", f"{subscription}:pull", f"{subscription}:acknowledge"]
+        async with Highest(broker) as highest:
+            for code, text in await asyncio.gather(*[send(path) for path in paths * 5]):
+                assert code == "INVALID_ARGUMENT"
+                assert "exceeds the limit" in text
+        assert highest.bytes - before < 150 * MEGABYTE
+
+
+async def test_a_body_that_says_it_is_too_long_is_refused_before_it_comes(broker: BrokerProcess) -> None:
+    async with calling(broker.url) as caller:
+        path = "/v1/projects/project/topics/topic:publish"
+        caller.send(request("POST", path, f"Content-Length: {MAX_PAYLOAD_BYTES + 1}"), b"{")
+        refusal = await caller.answer()
+        assert refusal.status == 400
+        assert b"exceeds the limit" in refusal.body
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [b"{}," * 3_000_000 + b"{}", b'{"data":"eA=="},' * 600_000 + b"{}", b'{"a":{}},' * 1_000_000 + b"{}"],
+)
+async def test_a_body_of_far_too_many_messages_is_refused_before_they_are_made(
+    broker: BrokerProcess, messages: bytes
+) -> None:
+    """They took 480 MB."""
+    async with good_client(broker) as good:
+        before = rss(broker)
+        async with Highest(broker) as highest:
+            path = f"{good.rest.topic()}:publish"
+            code, text = await good.rest.error("POST", path, content=b'{"messages":[' + messages + b"]}")
+        assert (code, text[:46]) == ("INVALID_ARGUMENT", "The value for message_count is too large. You ")
+        assert highest.bytes - before < 150 * MEGABYTE
+
+
+async def test_a_publish_with_many_braces_in_its_attributes_is_stored(broker: BrokerProcess) -> None:
+    braces = '{["\\"'
+    attributes = {f"a{index}": braces * 200 for index in range(5)}
+    async with good_client(broker) as good:
+        rest = good.rest
+        await rest.create_topic("braces")
+        await rest.create_subscription("braces", topic="braces")
+        await rest.publish(*[{"attributes": attributes}] * 120, topic="braces")
+        received = await rest.drain("braces")
+        assert [m["message"]["attributes"] for m in received] == [attributes] * 120
+
+
+async def test_callers_that_leave_within_their_bodies_give_their_memory_back(broker: BrokerProcess) -> None:
+    async def leave(topic: str) -> None:
+        async with calling(broker.url) as caller:
+            caller.send(request("POST", f"/v1/{topic}:publish", "Content-Length: 9000000"), b" " * 1_000_000)
+            await asyncio.sleep(0.05)
+
+    async with good_client(broker) as good:
+        for _ in range(4):
+            await asyncio.gather(*[leave(good.rest.topic()) for _ in range(40)])
+
+        async def has_room() -> bool:  # three quarters of all room
+            answer = await good.rest.call("POST", f"{good.rest.topic()}:publish", content=b" " * 10_000_000)
+            return answer.status_code == 400
+
+        await eventually(has_room)
+
+
+async def test_a_caller_that_has_closed_its_side_is_gone(broker: BrokerProcess) -> None:
+    """As one that has closed both: nobody can know.  A pull that waits for it must not be handed messages."""
+    async with good_client(broker) as good:
+        await good.rest.create_topic("quiet")
+        await good.rest.create_subscription("waiting", topic="quiet")
+        pull = request("POST", f"/v1/{good.rest.subscription('waiting')}:pull", body=b'{"maxMessages":10}')
+        for sent in (b"", pull[:20], pull[:-5], pull, pull * 3):
+            async with calling(broker.url) as caller:
+                caller.send(sent)
+                caller.writer.write_eof()
+                assert await caller.rest() == b""
+        await good.rest.publish("for another", topic="quiet")
+        assert len(await good.rest.pull("waiting", wait=True)) == 1
+
+
+async def test_a_request_whose_caller_left_before_its_body_was_read_is_not_served() -> None:
+    """It was served as one without a body."""
+    memory = RequestMemory(1_000_000)
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(InvalidArgument):
+        await BodyReader(memory).read({"headers": []}, receive, admission_of("Publisher.CreateTopic", memory))
+    assert memory.held == 0

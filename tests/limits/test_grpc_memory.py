@@ -1,0 +1,243 @@
+"""Large requests and answers over gRPC, in parallel, slow to come or slow to be taken.
+
+Memory is bounded by the budgets of the process, what finds no room is told when to come back, and small calls are served
+meanwhile.
+"""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import httpx
+import pytest
+
+from broker.front.grpc.generated import messages
+from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, reset, window_update
+from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.grpc.wire import Peer, packed
+from tests.limits.conftest import MEGABYTE, good_client, rss
+from tests.limits.crowd import RESOURCE_EXHAUSTED, call_headers, connect
+
+SETTINGS = {"BROKER_REQUEST_MEMORY_MB": "64"}
+ROOM = (
+    900 * MEGABYTE
+)  # budgets of 64 MB each, with the copies that are made on the way; 40 requests would take 2 GB
+
+
+@pytest.fixture
+async def rest(broker: BrokerProcess, project: str) -> AsyncIterator[Rest]:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=120) as client:
+        rest = Rest(client, project)
+        await rest.create_topic()
+        await rest.create_subscription()
+        yield rest
+
+
+def _publish(rest: Rest, size: int) -> bytes:
+    request: bytes = messages.PublishRequest(
+        topic=rest.topic(), messages=[{"data": b"x" * size}]
+    ).SerializeToString()
+    return request
+
+
+class Memory:
+    """The most that the broker held while the block ran, beyond what it held before."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self.grown = 0
+
+    async def __aenter__(self) -> "Memory":
+        self._before = rss(self._broker)
+        self._looking = asyncio.create_task(self._look())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._looking.cancel()
+        await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while True:
+            self.grown = max(self.grown, rss(self._broker) - self._before)
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def patient_client(rest: Rest) -> AsyncIterator[None]:
+    """Publishes small messages; comes again when it is told to.  It is served in the block, and after it."""
+    stored = 0
+
+    async def run() -> None:
+        nonlocal stored
+        while True:
+            answer = await rest.call("POST", f"{rest.topic('small')}:publish", {"messages": [{"data": "eA=="}]})
+            assert answer.status_code in (200, 429), answer.text
+            stored += answer.status_code == 200
+            await asyncio.sleep(0.02)
+
+    await rest.create_topic("small")
+    running = asyncio.create_task(run())
+    try:
+        yield
+        last = stored
+        assert last
+        await eventually(lambda: stored > last + 1 or running.done(), seconds=60)
+        assert not running.done(), running.exception()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.slow
+async def test_forty_publishes_of_ten_megabytes_at_once(broker: BrokerProcess, rest: Rest) -> None:
+    request = _publish(rest, 9_900_000)
+    options = [("grpc.use_local_subchannel_pool", 1)]
+
+    async def publish() -> grpc.RpcError | None:
+        def call() -> grpc.RpcError | None:
+            with grpc.insecure_channel(httpx.URL(broker.url).netloc.decode(), options=options) as channel:
+                try:
+                    channel.unary_unary("/google.pubsub.v1.Publisher/Publish")(request, timeout=100)
+                except grpc.RpcError as error:
+                    return error
+                return None
+
+        return await asyncio.to_thread(call)
+
+    async with Memory(broker) as memory, patient_client(rest):
+        outcomes = await asyncio.gather(*[publish() for _ in range(40)])
+    refused = [error for error in outcomes if error is not None]
+    assert {error.code() for error in refused} <= {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    for error in refused:
+        assert "grpc-status-details-bin" in dict(error.trailing_metadata())  # RetryInfo
+    assert len(refused) < 40
+    stored = 0
+    while received := await rest.pull(max_messages=1):
+        await rest.acknowledge(received)
+        stored += 1
+    assert stored == 40 - len(refused)
+    assert memory.grown < ROOM
+
+
+async def _begin(broker: BrokerProcess, request: bytes, size: int) -> tuple[Peer, int]:
+    """Send so much of a Publish; with the grpc-status if it is refused, else -1."""
+    peer = await connect(broker.url)
+    body = packed(request)[:size]
+    peer.send(peer.headers(1, call_headers("Publisher/Publish")))
+    for at in range(0, size, 300_000):
+        for part in range(at, min(at + 300_000, size), 16_000):
+            peer.send(frame(Kind.DATA, 0, 1, body[part : min(part + 16_000, at + 300_000, size)]))
+        await peer.writer.drain()
+        peer.send(frame(Kind.PING, 0, 0, b"received"))
+        await peer.read_until(lambda f: f.kind == Kind.PING and bool(f.flags & Flag.ACK))
+        for read in peer.frames:
+            if read.kind == Kind.HEADERS:
+                fields = {bytes(k): bytes(v) for k, v in peer.decoder.decode(read.payload, raw=True)}
+                return peer, int(fields[b"grpc-status"])
+        peer.frames.clear()
+    return peer, -1
+
+
+async def test_senders_who_do_not_end_are_bounded_and_leave_room(broker: BrokerProcess, rest: Rest) -> None:
+    request = _publish(rest, 9_900_000)
+    async with Memory(broker) as memory, good_client(broker):
+        begun = [await _begin(broker, request, 9_000_000) for _ in range(20)]
+        statuses = [status for _, status in begun]
+        assert 3 <= statuses.count(-1) < 8  # three quarters of the budget
+        assert set(statuses) == {-1, RESOURCE_EXHAUSTED}
+        await rest.publish("small ones find room")
+        for peer, _ in begun:
+            peer.writer.close()
+        await eventually(lambda: _is_room(broker, request))
+    assert memory.grown < ROOM
+
+
+async def _is_room(broker: BrokerProcess, request: bytes) -> bool:
+    peer, status = await _begin(broker, request, 9_000_000)
+    peer.writer.close()
+    return status == -1
+
+
+async def test_readers_who_do_not_take_their_answers_are_bounded(broker: BrokerProcess, rest: Rest) -> None:
+    """Pulls and streams with windows of nothing: what the process may hold for them is held, and not more."""
+    for _ in range(30):
+        await rest.publish("x" * 3_000_000)
+    pull = messages.PullRequest(subscription=rest.subscription(), max_messages=1).SerializeToString()
+    stream = messages.StreamingPullRequest(
+        subscription=rest.subscription(), stream_ack_deadline_seconds=600
+    ).SerializeToString()
+    async with Memory(broker) as memory:
+        readers = [await connect(broker.url, s4=0) for _ in range(20)]
+        for number, peer in enumerate(readers):
+            method, request = ("Pull", pull) if number % 2 else ("StreamingPull", stream)
+            for stream_id in (1, 3, 5, 7):
+                end = Flag.END_STREAM if number % 2 else 0
+                peer.send(
+                    peer.headers(stream_id, call_headers(f"Subscriber/{method}")),
+                    frame(Kind.DATA, end, stream_id, packed(request)),
+                )
+        refusals: set[int] = set()
+
+        async def is_refused() -> bool:
+            """A pull of somebody else."""
+            answer = await rest.call("POST", f"{rest.subscription()}:pull", {"maxMessages": 1})
+            refusals.add(answer.status_code)
+            return answer.status_code == 503
+
+        await eventually(is_refused)
+        await rest.publish("publishes go on")
+        for peer in readers:
+            peer.writer.close()
+
+        async def is_served() -> bool:
+            answer = await rest.call("POST", f"{rest.subscription()}:pull", {"maxMessages": 1})
+            return bool(answer.status_code == 200 and answer.json())
+
+        await eventually(is_served)
+    assert memory.grown < ROOM
+
+
+async def test_requests_that_are_taken_back_do_not_pile_up(broker: BrokerProcess, rest: Rest) -> None:
+    """A client that sends a large request and resets it, again and again: it has been paid for until it is done."""
+    request = _publish(rest, 900_000)
+
+    async def send() -> None:
+        peer = await connect(broker.url)
+        body = packed(request)
+        frames = [frame(Kind.DATA, 0, 0, body[at : at + 16_000]) for at in range(0, len(body), 16_000)]
+        with contextlib.suppress(ConnectionError, EOFError):
+            for stream_id in range(1, 160, 2):
+                peer.send(peer.headers(stream_id, call_headers("Publisher/Publish")))
+                for number, part in enumerate(frames):
+                    end = Flag.END_STREAM if number == len(frames) - 1 else 0
+                    peer.send(struct.pack(">IBI", len(part) - 9 << 8, end, stream_id), part[9:])
+                peer.send(reset(stream_id, Code.CANCEL))
+                await peer.writer.drain()
+            await peer.alive()
+        peer.writer.close()
+
+    async with Memory(broker) as memory, patient_client(rest):
+        await asyncio.gather(*[send() for _ in range(4)])
+    assert memory.grown < ROOM
+    await rest.ok("DELETE", rest.topic())
+
+
+async def test_a_stream_whose_client_widens_no_window_does_not_hold_up_another(
+    broker: BrokerProcess, rest: Rest
+) -> None:
+    stream = messages.StreamingPullRequest(
+        subscription=rest.subscription(), stream_ack_deadline_seconds=600
+    ).SerializeToString()
+    stuck, other = await connect(broker.url, s4=0), await connect(broker.url)
+    for peer in (stuck, other):
+        peer.send(peer.headers(1, call_headers("Subscriber/StreamingPull")), frame(Kind.DATA, 0, 1, packed(stream)))
+        assert await peer.alive()
+    other.send(window_update(0, 1_000_000))
+    for number in range(4):
+        await rest.publish(f"message {number}")
+    await other.next_of(Kind.DATA, 1)
+    stuck.writer.close()
+    other.writer.close()

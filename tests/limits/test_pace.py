@@ -1,0 +1,260 @@
+"""A peer that is too slow is cut off: what it holds of the process is given back.
+
+The looks that a connection takes at its peer every few seconds are taken by hand here: no test waits for a time.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from broker.cli.http1 import Http1Protocol, Pace
+from broker.cli.one_port import ConnectionLimit, FirstBytes
+from broker.front.grpc.http2.frames import PREFACE
+from tests.fixtures.broker import eventually
+from tests.limits.raw import Caller, calling, request
+
+NEVER = 3600.0
+
+
+@dataclass
+class Served:
+    """An application without a broker behind the broker's protocol."""
+
+    pace: Pace
+    silence_seconds: float
+    url: str = ""
+    proceed: asyncio.Event = field(default_factory=asyncio.Event)
+    connections: list[Http1Protocol] = field(default_factory=list)
+    state: ServerState = field(default_factory=ServerState)
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """/wait answers after `proceed`, /unread reads after it, /early reads nothing, /large answers much."""
+        size = 0
+        if scope["path"] == "/unread":
+            await self.proceed.wait()
+        while scope["path"] != "/early":
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            size += len(message["body"])
+            if not message["more_body"]:
+                break
+        if scope["path"] == "/wait":
+            await self.proceed.wait()
+        body = b"x" * 1_000_000 if scope["path"] == "/large" else b"%d" % size
+        head: Any = {"status": 200, "headers": [(b"content-length", b"%d" % len(body))]}
+        await send({"type": "http.response.start", **head})
+        await send({"type": "http.response.body", "body": body})
+
+    def make_protocol(self) -> FirstBytes:
+        config = uvicorn.Config(self.app, interface="asgi3", ws="none", lifespan="off", log_config=None)
+        config.load()
+        return FirstBytes(
+            self.state.connections,
+            lambda: self._http1(config),
+            asyncio.Protocol,
+            limit=ConnectionLimit(3),
+            silence_seconds=self.silence_seconds,
+        )
+
+    def _http1(self, config: uvicorn.Config) -> Http1Protocol:
+        connection = type("Paced", (Http1Protocol,), {"pace": self.pace})(config, self.state, {})
+        self.connections.append(connection)
+        return connection
+
+    def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.connections[-1].look()
+
+    async def heard(self, size: int) -> None:
+        """Until so many bytes of bodies have come."""
+        await eventually(lambda: self.connections and self.connections[-1].received == size)
+
+
+@asynccontextmanager
+async def serving(*, silence_seconds: float = NEVER, **pace: Any) -> AsyncIterator[Served]:
+    served = Served(
+        Pace(**{"look": NEVER, "body_bytes": 100, "keep_alive": 3 * NEVER, "linger": 0.05} | pace), silence_seconds
+    )
+    server = await asyncio.get_running_loop().create_server(served.make_protocol, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    served.url = f"http://{host}:{port}"
+    yield served
+    server.close()
+    await eventually(lambda: not served.state.connections)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with serving() as served:
+        yield served
+
+
+@pytest.mark.parametrize("first", [b"", b"P", PREFACE[:-1]])
+async def test_a_connection_that_says_nothing_or_nothing_clear_is_closed(first: bytes) -> None:
+    async with serving(silence_seconds=0.05) as served, calling(served.url) as caller:
+        caller.send(first)
+        assert await caller.rest() == b""
+
+
+async def test_a_connection_that_has_spoken_in_time_is_kept(served: Served) -> None:
+    async with serving(silence_seconds=0.5) as served, calling(served.url) as caller:
+        caller.send(request("GET", "/wait"))
+        await asyncio.sleep(0.6)
+        served.proceed.set()
+        assert (await caller.answer()).status == 200
+
+
+async def test_connections_past_their_number_are_closed_and_find_room_again(served: Served) -> None:
+    async with calling(served.url) as first:
+        async with calling(served.url), calling(served.url):
+            await eventually(lambda: len(served.state.connections) == 3)
+            async with calling(served.url) as fourth:
+                assert await fourth.rest() == b""
+            first.send(request("GET", "/"))
+            assert (await first.answer()).status == 200
+        await eventually(lambda: len(served.state.connections) == 1)
+        async with calling(served.url) as another:
+            assert await another.is_served()
+
+
+@pytest.mark.parametrize("part", [b"G", b"GET /wa", b"GET / HTTP/1.1\r\nHos", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+async def test_a_head_that_does_not_come_to_its_end_is_refused(served: Served, part: bytes) -> None:
+    async with calling(served.url) as caller:
+        caller.send(part)
+        await eventually(lambda: served.connections)
+        served.look()
+        served.look()
+        refusal = await caller.answer()
+        assert refusal.status == 408
+        assert b"head of the request took longer" in refusal.body
+        assert await caller.rest() == b""
+
+
+async def test_a_head_that_comes_byte_by_byte_is_refused() -> None:
+    async with serving(look=0.1) as served, calling(served.url) as caller:
+        sending = asyncio.create_task(_trickle(caller, b"GET / HTTP/1.1\r\nHost: x\r\nX: "))
+        assert await caller.answers() in ([408], [])
+        sending.cancel()
+
+
+async def _trickle(caller: Caller, beginning: bytes) -> None:
+    caller.send(beginning)
+    while True:
+        await caller.send_all(b"a")
+        await asyncio.sleep(0.001)
+
+
+async def test_each_request_has_the_time_anew(served: Served) -> None:
+    async with calling(served.url) as caller:
+        for _ in range(5):
+            caller.send(request("GET", "/")[:-5])
+            await eventually(lambda: served.connections)
+            await asyncio.sleep(0.01)
+            served.look()
+            caller.send(request("GET", "/")[-5:])
+            assert (await caller.answer()).status == 200
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_that_comes_too_slowly_is_refused(served: Served, chunked: bool) -> None:
+    async with calling(served.url) as caller:
+        length = "Transfer-Encoding: chunked" if chunked else "Content-Length: 1000"
+        caller.send(request("POST", "/", length), b"63\r\n" if chunked else b"", b"x" * 99)
+        await served.heard(99)
+        served.look()
+        caller.send(b"\r\n63\r\n" if chunked else b"", b"x" * 99)
+        await served.heard(198)
+        served.look()
+        refusal = await caller.answer()
+        assert refusal.status == 408
+        assert b"body of the request came slower" in refusal.body
+        assert await caller.rest() == b""
+
+
+async def test_a_body_that_comes_steadily_may_take_its_time(served: Served) -> None:
+    async with calling(served.url) as caller:
+        caller.send(request("POST", "/", "Content-Length: 2000"))
+        for size in range(100, 2001, 100):
+            caller.send(b"x" * 100)
+            await served.heard(size)
+            served.look()
+        assert (await caller.answer()).body == b"2000"
+
+
+async def test_a_body_that_the_broker_does_not_read_is_not_slow(served: Served) -> None:
+    async with calling(served.url) as caller:
+        caller.send(request("POST", "/unread", body=b"x" * 1_000_000))
+        await eventually(lambda: served.connections and served.connections[-1].received > 65_536)
+        served.look(20)
+        served.proceed.set()
+        assert (await caller.answer()).body == b"1000000"
+
+
+async def test_the_rest_of_a_body_whose_request_was_answered_may_not_take_for_ever(served: Served) -> None:
+    async with calling(served.url) as caller:
+        caller.send(request("POST", "/early", "Content-Length: 1000"), b"x" * 10)
+        assert (await caller.answer()).status == 200
+        served.look(2)
+        assert await caller.rest() == b""
+
+
+async def test_no_more_is_read_of_a_body_whose_request_was_answered_than_any_body_may_have(served: Served) -> None:
+    async with calling(served.url) as caller:
+        caller.send(request("POST", "/early", "Content-Length: 10000000000"))
+        sending = asyncio.create_task(_flood(caller))
+        assert await caller.answers() in ([200], [])
+        sending.cancel()
+        assert served.connections[-1].received < 30_000_000
+
+
+async def _flood(caller: Caller) -> None:
+    while True:
+        await caller.send_all(b"x" * 100_000)
+        await asyncio.sleep(0)
+
+
+async def test_a_connection_is_closed_once_it_was_idle_for_long(served: Served) -> None:
+    async with calling(served.url) as caller:
+        assert await caller.is_served()
+        served.look(3)
+        assert await caller.is_served()
+        served.look(4)
+        assert await caller.rest() == b""
+
+
+async def test_a_request_may_wait_for_its_answer_as_long_as_that_takes(served: Served) -> None:
+    async with calling(served.url) as caller:
+        caller.send(request("GET", "/wait"))
+        await eventually(lambda: served.state.tasks)
+        served.look(20)
+        served.proceed.set()
+        assert (await caller.answer()).status == 200
+
+
+async def test_half_a_request_behind_one_that_waits_is_refused_after_its_answer(served: Served) -> None:
+    async with calling(served.url) as caller:
+        caller.send(request("GET", "/wait"), b"GET /wa")
+        await eventually(lambda: served.state.tasks)
+        served.look(20)
+        served.proceed.set()
+        assert (await caller.answer()).status == 200
+        served.look(2)
+        assert await caller.answers() == [408]
+
+
+async def test_a_reader_that_does_not_take_its_answers_is_cut_off() -> None:
+    async with serving(answer=0.05) as served, calling(served.url) as caller:
+        caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        caller.send(request("GET", "/large") * 20)
+        await eventually(lambda: served.connections)
+        await eventually(lambda: not served.state.connections)
+        caller.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert len(await caller.rest()) < 20_000_000

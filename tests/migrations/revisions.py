@@ -1,0 +1,45 @@
+"""Made-up revisions, to migrate to what no version has yet."""
+
+import shutil
+from pathlib import Path
+
+from broker.store import migrations
+from broker.store.migrations import head_revision
+
+_REVISION = """
+from alembic import op
+from broker.store.online_index import build_index_online
+
+revision = "{revision}"
+down_revision = "{before}"
+branch_labels = None
+depends_on = None
+
+
+def upgrade():
+    {body}
+"""
+
+
+def add_columns(*tables: str) -> str:
+    """A column with a default, for each table."""
+    return f"""for table in {tables!r}:
+        op.execute(f"ALTER TABLE {{table}} ADD COLUMN surplus integer NOT NULL DEFAULT 7")"""
+
+
+ADD_COLUMNS = add_columns("topics", "subscriptions", "shards", "cursors", "message_batches")
+BUILD_INDEXES = """build_index_online("batches_by_size", "message_batches", "(shard_id, size)")
+    build_index_online("topics_by_time", "topics", "(created_at)")"""
+
+
+def with_revisions(directory: Path, *bodies: str) -> Path:
+    """A copy of the migrations with more of them, each with a body for its upgrade(); all of them only add."""
+    made = directory / "migrations"
+    shutil.copytree(migrations._directory(), made)
+    before, known = head_revision(), head_revision()[:4]
+    for number, body in enumerate(bodies, int(known) + 1):
+        revision = f"{number:04}_since_{known}"
+        text = _REVISION.format(revision=revision, before=before, body=body)
+        (made / "versions" / f"{revision}_made_up.py").write_text(text)
+        before = revision
+    return made

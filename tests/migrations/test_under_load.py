@@ -1,0 +1,87 @@
+"""The next revisions come while a broker of this version is at work, and a session is in their way."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+
+from broker.store import migrations
+from broker.store.migration_waits import Patience
+from tests.cli.processes import faults
+from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
+from tests.migrations.revisions import ADD_COLUMNS, BUILD_INDEXES, with_revisions
+
+PATIENCE = Patience(lock_seconds=0.3, pause_seconds=0.5)
+
+
+@dataclass
+class Load:
+    """One client that publishes and one that pulls and acks."""
+
+    rest: Rest
+    published: list[str] = field(default_factory=list)
+    received: set[str] = field(default_factory=set)
+    refusals: list[str] = field(default_factory=list)
+
+    async def publish(self) -> None:
+        while True:
+            answer = await self.rest.call("POST", f"{self.rest.topic()}:publish", {"messages": [message("m")]})
+            if answer.status_code == 200:
+                self.published += answer.json()["messageIds"]
+            else:
+                self.refusals.append(answer.json()["error"]["status"])
+            await asyncio.sleep(0.01)
+
+    async def pull(self) -> None:
+        while True:
+            body = {"maxMessages": 100, "returnImmediately": True}
+            answer = await self.rest.call("POST", f"{self.rest.subscription()}:pull", body)
+            received = answer.json().get("receivedMessages", [])
+            self.received |= {one["message"]["messageId"] for one in received}
+            ack_ids = [one["ackId"] for one in received]
+            if ack_ids:
+                await self.rest.call("POST", f"{self.rest.subscription()}:acknowledge", {"ackIds": ack_ids})
+            await asyncio.sleep(0.01)
+
+    async def three_more(self) -> None:
+        """Until three more publishes have been answered."""
+        before = len(self.published)
+        await eventually(lambda: len(self.published) >= before + 3)
+
+
+async def test_publishes_go_on_while_a_migration_waits_and_when_it_is_done(
+    start_broker: Callable[..., BrokerProcess],
+    database_url: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    directory = with_revisions(tmp_path, ADD_COLUMNS, BUILD_INDEXES)
+    broker = start_broker("--database-url", database_url, "--port", "0")
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+        load = Load(Rest(client, "projects/upgrade"))
+        await load.rest.create_topic()
+        await load.rest.create_subscription()
+        tasks = [asyncio.create_task(load.publish()), asyncio.create_task(load.pull())]
+        with psycopg.connect(database_url) as forgotten, caplog.at_level(logging.WARNING):
+            forgotten.execute("SELECT FROM shards")
+            migrating = asyncio.create_task(
+                asyncio.to_thread(migrations.upgrade, database_url, directory=directory, patience=PATIENCE)
+            )
+            await eventually(lambda: "tries again" in caplog.text)
+            await load.three_more()  # the migration's wait is over for now, the lock still held
+            assert not migrating.done()
+        assert await migrating == "0003_since_0001"
+        await load.three_more()
+        assert (await client.get("/readyz")).status_code == 200
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        load.received |= {one["message"]["messageId"] for one in await load.rest.drain()}
+    assert set(load.published) <= load.received
+    assert set(load.refusals) <= {"RESOURCE_EXHAUSTED", "UNAVAILABLE"}  # by a slow machine
+    assert faults(broker) == []

@@ -1,0 +1,78 @@
+"""A migration waits shortly for each lock, lets others through, tries again, and says who is in its way."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from broker.store import migrations
+from broker.store.migration_waits import LOCK, Patience
+from broker.store.migrations import DatabaseUnreachable
+from tests.migrations.revisions import ADD_COLUMNS, BUILD_INDEXES, with_revisions
+
+PATIENT = Patience(lock_seconds=0.05, pause_seconds=0.1)
+SHORT = Patience(lock_seconds=1.5, pause_seconds=0.1, total_seconds=0.1)  # gives up with the second try
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_a_lock_that_comes_free_lets_the_migration_go_on(
+    database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = with_revisions(tmp_path, ADD_COLUMNS)
+    with psycopg.connect(database_url) as forgotten, caplog.at_level(logging.WARNING):
+        forgotten.execute("SELECT FROM shards")
+        migrating = threading.Thread(
+            target=migrations.upgrade,
+            args=(database_url,),
+            kwargs={"directory": directory, "patience": PATIENT},
+        )
+        migrating.start()
+        _wait_until(lambda: any("tries again" in record.message for record in caplog.records))
+        assert migrating.is_alive()
+        forgotten.rollback()
+        migrating.join()
+    assert migrations.inspect(database_url).revision == "0002_since_0001"
+
+
+def test_it_gives_up_and_names_the_session(database_url: str, tmp_path: Path) -> None:
+    directory = with_revisions(tmp_path, ADD_COLUMNS)
+    with psycopg.connect(database_url, application_name="a report") as forgotten:
+        forgotten.execute("SELECT FROM shards")
+        with pytest.raises(DatabaseUnreachable) as caught:
+            migrations.upgrade(database_url, directory=directory, patience=SHORT)
+        held = f'session {forgotten.info.backend_pid} ("a report", its transaction open for '
+        assert held in str(caught.value)
+    assert migrations.inspect(database_url).revision == "0001"
+
+
+def test_of_two_that_start_at_once_one_waits_for_the_other(database_url: str, tmp_path: Path) -> None:
+    directory = with_revisions(tmp_path, ADD_COLUMNS)
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute(f"SELECT pg_advisory_lock({LOCK})")
+        with pytest.raises(DatabaseUnreachable, match="another process that migrates"):
+            migrations.upgrade(database_url, directory=directory, patience=SHORT)
+    migrations.upgrade(database_url, directory=directory, patience=SHORT)
+    assert migrations.inspect(database_url).revision == "0002_since_0001"
+
+
+def test_another_error_is_told_at_once(database_url: str, tmp_path: Path) -> None:
+    directory = with_revisions(tmp_path, 'op.execute("SELECT 1 / 0")')
+    with pytest.raises(DatabaseUnreachable, match="division by zero"):
+        migrations.upgrade(database_url, directory=directory)
+
+
+def test_each_revision_that_was_done_stays_done(database_url: str, tmp_path: Path) -> None:
+    directory = with_revisions(tmp_path, ADD_COLUMNS, BUILD_INDEXES, 'op.execute("SELECT 1 / 0")')
+    with pytest.raises(DatabaseUnreachable):
+        migrations.upgrade(database_url, directory=directory)
+    assert migrations.inspect(database_url).revision == "0003_since_0001"
