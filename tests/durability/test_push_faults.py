@@ -58,6 +58,8 @@ class Scenario:
             history.check()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_pushes_survive_faults_side_by_side(
     start_broker: StartBroker, push_sink: PushSink, tmp_path: Path
 ) -> None:

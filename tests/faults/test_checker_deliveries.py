@@ -73,17 +73,6 @@ def test_a_new_deadline_lengthens_the_lease_and_a_nack_ends_it() -> None:
     assert story.rules() == []
 
 
-def test_a_lease_may_have_ended_by_a_nack_that_is_refused_but_nothing_is_refused_while_it_lives() -> None:
-    story = _again_at(5)
-    story.ack(3, "1@1", seconds=0, refused={"1@1": "stale"})  # done, not answered, and done again
-    assert story.rules() == ["refused in time"]
-    story.fault(2.9, 3.1)
-    assert story.rules() == []
-    story = told(exactly_once=True)
-    story.nack(5, "1@1", refused={"1@1": "stale"})  # for it is acked
-    assert story.rules() == []
-
-
 def test_messages_of_a_key_share_a_lease() -> None:
     """A nack of the first brings the second back; a deadline of the second alone moves nothing for certain."""
 
@@ -112,6 +101,17 @@ def test_a_lease_lasts_as_long_as_the_calls_that_took_effect_say(seconds: float,
     story.ack(2, "1@1", seconds=seconds, **answer)
     story.receive(5, 1)
     assert story.rules() == ([] if seconds == 1 else ["two leases"])
+
+
+def test_a_lease_may_have_ended_by_a_nack_that_is_refused_but_nothing_is_refused_while_it_lives() -> None:
+    story = _again_at(5)
+    story.ack(3, "1@1", seconds=0, refused={"1@1": "stale"})  # done, not answered, and done again
+    assert story.rules() == ["refused in time"]
+    story.fault(2.9, 3.1)
+    assert story.rules() == []
+    story = told(exactly_once=True)
+    story.nack(5, "1@1", refused={"1@1": "stale"})  # for it is acked
+    assert story.rules() == []
 
 
 def test_a_response_that_comes_after_its_own_lease_is_none() -> None:
