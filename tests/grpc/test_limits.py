@@ -128,7 +128,7 @@ async def test_a_stream_whose_requests_find_no_room_is_refused_with_a_hint(serve
 
 @pytest.mark.parametrize("method", ["Echo", "Chat"])
 async def test_a_request_that_does_not_arrive_is_given_up(method: str) -> None:
-    async with serving(ping_seconds=0.1) as served:
+    async with serving(ping_seconds=0.5) as served:
         peer = await served.connect()
         peer.send(peer.headers(1, request_headers(method)))
         ending = asyncio.create_task(peer.answer(1))
@@ -142,13 +142,13 @@ async def test_a_request_that_does_not_arrive_is_given_up(method: str) -> None:
 
 
 async def test_a_stream_without_requests_for_a_while_goes_on() -> None:
-    async with serving(ping_seconds=0.05) as served:
+    async with serving(ping_seconds=0.5) as served:
         peer = await served.connect()
         peer.send(peer.headers(1, request_headers("Chat")), frame(Kind.DATA, 0, 1, packed(b"a")))
         await peer.next_of(Kind.DATA, 1)
-        for _ in range(8):
+        for _ in range(25):
             assert await peer.alive()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
         peer.send(frame(Kind.DATA, Flag.END_STREAM, 1, packed(b"b")))
         assert (await peer.answer(1)).status == 0
 
