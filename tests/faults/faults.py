@@ -123,7 +123,8 @@ def make_schedule(
 ) -> list[Planned]:
     """Faults for a run of so many seconds: one `gap` after another begins the next, so some overlap.
 
-    The last are healed before the end, except where they take longer to heal than they stay.
+    Of a kind alone the next waits until the one before has ended.  The last are healed before the end, except where
+    they take longer to heal than they stay.
     """
     dice = random.Random(f"{seed}/schedule")
     chosen = {name: KINDS[name] for name in names if KINDS[name].weight}
@@ -134,7 +135,7 @@ def make_schedule(
         stays = dice.uniform(chosen[name].least, chosen[name].most)
         if at + stays <= seconds:
             schedule.append(Planned(round(at, 2), name, round(stays, 2)))
-        at += dice.uniform(*gap)
+        at += dice.uniform(*gap) + (stays if len(chosen) == 1 else 0.0)
     return schedule
 
 

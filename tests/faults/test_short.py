@@ -3,6 +3,7 @@
 Hours of the same: `make soak`.  A run that violates something leaves its history in the test's directory.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,9 @@ def test_each_layout_has_its_turn_and_every_kind_of_fault_a_layout_that_it_can_h
     gives = [layout.world(tmp_path, seed=1).gives for layout in LAYOUTS]
     possible = {name for name, kind in KINDS.items() if is_possible(kind.needs)}
     assert {name for given in gives for name in kinds_for(given)} == possible
+
+
+def test_of_a_kind_alone_one_ends_before_the_next_begins() -> None:
+    schedule = make_schedule(1, 300.0, names=["database vanishes"])
+    assert len(schedule) > 5
+    assert all(one.at + one.seconds < other.at for one, other in pairwise(schedule))

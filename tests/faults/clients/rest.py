@@ -8,13 +8,14 @@ from typing import Any
 
 import aiohttp
 
+from tests.faults.clients.lease import now
 from tests.faults.history import Outcome
 
 Json = dict[str, Any]
 
 CALL_SECONDS = 8.0  # then a call is given up: its process is stopped, or worse
 _PAUSE_SECONDS = 0.1  # after a failure
-_TRIES = 300
+_PATIENCE_SECONDS = 200.0  # longer than any faults in a row keep brokers from serving
 # Aborted: it met a concurrent change more often than the broker tries.
 _UNKNOWN = {(503, "UNAVAILABLE"), (409, "ABORTED"), (504, "DEADLINE_EXCEEDED")}
 
@@ -73,7 +74,8 @@ class RestCaller:
 
     async def do(self, method: str, path: str, body: Json | None = None, *, fine: Sequence[int] = ()) -> Json:
         """Try until it is done, or answered with a status that is `fine`; so only what may be done twice."""
-        for _ in range(_TRIES):
+        until = now() + _PATIENCE_SECONDS
+        while now() < until:
             answer = await self.call(method, path, body)
             if answer.outcome == "ok" or answer.status in fine:
                 return answer.body
