@@ -81,6 +81,8 @@ class World:
         self.versions = Versions(directory / "versions", brokers=brokers) if versions else None
         self._cluster = Cluster(self._directory)  # for its URL; the broker or a process of its own runs it
         self._postgres: subprocess.Popen[str] | None = None
+        self._launched: list[BrokerProcess] = []  # all that were ever started
+        self._over = False
         self._log: list[str] = []  # of brokers that are gone, as far as nobody has taken it
         self._log_taken: dict[int, int] = {}  # of those that are here, by process id: how many lines were taken
 
@@ -113,7 +115,11 @@ class World:
 
     def _stop_all(self) -> None:
         """Raises AssertionError where a broker must be killed."""
+        self._over = True
         hung = [broker for broker in self.brokers if not _stops(broker)]
+        for broker in self._launched:
+            if broker.process.poll() is None:  # its start was under way when a run was cut short
+                broker.kill()
         if self._postgres is not None:
             self._postgres.communicate("")
         self.network.stop()
@@ -150,7 +156,9 @@ class World:
         own = self.clocks.environment(place) if self.clocks else {}
         options = self.versions.options(place) if self.versions else {}
         for _ in range(_STARTS):
+            assert not self._over, "the run ended"
             broker = BrokerProcess(*arguments, env=ENVIRONMENT | own, **options)
+            self._launched.append(broker)
             try:
                 return broker.wait_until_ready()
             except AssertionError:  # it found no database, because of another fault; somebody starts it again
