@@ -35,7 +35,7 @@ async def empty(scope: Scope, receive: Receive, send: Send) -> None:
     await send(_BODY)
 
 
-def _empty_app(_: AppConfig) -> ASGIApp:
+def _empty_app(_: AppConfig, **_options: object) -> ASGIApp:
     return empty
 
 

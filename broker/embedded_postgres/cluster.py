@@ -170,21 +170,23 @@ class Cluster:
             raise ClusterError(f"The data directory {self._directory} cannot be used: {error}") from error
 
     def _run(self, program: str, *arguments: str) -> None:
-        with _signals_held():
-            process = subprocess.Popen(  # noqa: S603
-                [bin_directory() / program, *arguments],
-                preexec_fn=become(self._user),
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True,
-                cwd="/",
-                start_new_session=True,  # initdb has children of its own, which are to end with it
-            )  # fmt: skip
-        with process:
-            try:
-                output, _ = process.communicate()
-            except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise
+        process: subprocess.Popen[str] | None = None
+        try:
+            with _signals_held():  # one that comes meanwhile ends this block
+                process = subprocess.Popen(  # noqa: S603
+                    [bin_directory() / program, *arguments],
+                    preexec_fn=become(self._user),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                    text=True,
+                    cwd="/",
+                    start_new_session=True,  # initdb has children of its own, which are to end with it
+                )  # fmt: skip
+            output, _ = process.communicate()
+        except BaseException:
+            if process is not None:
+                with process, contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            raise
         if process.returncode:
             raise ClusterError(f"{program} failed: {output.strip()}")
 

@@ -2,8 +2,12 @@
 
 import asyncio
 import contextlib
+import signal
+import threading
 from pathlib import Path
+from shutil import which
 
+import psutil
 import psycopg
 import pytest
 
@@ -46,3 +50,17 @@ async def test_backends_that_do_not_end_delay_the_next_start_but_do_not_prevent_
         keeper.cancel()
         await asyncio.gather(keeper, return_exceptions=True)
         await asyncio.to_thread(cluster.close)
+
+
+def test_a_program_that_a_signal_meets_at_its_start_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an initdb goes on making what the next start begins to make anew."""
+    sleep = which("sleep")
+    assert sleep is not None
+    monkeypatch.setattr(clusters, "bin_directory", lambda: Path(sleep).parent)
+    monkeypatch.setattr(clusters, "become", lambda _: signal.pthread_kill(threading.get_ident(), signal.SIGINT))
+    before = psutil.Process().children()
+    with pytest.raises(KeyboardInterrupt):
+        Cluster(tmp_path)._run("sleep", "60")
+    assert psutil.Process().children() == before

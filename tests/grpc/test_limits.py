@@ -86,6 +86,20 @@ async def test_an_answer_that_is_never_taken_is_given_up(
     assert await peer.alive()
 
 
+@pytest.mark.parametrize("taken", [True, False])
+async def test_an_answer_that_is_taken_in_the_moment_in_which_its_call_ends_was_sent(
+    served: Served, taken: bool
+) -> None:
+    """A7: else messages would be given back, and to others, that the client has."""
+    peer = await served.connect(s4=1_000)
+    peer.send(peer.headers(1, request_headers("Chat")), frame(Kind.DATA, 0, 1, packed(b"a" * 60_000)[:60_005]))
+    await until(lambda: served.service.answers.held == 60_000)
+    peer.send(window_update(1, 100_000 if taken else 10), reset(1, Code.CANCEL))
+    await served.service.gone.wait()
+    assert served.service.unsent.is_set() == (not taken)
+    assert await peer.alive()
+
+
 async def test_a_request_counts_for_as_long_as_its_handler_has_it_whoever_is_gone(served: Served) -> None:
     """Else a client that sends large requests and takes them back would fill the memory."""
     peer = await served.connect()

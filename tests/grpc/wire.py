@@ -212,7 +212,7 @@ class Service:
                 self.started.set()
                 if request == b"hold":
                     await self.proceed.wait()
-                await call.send(request.upper())
+                await call.send(request.upper(), unless_sent=self.unsent.set)
         finally:
             self.gone.set()
 

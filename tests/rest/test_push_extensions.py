@@ -235,7 +235,7 @@ async def test_an_answer_names_the_messages_of_a_digest_that_failed(pushes: Push
 async def test_a_breaker_opens_tries_once_and_closes_after_a_success(pushes: Pushes) -> None:
     """C6: open for its duration, after the threshold; one request to try, however much waits."""
     breaker = {"failureThreshold": 3, "openDuration": "1s"}
-    path = await pushes.subscribe("/status/500", **options(circuitBreaker=breaker))
+    path = await pushes.subscribe("/status/500", ackDeadlineSeconds=600, **options(circuitBreaker=breaker))
     await pushes.rest.publish("first")
     failed = await pushes.wait_for(path, 3, ended=True)
     await pushes.rest.publish(*[str(n) for n in range(20)])

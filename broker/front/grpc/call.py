@@ -62,8 +62,9 @@ class StreamingCall(Protocol):
         comes later.
         """
 
-    async def send(self, message: bytes) -> None:
+    async def send(self, message: bytes, *, unless_sent: Callable[[], None] = lambda: None) -> None:
         """Send an answer; returns once the caller's windows and the socket have taken all of it.
 
-        Raises Unavailable if that takes a minute.
+        `unless_sent` is called if they have not when this ends, however it ends: a call that is cancelled in the
+        very moment in which its answer was taken has sent it.  Raises Unavailable if that takes a minute.
         """

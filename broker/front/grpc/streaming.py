@@ -117,14 +117,17 @@ class StreamingRpc(Holder):
     def when_gone(self, act: Callable[[], None]) -> None:
         self._when_gone = act
 
-    async def send(self, message: bytes) -> None:
+    async def send(self, message: bytes, *, unless_sent: Callable[[], None] = lambda: None) -> None:
         self._begin()
-        self._stream.send_data(pack_message(message))
-        if self._stream.outbox:
-            try:
+        place = self._stream.send_data(pack_message(message))
+        try:
+            if self._stream.outbox:
                 await taken(self._stream, self._session.answers, len(message))
-            except TimeoutError:
-                raise Unavailable("The client does not take what it is sent.") from None
+        except TimeoutError:
+            raise Unavailable("The client does not take what it is sent.") from None
+        finally:
+            if self._stream.written < place:
+                unless_sent()
 
     # --- the call ----------------------------------------------------------------------------------------
 

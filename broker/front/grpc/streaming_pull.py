@@ -10,9 +10,10 @@ The client's half-close ends the stream well; whatever else ends it is a status.
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from broker.domain.errors import InvalidArgument, Unavailable
+from broker.domain.errors import InvalidArgument
 from broker.domain.flow_control import FlowControl
 from broker.front.grpc.call import StreamingCall
 from broker.front.grpc.codec.pull import add_received
@@ -81,12 +82,16 @@ async def _deliver(call: StreamingCall, stream: MessageStream, sending: asyncio.
         response = _response(stream)
         show = subscription.dead_letter_policy is not None
         add_received(response, subscription.subscription_id, deliveries, show_delivery_attempt=show)
+        give_back = partial(stream.give_back, deliveries)
         try:
-            async with sending:
-                await call.send(response.SerializeToString())
-        except (asyncio.CancelledError, Unavailable):  # the client has not got it, or not all of it
-            stream.give_back(deliveries)
+            await sending.acquire()
+        except asyncio.CancelledError:
+            give_back()
             raise
+        try:
+            await call.send(response.SerializeToString(), unless_sent=give_back)
+        finally:
+            sending.release()
 
 
 def _response(stream: MessageStream) -> Any:

@@ -122,6 +122,7 @@ class Outgoing:
         if size == len(waiting):
             self._patience.answered += 1
             stream.outbox.popleft()
+            stream.written += 1
         else:
             self._patience.answered += size >= SLIVER_BYTES
             stream.outbox[0] = waiting[size:]

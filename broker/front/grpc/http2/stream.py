@@ -64,6 +64,7 @@ class Stream:
         "trailers",
         "unreturned",
         "window",
+        "written",
     )
 
     receiver: Receiver
@@ -78,6 +79,7 @@ class Stream:
         self.receive_window = receive_window
         self.unreturned = 0  # consumed, but the peer has not been told yet
         self.outbox: deque[memoryview] = deque()  # what no window, or the socket, had room for
+        self.written = 0  # payloads that went out as a whole
         self.trailers: bytes | None = None  # to be sent after the outbox
         self.remote_ended = False
         self.closed = False
@@ -92,11 +94,13 @@ class Stream:
         if not self.closed:
             self._connection.write_headers(self, block, end_stream=False)
 
-    def send_data(self, payload: bytes) -> None:
-        """Send as much as the windows allow; the rest follows as they open."""
+    def send_data(self, payload: bytes) -> int:
+        """Send as much as the windows allow; the rest follows as they open.  Returns what `written` is after it."""
+        place = self.written + len(self.outbox) + 1
         if not self.closed:
             self.outbox.append(memoryview(payload))
             self._connection.pump(self)
+        return place
 
     def send_trailers(self, block: bytes) -> None:
         """End the stream, once all data is sent."""
