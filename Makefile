@@ -39,10 +39,10 @@ check: $(VENV)/.dev ## format, lint, types, import contracts
 	$(BIN)/lint-imports
 
 test: $(VENV)/.dev ## the tests, on a real PostgreSQL
-	$(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+	$(BIN)/pytest -n 3 -m "not slow" $(ARGS)
 
 test-all: $(VENV)/.dev ## the tests, with the slow ones, and random examples
-	$(BIN)/pytest -n 2 --hypothesis-profile=explore $(ARGS)
+	$(BIN)/pytest -n 3 --hypothesis-profile=explore $(ARGS)
 
 soak: $(VENV)/.dev ## faults under load for hours (ARGS="--minutes 240 --seed 1 --report soak.json")
 	$(BIN)/python -m tests.faults --minutes 60 $(ARGS)
