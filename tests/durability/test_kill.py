@@ -5,6 +5,8 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.durability.workload import ACK_DEADLINE_SECONDS, Workload
 from tests.fixtures.broker import BrokerProcess
 
@@ -57,6 +59,7 @@ async def test_the_broker_outlives_postgres_and_nothing_is_lost(start_broker: St
     history.check_complete()
 
 
+@pytest.mark.slow
 async def test_of_two_brokers_one_is_killed_and_the_other_takes_over(
     start_broker: StartBroker, database_url: str
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import httpx
 import psutil
+import pytest
 
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 from tests.fixtures.push_sink import PushSink, Received
@@ -15,6 +16,7 @@ SETTLING_SECONDS = 2.0  # a request that ended so long before the kill has been 
 SUBSCRIPTIONS = 8  # so that each of two processes delivers to some
 
 
+@pytest.mark.slow
 async def test_a_killed_sender_loses_nothing_and_repeats_only_what_was_in_flight(
     start_broker: Callable[..., BrokerProcess], database_url: str, push_sink: PushSink
 ) -> None:

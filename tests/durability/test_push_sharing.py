@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import httpx
+import pytest
 
 from tests.fixtures.broker import BrokerProcess, Rest, message, text
 from tests.fixtures.push_sink import PushSink
@@ -12,6 +13,7 @@ from tests.fixtures.pushes import Pushes, new_project, pushed
 SUBSCRIPTIONS = 12  # so that each of three processes delivers to some
 
 
+@pytest.mark.slow
 async def test_brokers_on_one_database_push_each_message_once(
     start_broker: Callable[..., BrokerProcess], database_url: str, push_sink: PushSink
 ) -> None:

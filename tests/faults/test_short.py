@@ -35,6 +35,7 @@ async def test_faults_of_a_few_seconds_violate_nothing(tmp_path: Path) -> None:
     assert result.deliveries > 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_nor_do_faults_of_the_network(tmp_path: Path) -> None:
     schedule = [

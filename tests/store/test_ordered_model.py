@@ -255,7 +255,7 @@ class OrderedDeliveries(RuleBasedStateMachine):
 
 def test_ordered_deliveries_are_what_the_model_says(database_url: str) -> None:
     with on_database(OrderedDeliveries, database_url) as machine:
-        run_state_machine_as_test(machine, settings=short_steps(150))
+        run_state_machine_as_test(machine, settings=short_steps(60))
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ def test_a_claim_for_many_hands_out_what_claims_for_each_would(database_url: str
                 await getattr(twins, step)(argument)
                 await twins.compare()
 
-        @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
         @given(members=st.lists(subscribers, min_size=1, max_size=4), script=steps)
         def agree(members: list[Subscriber], script: list[tuple[str, Any]]) -> None:
             machine.runner.run(run(members, script))
