@@ -7,6 +7,8 @@ that takes no time, and PostgreSQL undoes what was not committed (client_connect
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import psycopg
@@ -52,20 +54,25 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
 
     async def rollback(self) -> None:
         """As psycopg's; if the server does not answer soon, the end of the connection undoes as well."""
-        patience, self.patience = self.patience, min(self.patience, _ROLLBACK_SECONDS)
         try:
-            await super().rollback()
+            with self._less_patient(_ROLLBACK_SECONDS):
+                await super().rollback()
         except psycopg.OperationalError:
             if not self.closed:
                 raise
-        finally:
-            self.patience = patience
 
     async def check(self) -> None:
         """Raises OperationalError unless the server answers soon: the connection may have been idle for long."""
-        patience, self.patience = self.patience, min(self.patience, _CHECK_SECONDS)
-        autocommit = self.autocommit
-        await self.set_autocommit(True)  # else this would begin a transaction
-        await self.execute(b"SELECT 1")
-        await self.set_autocommit(autocommit)
-        self.patience = patience
+        with self._less_patient(_CHECK_SECONDS):
+            autocommit = self.autocommit
+            await self.set_autocommit(True)  # else this would begin a transaction
+            await self.execute(b"SELECT 1")
+            await self.set_autocommit(autocommit)
+
+    @contextmanager
+    def _less_patient(self, seconds: float) -> Iterator[None]:
+        patience, self.patience = self.patience, min(self.patience, seconds)
+        try:
+            yield
+        finally:
+            self.patience = patience

@@ -40,6 +40,28 @@ def rss(broker: BrokerProcess) -> int:
     return sum(worker.memory_info().rss for worker in broker.workers())
 
 
+class Memory:
+    """The most that the broker held while the block ran, beyond what it held before."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self.grown = 0
+
+    async def __aenter__(self) -> "Memory":
+        self._before = rss(self._broker)
+        self._looking = asyncio.create_task(self._look())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._looking.cancel()
+        await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while True:
+            self.grown = max(self.grown, rss(self._broker) - self._before)
+            await asyncio.sleep(0.02)
+
+
 class GoodClient:
     """Publishes a message, pulls it and acks it, again and again; each call must succeed."""
 

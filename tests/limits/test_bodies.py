@@ -14,31 +14,11 @@ from broker.domain.request_memory import RequestMemory
 from broker.front.admission import admission_of
 from broker.front.rest.body import BodyReader
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
-from tests.limits.conftest import MEGABYTE, good_client, rss
+from tests.limits.conftest import MEGABYTE, Memory, good_client, rss
 from tests.limits.raw import calling, request
 
 SETTINGS = {"BROKER_REQUEST_MEMORY_MB": "50"}
 BOMB = gzip.compress(b"\0" * 50 * MEGABYTE, compresslevel=9)  # 50 KB
-
-
-class Highest:
-    """The most memory that a broker held within the block."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.broker = broker
-        self.bytes = 0
-
-    async def __aenter__(self) -> "Highest":
-        self._watching = asyncio.create_task(self._watch())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._watching.cancel()
-
-    async def _watch(self) -> None:
-        while True:
-            self.bytes = max(self.bytes, rss(self.broker))
-            await asyncio.sleep(0.02)
 
 
 async def test_twelve_bodies_of_10_mb_at_once_are_served_or_told_to_come_back(broker: BrokerProcess) -> None:
@@ -55,10 +35,10 @@ async def test_twelve_bodies_of_10_mb_at_once_are_served_or_told_to_come_back(br
         await good.rest.create_topic("large")
         assert await publish(good.rest) == 200
         before = rss(broker)
-        async with Highest(broker) as highest:
+        async with Memory(broker) as memory:
             statuses = await asyncio.gather(*[publish(good.rest) for _ in range(12)])
         assert 200 in statuses
-        assert highest.bytes - before < 600 * MEGABYTE
+        assert memory.grown < 600 * MEGABYTE
         await eventually(lambda: rss(broker) - before < 150 * MEGABYTE)
 
 
@@ -66,7 +46,6 @@ async def test_twelve_bodies_of_10_mb_at_once_are_served_or_told_to_come_back(br
 async def test_a_body_that_inflates_beyond_all_bounds_is_not_inflated(broker: BrokerProcess, encoding: str) -> None:
     bomb = BOMB if encoding == "gzip" else zlib.compress(b"\0" * 50 * MEGABYTE, 9)
     async with good_client(broker) as good:
-        before = rss(broker)
 
         async def send(path: str) -> tuple[str, str]:
             headers = {"Content-Encoding": encoding}
@@ -74,11 +53,11 @@ async def test_a_body_that_inflates_beyond_all_bounds_is_not_inflated(broker: Br
 
         topic, subscription = good.rest.topic(), good.rest.subscription()
         paths = [f"{topic}:publish", f"{subscription}:pull", f"{subscription}:acknowledge"]
-        async with Highest(broker) as highest:
+        async with Memory(broker) as memory:
             for code, text in await asyncio.gather(*[send(path) for path in paths * 5]):
                 assert code == "INVALID_ARGUMENT"
                 assert "exceeds the limit" in text
-        assert highest.bytes - before < 150 * MEGABYTE
+        assert memory.grown < 150 * MEGABYTE
 
 
 async def test_a_body_that_says_it_is_too_long_is_refused_before_it_comes(broker: BrokerProcess) -> None:
@@ -99,12 +78,11 @@ async def test_a_body_of_far_too_many_messages_is_refused_before_they_are_made(
 ) -> None:
     """They took 480 MB."""
     async with good_client(broker) as good:
-        before = rss(broker)
-        async with Highest(broker) as highest:
+        async with Memory(broker) as memory:
             path = f"{good.rest.topic()}:publish"
             code, text = await good.rest.error("POST", path, content=b'{"messages":[' + messages + b"]}")
         assert (code, text[:46]) == ("INVALID_ARGUMENT", "The value for message_count is too large. You ")
-        assert highest.bytes - before < 150 * MEGABYTE
+        assert memory.grown < 150 * MEGABYTE
 
 
 async def test_a_publish_with_many_braces_in_its_attributes_is_stored(broker: BrokerProcess) -> None:

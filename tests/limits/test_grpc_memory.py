@@ -18,7 +18,7 @@ from broker.front.grpc.generated import messages
 from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.grpc.wire import Peer, packed
-from tests.limits.conftest import MEGABYTE, good_client, rss
+from tests.limits.conftest import MEGABYTE, Memory, good_client
 from tests.limits.crowd import RESOURCE_EXHAUSTED, call_headers, connect
 
 SETTINGS = {"BROKER_REQUEST_MEMORY_MB": "64"}
@@ -41,28 +41,6 @@ def _publish(rest: Rest, size: int) -> bytes:
         topic=rest.topic(), messages=[{"data": b"x" * size}]
     ).SerializeToString()
     return request
-
-
-class Memory:
-    """The most that the broker held while the block ran, beyond what it held before."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self._broker = broker
-        self.grown = 0
-
-    async def __aenter__(self) -> "Memory":
-        self._before = rss(self._broker)
-        self._looking = asyncio.create_task(self._look())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._looking.cancel()
-        await asyncio.gather(self._looking, return_exceptions=True)
-
-    async def _look(self) -> None:
-        while True:
-            self.grown = max(self.grown, rss(self._broker) - self._before)
-            await asyncio.sleep(0.05)
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import pytest
 
 from broker.cli.http1 import MAX_HEAD_BYTES, MAX_HEADERS
 from tests.fixtures.broker import BrokerProcess, eventually
-from tests.limits.conftest import MEGABYTE, good_client, rss
+from tests.limits.conftest import MEGABYTE, Memory, good_client, rss
 from tests.limits.raw import Caller, calling, request
 
 LARGE = b"x" * 1_000_000
@@ -65,33 +65,16 @@ async def test_large_heads_in_great_number_take_no_memory(broker: BrokerProcess)
     assert rss(broker) - before < 100 * MEGABYTE
 
 
-class Highest:
-    """The most memory that a broker held while something was done."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.broker = broker
-        self.bytes = 0
-
-    async def watch(self) -> None:
-        while True:
-            self.bytes = max(self.bytes, rss(self.broker))
-            await asyncio.sleep(0.05)
-
-
 @pytest.mark.parametrize("path", ["/healthz", "/v1/projects/project/topics/absent"])
 async def test_60_mb_of_pipelined_requests_are_read_as_they_are_answered(broker: BrokerProcess, path: str) -> None:
     """They took 3 GB."""
-    before = rss(broker)
-    highest = Highest(broker)
-    watching = asyncio.create_task(highest.watch())
     one = request("GET", path)
-    async with good_client(broker), calling(broker.url) as caller:
+    async with Memory(broker) as memory, good_client(broker), calling(broker.url) as caller:
         sending = asyncio.create_task(_send_slowly(caller, one * 2000, 60 * MEGABYTE))
         answers = asyncio.create_task(_count_answers(caller, 1000))
         assert await answers == 1000
         sending.cancel()
-    watching.cancel()
-    assert highest.bytes - before < 100 * MEGABYTE
+    assert memory.grown < 100 * MEGABYTE
 
 
 async def _send_slowly(caller: Caller, block: bytes, size: int) -> None:
