@@ -12,8 +12,7 @@ every few seconds at what has come since the last takes the place of timers for 
 import asyncio
 import json
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -27,6 +26,7 @@ MAX_HEADERS = 256
 MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
 _LOOKED_AT = frozenset([b"host", b"content-length", b"expect", b"transfer-encoding", b"upgrade"])
 _TOO_MANY_HEADERS = f"The request has more than {MAX_HEADERS} headers."
+_IDLE, _HEAD, _BODY = range(3)  # phases; an Enum's members cost a call each, several times a request
 _PIECE_BYTES = 1024  # what is parsed at a time where another request may begin: at most some 40 of them
 _CODES = {408: "DEADLINE_EXCEEDED", 501: "UNIMPLEMENTED", 505: "UNIMPLEMENTED"}  # else INVALID_ARGUMENT
 
@@ -42,12 +42,6 @@ class Pace:
     linger: float = 5.0  # for a peer that still sends to read why it was refused
 
 
-class _Phase(Enum):
-    IDLE = 0
-    HEAD = 1
-    BODY = 2
-
-
 class _Flow(FlowControl):
     """Reading stays paused while it is `held`, whoever resumes it."""
 
@@ -59,7 +53,7 @@ class _Flow(FlowControl):
         super().pause_reading()
 
     def resume_reading(self) -> None:
-        if not self.held:
+        if self.read_paused and not self.held:
             super().resume_reading()
 
     def hold(self, held: bool) -> None:
@@ -77,7 +71,7 @@ class Http1Protocol(HttpToolsProtocol):
     flow: _Flow
     _stuck: asyncio.TimerHandle | None = None
     _running: RequestResponseCycle | None = None  # the request that is being answered; self.cycle is the newest
-    _phase = _Phase.IDLE
+    _phase = _IDLE
     _quiet = 0  # bytes since the last of a body, or the beginning or end of a request
     _left = 0  # of a body whose length was given
     _chunked = False
@@ -92,7 +86,7 @@ class Http1Protocol(HttpToolsProtocol):
     _number = 0  # of requests that have begun
     received = 0  # bytes of bodies, of the answered ones too
     _unwanted = 0
-    _seen = (0, _Phase.IDLE, 0)
+    _seen = (0, _IDLE, 0)
     _idle_looks = 0
 
     # --- the connection ----------------------------------------------------------------------------------
@@ -154,7 +148,7 @@ class Http1Protocol(HttpToolsProtocol):
         """Parse up to where requests begin to wait for their turn; the rest once they had it."""
         view, end = memoryview(data), len(data)
         while at < end and not self.pipeline and not (self._refused or self._fault):
-            size = max(self._left, _PIECE_BYTES) if self._phase is _Phase.BODY else _PIECE_BYTES
+            size = max(self._left, _PIECE_BYTES) if self._phase == _BODY else _PIECE_BYTES
             self._parse(view[at : at + size])
             at += size
         is_over = at >= end or self._refused or self._fault
@@ -176,22 +170,22 @@ class Http1Protocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._refuse(*(self._fault or (400, f"The request is not valid HTTP/1.1: {error}.")))
         else:
-            if self._phase is _Phase.HEAD and len(self.headers) > MAX_HEADERS:
+            if self._phase == _HEAD and len(self.headers) > MAX_HEADERS:
                 self._refuse(431, _TOO_MANY_HEADERS)
             elif self._quiet > MAX_HEAD_BYTES:
-                in_url = self._phase is _Phase.HEAD and not self.headers and len(self.url) > MAX_HEAD_BYTES // 2
+                in_url = self._phase == _HEAD and not self.headers and len(self.url) > MAX_HEAD_BYTES // 2
                 what, status = ("URL", 414) if in_url else ("head", 431)
                 self._refuse(status, f"The {what} of the request is longer than {MAX_HEAD_BYTES} bytes.")
 
     def on_message_begin(self) -> None:
-        self._phase = _Phase.HEAD
+        self._phase = _HEAD
         self._quiet = self._left = self._hosts = 0
         self._chunked = self._upgrade = False
         self._number += 1
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._phase is _Phase.BODY:
+        if self._phase == _BODY:
             return  # a trailer
         name = name.lower()
         if name in _LOOKED_AT:
@@ -226,7 +220,9 @@ class Http1Protocol(HttpToolsProtocol):
         if self._upgrade and self._chunked and self.parser.should_upgrade():
             self._object(501, "The broker reads no chunked request that asks for another protocol.")
         super().on_headers_complete()
-        self._phase = _Phase.BODY
+        self._phase = _BODY
+        if not self.pipeline:
+            self._running = self.cycle
 
     def on_body(self, body: bytes) -> None:
         size = len(body)
@@ -254,7 +250,7 @@ class Http1Protocol(HttpToolsProtocol):
         if self._upgrade and self._left:
             self._unparsed_body = True
             return
-        self._phase = _Phase.IDLE
+        self._phase = _IDLE
         self._quiet = self._unwanted = 0
         super().on_message_complete()
 
@@ -265,10 +261,6 @@ class Http1Protocol(HttpToolsProtocol):
 
     # --- answering ---------------------------------------------------------------------------------------
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
-
     def on_response_complete(self) -> None:
         """As uvicorn's, without its timer, and with what is left to be parsed."""
         self.server_state.total_requests += 1
@@ -276,7 +268,8 @@ class Http1Protocol(HttpToolsProtocol):
             return
         self.flow.resume_reading()
         if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+            self._running, app = self.pipeline.pop()
+            self._start_asgi_task(self._running, app)
         if self.pipeline:
             return
         if self._fault:
@@ -296,7 +289,7 @@ class Http1Protocol(HttpToolsProtocol):
             return
         self._fault = status, reason
         self._unfed = b""
-        if self._phase is _Phase.BODY:  # it has a cycle
+        if self._phase == _BODY:  # it has a cycle
             if self.pipeline:
                 self.pipeline.popleft()
             elif self._running is not None and not self._running.response_started:
@@ -336,14 +329,14 @@ class Http1Protocol(HttpToolsProtocol):
         was_paused, self.flow.was_paused = self.flow.was_paused, self.flow.read_paused
         if self._number != number or was_paused or self.flow.read_paused or self._unfed:
             self._idle_looks = 0
-        elif self._phase is _Phase.BODY:
-            if phase is _Phase.BODY and self.received - received < self.pace.body_bytes:
+        elif self._phase == _BODY:
+            if phase == _BODY and self.received - received < self.pace.body_bytes:
                 rate = self.pace.body_bytes / self.pace.look
                 self._refuse(408, f"The body of the request came slower than {rate:.0f} bytes a second.")
         elif self._is_answering():
             self._idle_looks = 0
-        elif self._phase is _Phase.HEAD:
-            if phase is _Phase.HEAD:
+        elif self._phase == _HEAD:
+            if phase == _HEAD:
                 self._refuse(408, f"The head of the request took longer than {self.pace.look:.0f} seconds.")
         else:
             self._idle_looks += 1
