@@ -12,6 +12,7 @@ so does one that does not come to its end (clients, brokers or the drain hang); 
 
 import argparse
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -68,7 +69,13 @@ def main() -> int:
         layout=layout,
         only=arguments.only,
     )
-    report = asyncio.run(soak(plan))
+    # Either ends the brokers, too, and leaves the report; a shell's background job ignores the first.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        report = asyncio.run(soak(plan))
+    except KeyboardInterrupt:
+        return 130
     _print(report)
     return 1 if report.total.violations else 0
 
