@@ -234,7 +234,7 @@ class Broker:
         """`while_away()` is entered for as long as the start waits for the database."""
         try:
             await self._wait_for_database(while_away)
-            await self.pusher.start()
+            self.pusher.start()
             supervisor = Supervisor(self._workers())
             await supervisor.start()
             try:
@@ -275,6 +275,7 @@ class Broker:
         async with self._database.connection() as connection:
             await make_partitions_ahead(connection, now=self._clock.now())
         await self._processes.run_once()
+        await self._signer.refresh()
 
     async def _finish_pushes(self) -> None:
         with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already

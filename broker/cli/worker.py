@@ -40,12 +40,13 @@ class _Server(uvicorn.Server):
         self._pipe = pipe
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        starting = asyncio.ensure_future(super().startup(sockets))
+        starting = asyncio.ensure_future(self._start(sockets))
         while not starting.done():
             await asyncio.wait((starting,), timeout=_LOOK_SECONDS)
             if self.should_exit and not self.started:  # it may be waiting for the database; nothing has begun
                 return
-        await starting
+        if exit_ := await starting:
+            raise exit_
         # What start-up made stays: the collector need not look at it again.  A pull makes thousands of objects that
         # end with its answer; at the default of 700 they would be searched for cycles again and again.
         gc.freeze()
@@ -53,6 +54,14 @@ class _Server(uvicorn.Server):
         if self.started:
             with contextlib.suppress(OSError):  # the parent is gone: _end_with_parent hears of it too
                 self._pipe.send("ready")
+
+    async def _start(self, sockets: list[socket.socket] | None) -> SystemExit | None:
+        """uvicorn exits if it cannot start; raised in a task that would leave the event loop as it is."""
+        try:
+            await super().startup(sockets)
+        except SystemExit as exit_:
+            return exit_
+        return None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # A waiting pull would otherwise keep its connection, and with it the broker, to the end of its wait.

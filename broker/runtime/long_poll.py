@@ -103,9 +103,8 @@ class LongPoll:
                 return pull.answer.result()
             return await self._wait_parked(queue, pull, wait_seconds, hung_up)
         except asyncio.CancelledError:
-            deliveries = await self._leave(queue, pull)
-            if deliveries:
-                release = self.release(subscription.subscription_id, deliveries)
+            if not self._leave(queue, pull):
+                release = self._release_answer(subscription.subscription_id, pull)
                 self._tasks.start(release, name=f"release for {subscription.name}")
             raise
         finally:
@@ -229,25 +228,24 @@ class LongPoll:
                 gone.cancel()
         if pull.answer.done():
             return pull.answer.result()
-        return await self._abandon(queue, pull)
+        if self._leave(queue, pull):
+            return []
+        await asyncio.wait((pull.answer,))  # a claim for it is in flight, its outcome counts
+        return pull.answer.result()
 
-    async def _abandon(self, queue: PullQueue, pull: WaitingPull) -> list[Delivery]:
-        """Leave the queue; if a claim for this pull is in flight, its outcome is still ours."""
+    def _leave(self, queue: PullQueue, pull: WaitingPull) -> bool:
+        """Leave the queue; False if the pull is claimed for already, or answered: it waits for no other then."""
         if queue.pulls.leave(pull):
             self._forget_if_idle(queue)
-            return []
+            return True
         pull.wait = False
-        return await pull.answer
+        return False
 
-    async def _leave(self, queue: PullQueue, pull: WaitingPull) -> list[Delivery]:
-        """As _abandon, for a caller that is cancelled: why a claim has failed is nothing to him any more.
-
-        Raised, it would take the place of his cancellation, and a stream, which tries again, would go on for ever.
-        """
-        try:
-            return await self._abandon(queue, pull)
-        except (BrokerError, SubscriptionChanged):
-            return []
+    async def _release_answer(self, subscription_id: int, pull: WaitingPull) -> None:
+        """For a caller that was cancelled: why a claim has failed is nothing to him any more."""
+        await asyncio.wait((pull.answer,))
+        if pull.answer.exception() is None and (deliveries := pull.answer.result()):
+            await self.release(subscription_id, deliveries)
 
     def _give_up(self, queue: PullQueue, pull: WaitingPull) -> None:
         """Nobody got round to it in time; but if a claim for it is in flight, its outcome counts."""
@@ -258,15 +256,12 @@ class LongPoll:
     def _fail(self, queue: PullQueue, claimed_for: list[WaitingPull], error: BaseException) -> None:
         """End the pulls that a claim failed for, and those that stand behind them."""
         for pull in claimed_for:
-            if not pull.answer.done():
-                pull.answer.set_exception(error)
+            pull.fail(error)
         self._send_away(queue, error)
 
     def _send_away(self, queue: PullQueue, reason: BaseException) -> None:
         while queue.pulls:
-            pull = queue.pulls.popleft()
-            if not pull.answer.done():
-                pull.answer.set_exception(reason)
+            queue.pulls.popleft().fail(reason)
         self._forget_if_idle(queue)
 
     # --- claiming ----------------------------------------------------------------------------------------
@@ -326,7 +321,7 @@ class LongPoll:
     def _park(self, queue: PullQueue, pull: WaitingPull) -> bool:
         """Returns whether it goes on waiting; else it is answered."""
         if pull.wait and queue.changed:
-            pull.answer.set_exception(SubscriptionChanged())
+            pull.fail(SubscriptionChanged())
         elif pull.wait and not self._stopping:
             if not pull.parked.done():
                 pull.parked.set_result(None)

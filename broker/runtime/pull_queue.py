@@ -38,6 +38,12 @@ class WaitingPull:
     joined: int  # the number of the queue's claim that was the last when it joined
     terms: PullTerms = PLAIN_TERMS
 
+    def fail(self, error: BaseException) -> None:
+        """Unless it is answered already."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()  # its caller may be gone
+
 
 class Line:
     """Pulls in the order in which they are served.  Any may leave, at the same cost: thousands do so together."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import httpx
+import psycopg
 import pytest
 
 from broker.app import create_app
@@ -101,6 +102,49 @@ async def test_a_worker_that_waits_for_its_database_ends_when_it_is_told_to(
         await eventually(lambda: _said(broker, "the database is away") == number, seconds=60)  # noqa: B023
     assert broker.stop() == 0
     assert faults(broker) == []
+
+
+# Nobody can get keys to sign with: how a start comes to fail long after it has begun.
+_FAIL = """
+    DELETE FROM signing_keys;
+    CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'no keys' USING ERRCODE = '{}'; END $$;
+    CREATE TRIGGER fails BEFORE INSERT ON signing_keys EXECUTE FUNCTION fail();
+"""
+_MEND = "DROP FUNCTION fail CASCADE"
+_CONNECTION_LOST, _UNFORESEEN = "57P01", "XX001"
+
+
+async def test_a_database_that_goes_away_within_a_start_is_waited_for_too(
+    start_broker: StartBroker, own_server: Cluster
+) -> None:
+    broker = start_broker("--database-url", own_server.url, "--port", "0")
+    with psycopg.connect(own_server.url, autocommit=True) as database:
+        database.execute(_FAIL.format(_CONNECTION_LOST))
+        broker.workers()[0].kill()
+        await eventually(lambda: _said(broker, "WARNING broker.app the database is away") == 1, seconds=60)
+        database.execute(_MEND)
+    await eventually(lambda: _said(broker, "INFO broker.app the database is there") == 1, seconds=60)
+    assert faults(broker) == []
+
+
+async def test_a_worker_that_cannot_start_says_why_once_and_is_started_again(
+    start_broker: StartBroker, own_server: Cluster
+) -> None:
+    broker = start_broker("--database-url", own_server.url, "--port", "0")
+    with psycopg.connect(own_server.url, autocommit=True) as database:
+        database.execute(_FAIL.format(_UNFORESEEN))
+        broker.workers()[0].kill()
+        await eventually(lambda: _said(broker, "worker process 0 ended (3)") >= 1, seconds=60)
+        database.execute(_MEND)
+    async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
+
+        async def ready() -> bool:
+            return (await client.get("/readyz")).status_code == 200
+
+        await eventually(ready, seconds=60)
+    assert _said(broker, "Application startup failed") >= 1
+    assert _said(broker, "never retrieved") == 0
 
 
 def test_a_worker_that_died_is_started_at_once_and_one_that_does_so_young_again_and_again_later_and_later() -> None:

@@ -7,12 +7,14 @@ _BEGIN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ")
 _UNAVAILABLE = "broker.domain.errors.Unavailable: "
 
 
-def worries(lines: Iterable[str]) -> list[str]:
-    """Records that are errors or have a traceback, except those of a worker that found no database at its start.
+def worries(lines: Iterable[str], *, of_release: bool = False) -> list[str]:
+    """Records that are errors or have a traceback.
 
-    Such a worker ends, and its parent starts it again.
+    `of_release`: not those of a worker that found no database at its start, with which release 0.1.0 ends it; its
+    parent starts it again.
     """
-    return [record for record in _records(lines) if _is_error(record) and not _could_not_start(record)]
+    found = [record for record in _records(lines) if _is_error(record)]
+    return [record for record in found if not (of_release and _could_not_start(record))]
 
 
 def _records(lines: Iterable[str]) -> list[str]:

@@ -76,7 +76,9 @@ async def run(
     log = world.take_log()
     found += [one for one in check(workload.history) if not result.stuck or one.rule not in _OF_DRAINED]
     found += [violation("unforeseen answer", text) for text in workload.unforeseen]
-    found += [violation("log", record) for record in worries(log) if not stacks]
+    found += [
+        violation("log", record) for record in worries(log, of_release=world.versions is not None) if not stacks
+    ]
     result.violations = [f"seed {seed}: {one}" for one in found]
     if found or result.drained_in > SLOW_DRAIN_SECONDS:
         _keep(keep, name, workload.history, schedule, log, [*result.violations, stacks])

@@ -13,14 +13,15 @@ _START = [
 ]
 
 
-def test_a_worker_that_finds_no_database_at_its_start_is_no_worry() -> None:
+def test_a_worker_of_the_release_that_finds_no_database_at_its_start_is_no_worry() -> None:
     record = [line.format("broker.domain.errors.Unavailable") for line in _START]
-    assert worries(record) == []
+    assert worries(record, of_release=True) == []
+    assert len(worries(record)) == 2
 
 
 def test_one_that_fails_for_another_reason_is() -> None:
     record = [line.format("builtins.KeyError") for line in _START]
-    assert len(worries(record)) == 1
+    assert len(worries(record, of_release=True)) == 1
 
 
 def test_so_is_any_other_error_with_its_traceback_as_one() -> None:

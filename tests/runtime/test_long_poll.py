@@ -126,6 +126,54 @@ async def test_a_pull_that_is_cancelled_stays_so_whatever_becomes_of_its_claim(
         await claiming
 
 
+async def test_a_pull_that_is_cancelled_while_it_waits_for_its_last_claim_takes_nothing_from_the_others(
+    log: Log, long_poll: LongPoll
+) -> None:
+    waits, gone = asyncio.Event(), asyncio.Event()
+
+    async def hung_up() -> None:
+        waits.set()
+        await gone.wait()
+
+    one = Demand(max_messages=1, max_bytes=1_000_000)
+    leaving = asyncio.create_task(long_poll.pull(log.subscription, one, wait_seconds=60, hung_up=hung_up))
+    await waits.wait()
+    async with open_transaction(log.database) as holding:
+        await execute(holding, "SELECT 1 FROM cursors FOR UPDATE")
+        await log.publish("a", "b")
+        staying = asyncio.create_task(_pull(long_poll, log.subscription))
+        await until_waiting(log.database)
+        gone.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+    assert await _data(staying) == [b"b"]
+    assert await _data(_pull(long_poll, log.subscription)) == [b"a"]
+
+
+async def test_a_pull_that_is_cancelled_again_and_again_takes_nothing_from_the_others(
+    log: Log, long_poll: LongPoll
+) -> None:
+    await log.publish("a", "b")
+    one = Demand(max_messages=1, max_bytes=1_000_000)
+    async with open_transaction(log.database) as holding:
+        await execute(holding, "SELECT 1 FROM cursors FOR UPDATE")
+        leaving = asyncio.create_task(long_poll.pull(log.subscription, one, wait_seconds=60))
+        staying = asyncio.create_task(_pull(long_poll, log.subscription))
+        await until_waiting(log.database)
+        for _ in range(3):
+            leaving.cancel()
+            await asyncio.sleep(0)
+    assert await _data(staying) == [b"b"]
+    assert await _data(_pull(long_poll, log.subscription)) == [b"a"]
+
+
+async def _data(pulled: Awaitable[list[Delivery]]) -> list[bytes]:
+    return [message.data for delivery in await pulled for message in delivery.messages]
+
+
 async def test_only_the_end_of_the_broker_is_called_so(log: Log, long_poll: LongPoll, tasks: Tasks) -> None:
     async with open_transaction(log.database) as holding:
         await execute(holding, "SELECT 1 FROM cursors FOR UPDATE")

@@ -58,8 +58,8 @@ class Pusher:
         self._planner = PushPlanner(database, clock, attempt_ids, jitter=jitter)
         self._endpoints = Endpoints(database, owns=owns, added=self._planner.add, removed=self._planner.remove)
 
-    async def start(self) -> None:
-        """Before the workers."""
+    def start(self) -> None:
+        """Before the workers; the signer has its keys."""
         self._client = self._make_client()
         self._planner.sender = self._sender = PushSender(
             self._client,
@@ -70,7 +70,6 @@ class Pusher:
             settled=self._planner.settled,
             gone=self._gone,
         )
-        await self._signer.refresh()
 
     def workers(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What the supervisor is to keep running."""
