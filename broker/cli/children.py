@@ -48,10 +48,14 @@ class Children:
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
-            exit_code = await self._run_one(number)
+            how: int | OSError | None
+            try:
+                how = await self._run_one(number)
+            except OSError as error:  # no memory, no file, no process is free
+                how = error
             short_lives = 0 if loop.time() - started > _HEALTHY_SECONDS else short_lives + 1
             delay = restart_delay(short_lives)
-            logger.warning("worker process %d ended (%s); starting it again in %.1f s", number, exit_code, delay)
+            logger.warning("worker process %d ended (%s); starting it again in %.1f s", number, how, delay)
             await asyncio.sleep(delay)
 
     async def _run_one(self, number: int) -> int | None:
@@ -96,7 +100,7 @@ def restart_delay(short_lives: int) -> float:
     """Nobody waits for a child that was killed: the first is started at once."""
     if short_lives < 2:
         return 0.0
-    return min(_FIRST_DELAY_SECONDS * 2.0 ** (short_lives - 2), _MAX_DELAY_SECONDS)
+    return min(_FIRST_DELAY_SECONDS * 2.0 ** min(short_lives - 2, 10), _MAX_DELAY_SECONDS)
 
 
 async def _stop(process: BaseProcess) -> None:

@@ -247,7 +247,7 @@ class Http1Protocol(HttpToolsProtocol):
             self.on_message_complete()
 
     def on_message_complete(self) -> None:
-        if self._upgrade and self._left:
+        if self._upgrade and self._left > 0:
             self._unparsed_body = True
             return
         self._phase = _IDLE
@@ -298,6 +298,7 @@ class Http1Protocol(HttpToolsProtocol):
             else:  # answered already: its peer expects nothing more
                 self.transport.close()
                 return
+        self._phase = _IDLE  # nothing more is read
         if self._is_answering():
             self.flow.hold(False)  # what comes now is dropped; that the peer has gone is noticed
         else:

@@ -155,6 +155,40 @@ async def test_a_request_that_does_not_arrive_is_given_up(method: str) -> None:
         assert served.service.requests.held == 0
 
 
+async def test_a_request_that_comes_in_pieces_after_a_long_silence_has_its_own_time() -> None:
+    async with serving(ping_seconds=3600) as served:
+        peer = await served.connect()
+        peer.send(peer.headers(1, request_headers("Chat")), frame(Kind.DATA, 0, 1, packed(b"a")))
+        await peer.next_of(Kind.DATA, 1)
+        connection = next(iter(served.connections))
+
+        async def tick() -> None:
+            assert await peer.alive()
+            connection._tick()
+
+        for _ in range(6):
+            await tick()
+        late = packed(b"b")
+        peer.send(frame(Kind.DATA, 0, 1, late[:3]))
+        for _ in range(2):
+            await tick()
+        peer.send(frame(Kind.DATA, Flag.END_STREAM, 1, late[3:]))
+        assert (await peer.answer(1)).status == 0
+
+
+async def test_what_was_given_back_is_not_sent_though_the_window_opens_then(served: Served) -> None:
+    """A7: a client would have a message that is another's."""
+    peer = await served.connect(s4=0)
+    peer.send(peer.headers(1, request_headers("Chat")), frame(Kind.DATA, 0, 1, packed(b"a")))
+    await until(lambda: served.service.answers.held == 1)
+    [connection] = served.connections
+    served.service.when_unsent = lambda: connection._on_window_update(0, 1, (1_000).to_bytes(4, "big"))
+    peer.send(frame(Kind.DATA, 0, 1, b"\7" + packed(b"")[1:]))  # a flag that nobody knows
+    answer = await peer.answer(1)
+    assert served.service.unsent.is_set()
+    assert (answer.status != 0, answer.body) == (True, b"")
+
+
 async def test_a_stream_without_requests_for_a_while_goes_on() -> None:
     async with serving(ping_seconds=0.5) as served:
         peer = await served.connect()

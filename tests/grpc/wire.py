@@ -171,6 +171,7 @@ class Service:
         self.started = asyncio.Event()
         self.gone = asyncio.Event()
         self.unsent = asyncio.Event()
+        self.when_unsent: Callable[[], None] = lambda: None
         self.proceed = asyncio.Event()
         self.answer = b""
         self.received: list[bytes] = []
@@ -212,9 +213,13 @@ class Service:
                 self.started.set()
                 if request == b"hold":
                     await self.proceed.wait()
-                await call.send(request.upper(), unless_sent=self.unsent.set)
+                await call.send(request.upper(), unless_sent=self._give_back)
         finally:
             self.gone.set()
+
+    def _give_back(self) -> None:
+        self.unsent.set()
+        self.when_unsent()
 
     def methods(self) -> list[Method]:
         unary: dict[str, Callable[[UnaryCall, bytes], Awaitable[bytes]]] = {

@@ -69,20 +69,33 @@ async def test_a_body_that_says_it_is_too_long_is_refused_before_it_comes(broker
         assert b"exceeds the limit" in refusal.body
 
 
+@pytest.mark.parametrize("values", [b"{}," * 3_000_000 + b"{}", b"1.5," * 2_400_000 + b"1.5", b'"",' * 3_000_000])
 @pytest.mark.parametrize(
-    "messages",
-    [b"{}," * 3_000_000 + b"{}", b'{"data":"eA=="},' * 600_000 + b"{}", b'{"a":{}},' * 1_000_000 + b"{}"],
+    ("path", "field"),
+    [
+        ("topics/topic:publish", "messages"),
+        ("topics/topic:publish", "topic"),
+        ("subscriptions/sub:seek", "snapshot"),
+    ],
 )
-async def test_a_body_of_far_too_many_messages_is_refused_before_they_are_made(
-    broker: BrokerProcess, messages: bytes
+async def test_a_body_of_far_too_many_values_is_refused_before_they_are_made(
+    broker: BrokerProcess, path: str, field: str, values: bytes
 ) -> None:
     """They took 480 MB."""
     async with good_client(broker) as good:
         async with Memory(broker) as memory:
-            path = f"{good.rest.topic()}:publish"
-            code, text = await good.rest.error("POST", path, content=b'{"messages":[' + messages + b"]}")
+            content = b'{"%s":[%s]}' % (field.encode(), values)
+            code, text = await good.rest.error("POST", f"{good.rest.project}/{path}", content=content)
+        assert code == "INVALID_ARGUMENT"
+        assert "more than 500000 strings, brackets and commas" in text
+        assert memory.grown < 100 * MEGABYTE
+
+
+async def test_a_publish_of_a_few_thousand_messages_is_told_how_many_there_may_be(broker: BrokerProcess) -> None:
+    async with good_client(broker) as good:
+        content = b'{"messages":[' + b"{}," * 150_000 + b"{}]}"
+        code, text = await good.rest.error("POST", f"{good.rest.topic()}:publish", content=content)
         assert (code, text[:46]) == ("INVALID_ARGUMENT", "The value for message_count is too large. You ")
-        assert memory.grown < 150 * MEGABYTE
 
 
 async def test_a_publish_with_many_braces_in_its_attributes_is_stored(broker: BrokerProcess) -> None:

@@ -138,6 +138,10 @@ VALID = {
         + b'2;a="b"\r\n{}\r\n0\r\nX-Trailer: y\r\n\r\n',
         404,
     ),
+    "a wish for HTTP/2 that some proxy has half removed": (
+        CHUNKED + b"Upgrade: h2c\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        404,
+    ),
     "a wish for HTTP/2": (request("GET", "/healthz", "Connection: Upgrade", "Upgrade: h2c"), 200),
     "a wish for WebSockets": (
         request("GET", "/healthz", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: eA=="),

@@ -250,6 +250,25 @@ async def test_half_a_request_behind_one_that_waits_is_refused_after_its_answer(
         assert await caller.answers() == [408]
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"Content-Length: 50\r\n\r\nabc", 408), (b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400)],
+)
+async def test_what_came_before_a_body_that_is_refused_is_answered_before_it(
+    served: Served, body: bytes, status: int
+) -> None:
+    async with calling(served.url) as caller:
+        post = b"POST / HTTP/1.1\r\nHost: x\r\n" + body
+        caller.send(request("GET", "/wait"), request("GET", "/wait"), post)
+        await eventually(lambda: served.connections and served.connections[-1].received in (0, 3))
+        await eventually(lambda: served.state.tasks)
+        served.look(6)
+        served.proceed.set()
+        assert [(await caller.answer()).status for _ in range(2)] == [200, 200]
+        served.look(2)
+        assert await caller.answers() == [status]
+
+
 async def test_a_reader_that_does_not_take_its_answers_is_cut_off() -> None:
     async with serving(answer=0.05) as served, calling(served.url) as caller:
         caller.writer.transport.pause_reading()  # type: ignore[attr-defined]

@@ -42,7 +42,7 @@ class StreamingRpc(Holder):
         self._reader = MessageReader(encoding)
         self._requests: deque[tuple[bytes, int]] = deque()  # with the bytes of the body that each completed
         self._queued = 0  # bytes of those requests
-        self._ticks = 0  # since a request was complete
+        self._ticks = 0  # since the request that arrives has begun
         self._charged = 0  # bytes of the body that no request in the queue stands for yet
         self._ended = False
         self._begun = False
@@ -62,6 +62,8 @@ class StreamingRpc(Holder):
         if self._error is not None:
             return
         self._charged += len(payload)
+        if not self._reader.is_within_message:
+            self._ticks = 0
         try:
             for message in self._reader.feed(payload):
                 self._requests.append((message, self._charged))
@@ -127,6 +129,7 @@ class StreamingRpc(Holder):
             raise Unavailable("The client does not take what it is sent.") from None
         finally:
             if self._stream.written < place:
+                self._stream.outbox.clear()  # the call ends; until then the client's window may open
                 unless_sent()
 
     # --- the call ----------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ Clients mostly send exactly what a struct says, and msgspec decodes that in one 
 second, slower way, which also knows what to say about a body that is wrong.
 """
 
+import re
 import typing
+from itertools import islice
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar
 
@@ -16,16 +18,32 @@ from broker.domain.errors import InvalidArgument
 Request = TypeVar("Request", bound=msgspec.Struct)
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
+# Strings, brackets and commas of a body: 10 MB of the shortest ack ids have fewer, 10 MB of {},{},… would be
+# some hundred MB of objects.
+MAX_TOKENS = 500_000
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[,]', re.DOTALL)  # one pass, whatever comes
+
 # A body nested deeper than Python's stack is a RecursionError in msgspec.
 _MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def decode_request(decoder: msgspec.json.Decoder[Request], body: bytes) -> Request:
     """The request in a body; an empty body is {}.  Raises InvalidArgument that names the field."""
+    if len(body) > MAX_TOKENS:
+        _check_tokens(body)
     try:
         return decoder.decode(body or b"{}")
     except _MALFORMED:
         return _decode_leniently(decoder.type, body)
+
+
+def _check_tokens(body: bytes) -> None:
+    """Raises InvalidArgument if a body would become far more objects than any request has."""
+    at_most = body.count(b'"') // 2 + body.count(b"{") + body.count(b"[") + body.count(b",")
+    if at_most > MAX_TOKENS and sum(1 for _ in islice(_TOKEN.finditer(body), MAX_TOKENS + 1)) > MAX_TOKENS:
+        raise InvalidArgument(
+            f"Invalid JSON payload received. It has more than {MAX_TOKENS} strings, brackets and commas."
+        )
 
 
 def _decode_leniently(request_type: type[Request], body: bytes) -> Request:
