@@ -12,6 +12,7 @@ from tests.faults.checks.acks import check_acks_are_final, check_leases, check_p
 from tests.faults.checks.attempts import check_attempt_numbers, check_dead_letters
 from tests.faults.checks.contents import (
     check_ids,
+    check_nothing_is_forgotten,
     check_nothing_is_invented,
     check_nothing_is_left,
     check_nothing_is_lost,
@@ -27,6 +28,7 @@ Check = Callable[[View], Iterator[Violation]]
 
 CHECKS: tuple[Check, ...] = (
     check_nothing_is_lost,
+    check_nothing_is_forgotten,
     check_nothing_is_invented,
     check_publishes_are_whole,
     check_ids,

@@ -42,6 +42,17 @@ def lose(view: View, dice: random.Random) -> bool:
     return True
 
 
+def forget_what_was_refused(view: View, dice: random.Random) -> bool:
+    """What an endpoint refused is never pushed again."""
+    pushed = _receipts(view, "pushed")
+    _, refused = dice.choice(pushed)
+    refused.receive.status = 500
+    for _, receipt in pushed:
+        if receipt.id == refused.id and receipt is not refused:
+            receipt.receive.deliveries.remove(receipt.delivery)
+    return True
+
+
 def invent(view: View, dice: random.Random) -> bool:
     _, receipt = dice.choice(_receipts(view))
     receipt.delivery.text += "?"
@@ -243,7 +254,8 @@ def leave_something(view: View, dice: random.Random) -> bool:
 
 
 PLANTS: tuple[Plant, ...] = (
-    lose, invent, change_key, change_attributes, store_twice, store_half, store_what_was_refused, swap_ids,
+    lose, forget_what_was_refused, invent, change_key, change_attributes, store_twice, store_half,
+    store_what_was_refused, swap_ids,
     bring_back_what_was_acked, lease_twice, refuse_in_time, overtake, count_wrongly, skip_an_attempt,
     dead_letter_twice, lose_a_dead_letter, restore_too_little, restore_too_much, leave_something,
 )  # fmt: skip

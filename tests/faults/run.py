@@ -24,7 +24,7 @@ SLOW_DRAIN_SECONDS = 45.0  # no violation, but worth a look: the history is kept
 _ENDING_SECONDS = 360.0
 _CANCELLING_SECONDS = 20.0
 # Of a run that was not drained, these say nothing: what is missing may still be to come.
-_OF_DRAINED = {"lost", "half a publish", "dead letters", "not restored", "backlog"}
+_OF_DRAINED = {"lost", "forgotten", "half a publish", "dead letters", "not restored", "backlog"}
 
 
 class Result(msgspec.Struct):

@@ -63,15 +63,33 @@ class Story:
         attributes = {DEAD_LETTER_SOURCE: "sub", DEAD_LETTER_COUNT: "5"} | told
         self.receive(at, message_id, name="letters", attributes=attributes)
 
-    def rules(self, left: int = 0) -> list[str]:
-        """The rules that are found to be broken."""
+    def rules(self, left: int = 0, *, drained: bool = True) -> list[str]:
+        """The rules that are found to be broken; `drained`: what still came at the end was acked then, perhaps."""
+        acks = self._last_acks() if drained else []
         looks = [
             Position(
                 who="d", began=900, ended=901, subscription=s.name, undelivered=left, outstanding=0, final=True
             )
             for s in self.history.subscriptions
         ]
-        return [violation.rule for violation in check(History(self.history.subscriptions, [*self._told(), *looks]))]
+        told = [*self._told(), *acks, *looks]
+        return [violation.rule for violation in check(History(self.history.subscriptions, told))]
+
+    def _last_acks(self) -> list[Settle]:
+        """Of all that was received, but for what used up its attempts."""
+        most = {s.name: s.max_attempts for s in self.history.subscriptions}
+        received = [
+            (receive.subscription, delivery)
+            for receive in self.history.operations
+            if isinstance(receive, Receive)
+            for delivery in receive.deliveries
+        ]
+        used_up = {(name, d.id) for name, d in received if d.attempt is not None and d.attempt == most[name]}
+        return [
+            Settle(who="d", began=890, ended=891, outcome="unknown", subscription=name, ack_ids=[delivery.ack_id])
+            for name, delivery in received
+            if (name, delivery.id) not in used_up
+        ]
 
     def _told(self) -> list[Any]:
         return sorted(self.history.operations, key=lambda operation: operation.ended)

@@ -35,6 +35,38 @@ def test_a_message_that_was_answered_and_never_came_is_lost() -> None:
     assert story.rules() == []
 
 
+def test_a_message_that_was_delivered_and_never_acked_is_forgotten_if_it_does_not_come_again() -> None:
+    story = told()
+    story.publish(3, 3)
+    story.receive(4, 3)
+    story.nack(5, "3@4")
+    assert story.rules(drained=False) == ["forgotten"]
+    story.receive(6, 3)
+    assert story.rules(drained=False) == ["forgotten"]
+    story.ack(7, "3@6", outcome="unknown")
+    assert story.rules(drained=False) == []
+
+
+def test_what_an_endpoint_refused_is_forgotten_if_it_is_not_pushed_again() -> None:
+    story = Story()
+    story.publish(0, 1)
+    story.receive(1, 1, how="push", status=500)
+    assert story.rules(drained=False) == ["forgotten"]
+    story.receive(2, 1, how="push", status=204)
+    assert story.rules(drained=False) == []
+
+
+def test_an_ack_that_was_refused_may_have_been_made_if_something_was_broken_then() -> None:
+    for broken in (False, True):
+        story = Story(exactly_once=True)
+        story.publish(0, 1)
+        story.receive(1, 1)
+        story.ack(12, "1@1", refused={"1@1": "stale"})
+        if broken:
+            story.fault(11, 13)
+        assert story.rules(drained=False) == ([] if broken else ["forgotten"])
+
+
 def test_a_message_that_the_filter_does_not_want_is_not_lost_but_invented_if_it_comes() -> None:
     story = Story(wanted={"kind": "rare"})
     story.publish(0, 1, attributes={"kind": "common"})

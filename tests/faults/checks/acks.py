@@ -125,6 +125,12 @@ def _broken(view: View, settle: Settle) -> bool:
     return view.fault_between(settle.began - SETTLING_SECONDS, settle.ended + SETTLING_SECONDS)
 
 
+def may_have_acked(view: View, receipt: Receipt) -> bool:
+    """By somebody's ack of this delivery.  One that is refused may have been made, if something was broken then."""
+    acks = (settle for _, settle in receipt.settles if settle.seconds is None)
+    return any(True for _ in receipt.possible_acks) or any(_broken(view, settle) for settle in acks)
+
+
 def check_leases(view: View) -> Iterator[Violation]:
     """A message is never out under two live leases, except where it is pushed: a request may outlast its lease."""
     for subscription in view.subscriptions.values():

@@ -1,8 +1,9 @@
-"""Nothing is lost or invented, a publish is whole or absent, ids ascend, and in the end nothing is left."""
+"""Nothing is lost, forgotten or invented, a publish is whole or absent, ids ascend, and nothing is left at last."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 
+from tests.faults.checks.acks import may_have_acked
 from tests.faults.checks.view import DEAD_LETTER_MARK, SubscriptionView, View
 from tests.faults.checks.violation import Violation, violation
 from tests.faults.history import Receive, shard_of
@@ -18,6 +19,23 @@ def check_nothing_is_lost(view: View) -> Iterator[Violation]:
             lost = [text for text in publish.texts if text not in seen]
             if lost:
                 yield violation("lost", f"{subscription.name}: {lost[:5]} were answered and never came", [number])
+
+
+def check_nothing_is_forgotten(view: View) -> Iterator[Violation]:
+    """What was delivered comes again until somebody acks it, or is dead-lettered; after the drain all was acked.
+
+    What used up its attempts is for the check of dead letters.
+    """
+    for subscription in view.subscriptions.values():
+        letters = view.dead_letters(subscription)
+        most = subscription.subscription.max_attempts
+        for receipts in subscription.receipts.values():
+            text = receipts[0].delivery.text
+            used_up = most is not None and any(receipt.delivery.attempt == most for receipt in receipts)
+            if text in letters or used_up or any(may_have_acked(view, receipt) for receipt in receipts):
+                continue
+            told = f"{subscription.name}: {text!r} was never acked, and came no more"
+            yield violation("forgotten", told, [receipt.number for receipt in receipts])
 
 
 def check_publishes_are_whole(view: View) -> Iterator[Violation]:
