@@ -6,7 +6,7 @@ from itertools import chain
 
 from tests.faults.checks.acks import CLOCK_SLACK_SECONDS, live_until, sure_acks
 from tests.faults.checks.view import DEAD_LETTER_SOURCE, LATE_SECONDS, Receipt, SubscriptionView, View
-from tests.faults.history import Delivery, Publish, Receive
+from tests.faults.history import Delivery, Publish, Receive, Settle
 
 Plant = Callable[[View, random.Random], bool]
 
@@ -153,6 +153,31 @@ def refuse_in_time(view: View, dice: random.Random) -> bool:
     return True
 
 
+def refuse_a_repeated_ack(view: View, dice: random.Random) -> bool:
+    """What was acked under its lease is acked once more, and that is refused."""
+    acked = [
+        (receipt, settle)
+        for subscription, receipt in _receipts(view, "exact")
+        for _, settle in receipt.settles[:1]
+        if receipt.acked_by(settle) and live_until(subscription, receipt, settle.ended) > settle.ended + 1
+        if not any(other.began <= settle.ended + 0.5 for _, other in receipt.settles[1:])
+    ]
+    if not acked:
+        return False
+    receipt, settle = dice.choice(acked)
+    ack_id = receipt.delivery.ack_id
+    again = Settle(
+        who="planted",
+        began=settle.ended + 0.1,
+        ended=settle.ended + 0.2,
+        subscription="exact",
+        ack_ids=[ack_id],
+        refused={ack_id: "stale"},
+    )
+    view.history.add(again)
+    return True
+
+
 def overtake(view: View, dice: random.Random) -> bool:
     """The last of a key is there before the first."""
     keys: dict[str, list[Receipt]] = {}
@@ -256,6 +281,7 @@ def leave_something(view: View, dice: random.Random) -> bool:
 PLANTS: tuple[Plant, ...] = (
     lose, forget_what_was_refused, invent, change_key, change_attributes, store_twice, store_half,
     store_what_was_refused, swap_ids,
-    bring_back_what_was_acked, lease_twice, refuse_in_time, overtake, count_wrongly, skip_an_attempt,
+    bring_back_what_was_acked, lease_twice, refuse_in_time,
+    refuse_a_repeated_ack, overtake, count_wrongly, skip_an_attempt,
     dead_letter_twice, lose_a_dead_letter, restore_too_little, restore_too_much, leave_something,
 )  # fmt: skip

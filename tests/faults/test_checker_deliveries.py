@@ -114,6 +114,13 @@ def test_a_lease_may_have_ended_by_a_nack_that_is_refused_but_nothing_is_refused
     assert story.rules() == []
 
 
+def test_an_ack_that_is_repeated_before_the_deadline_is_not_refused() -> None:
+    for at in (5, 12):
+        story = told(exactly_once=True)
+        story.ack(at, "1@1", refused={"1@1": "stale"})
+        assert story.rules() == (["refused in time"] if at == 5 else [])
+
+
 def test_a_response_that_comes_after_its_own_lease_is_none() -> None:
     story = Story(exactly_once=True)
     story.publish(0, 1)

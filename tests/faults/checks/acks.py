@@ -114,7 +114,8 @@ def check_refusals(view: View) -> Iterator[Violation]:
 
 
 def _was_live(subscription: SubscriptionView, receipt: Receipt, number: int, settle: Settle) -> bool:
-    if any(began <= settle.ended for other, began in receipt.possible_acks if other != number):
+    acked = any(began <= settle.ended for other, began in receipt.possible_acks if other != number)
+    if acked and settle.seconds is not None:  # an ack of what is acked succeeds as long as its lease would last
         return False
     if subscription.seeks_between(receipt.since, settle.ended):
         return False
