@@ -54,7 +54,7 @@ _DEAD = {"max_attempts": MAX_ATTEMPTS, "dead_letter_topic": LETTERS, "wanted": R
 
 PLANS = (
     Plan(Subscription("plain", TOPIC), pullers=2, streams=1),
-    Plan(Subscription("sought", TOPIC), pullers=2, sought=True),
+    Plan(Subscription("sought", TOPIC), pullers=2, sought=True, fields={"retainAckedMessages": True}),
     Plan(Subscription("ordered", TOPIC, ordered=True), pullers=2, streams=1),
     Plan(Subscription("exact", TOPIC, exactly_once=True), pullers=2, streams=1),
     Plan(Subscription("ordered-exact", TOPIC, ordered=True, exactly_once=True), pullers=1, streams=1),
