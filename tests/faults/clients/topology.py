@@ -50,11 +50,13 @@ class Plan:
         return body
 
 
+_RETAINING = {"retainAckedMessages": True}
 _DEAD = {"max_attempts": MAX_ATTEMPTS, "dead_letter_topic": LETTERS, "wanted": RARE}
 
 PLANS = (
     Plan(Subscription("plain", TOPIC), pullers=2, streams=1),
-    Plan(Subscription("sought", TOPIC), pullers=2, sought=True, fields={"retainAckedMessages": True}),
+    Plan(Subscription("sought", TOPIC), pullers=2, sought=True, fields=_RETAINING),
+    Plan(Subscription("ordered-sought", TOPIC, ordered=True), pullers=1, sought=True, fields=_RETAINING),
     Plan(Subscription("ordered", TOPIC, ordered=True), pullers=2, streams=1),
     Plan(Subscription("exact", TOPIC, exactly_once=True), pullers=2, streams=1),
     Plan(Subscription("ordered-exact", TOPIC, ordered=True, exactly_once=True), pullers=1, streams=1),
