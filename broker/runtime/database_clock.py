@@ -8,10 +8,14 @@ goes on while the machine is suspended: the leases of the database do, too.
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from broker.store.database import Database
 
-_SAMPLES = 3
+_SAMPLES, _MOST_SAMPLES = 3, 12
+_GOOD_SECONDS = 0.02  # of a round trip; after such a one no more than the first samples are taken
+_MOST_SECONDS = 5.0  # past which no more are
+_DRIFT = 1e-4  # by which two machines' clocks differ a second, at most
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # of Linux; the other stands still meanwhile
 
 
@@ -27,21 +31,48 @@ class DatabaseClock:
         """`ticks`: seconds, of a clock that only goes forward."""
         self._database = database
         self._ticks = ticks
-        self._base: datetime | None = None
-        self._base_ticks = 0.0
+        self._sample: _Sample | None = None
 
     def now(self) -> datetime:
-        assert self._base is not None, "synchronise() comes first"
-        return self._base + timedelta(seconds=self._ticks() - self._base_ticks)
+        assert self._sample is not None, "synchronise() comes first"
+        return self._sample.now(self._ticks())
 
     async def synchronise(self) -> None:
-        """Ask the database a few times and keep the answer that came back fastest."""
-        fastest = float("inf")
-        for _ in range(_SAMPLES):
-            before = self._ticks()
-            now = await self._database.now()
-            after = self._ticks()
-            if after - before < fastest:
-                fastest = after - before
-                base, base_ticks = now, (before + after) / 2
-        self._base, self._base_ticks = base, base_ticks
+        """Ask the database a few times, more often while it is slow, and believe the answer that came back fastest.
+
+        What was known before is believed rather if it is surer and the answer does not prove it wrong: a busy
+        database or process would put the clock off by half of what the fastest answer took.
+        """
+        began = self._ticks()
+        fastest = await self._ask()
+        for number in range(1, _MOST_SAMPLES):
+            good = fastest.error <= _GOOD_SECONDS / 2
+            if number >= _SAMPLES and (good or self._ticks() - began > _MOST_SECONDS):
+                break
+            fastest = min(fastest, await self._ask(), key=lambda sample: sample.error)
+        known = self._sample
+        if known is None or not known.is_surer_than(fastest):
+            self._sample = fastest
+
+    async def _ask(self) -> "_Sample":
+        before = self._ticks()
+        now = await self._database.now()
+        after = self._ticks()
+        return _Sample(now, (before + after) / 2, (after - before) / 2)
+
+
+class _Sample(NamedTuple):
+    """The database's time at a tick, right to within `error` seconds."""
+
+    time: datetime
+    tick: float
+    error: float
+
+    def now(self, tick: float) -> datetime:
+        return self.time + timedelta(seconds=tick - self.tick)
+
+    def is_surer_than(self, later: "_Sample") -> bool:
+        """The later one contradicts it if one of the clocks was set, or stood still."""
+        error = self.error + (later.tick - self.tick) * _DRIFT
+        apart = abs((self.now(later.tick) - later.time).total_seconds())
+        return error < later.error and apart <= error + later.error

@@ -1,7 +1,8 @@
 """The process's idea of the database's time."""
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import cast
 
 import pytest
 
@@ -19,6 +20,53 @@ async def test_it_is_right_at_once_after_the_machine_was_suspended(database: Dat
     assert clock.now() - before >= timedelta(hours=1)
     await clock.synchronise()
     assert clock.now() - before < timedelta(minutes=30)  # the database's machine was not
+
+
+class _World:
+    """A database, and a process that stands still for half a second after each of the next `stalls` answers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._passed = 0.0
+        self.step = 0.0  # of the database's clock
+        self.stalls = 0
+        self.clock = DatabaseClock(cast(Database, self), ticks=lambda: seconds_since_boot() + self._passed)
+
+    async def now(self) -> datetime:
+        now = await self._database.now() + timedelta(seconds=self._passed + self.step)
+        if self.stalls:
+            self.stalls -= 1
+            self._passed += 0.5
+        return now
+
+    async def error(self) -> float:
+        """Seconds."""
+        self.stalls = 0
+        return abs((self.clock.now() - await self.now()).total_seconds())
+
+
+async def test_answers_that_are_slow_for_a_while_do_not_put_it_off(database: Database) -> None:
+    """It was off by half of that then, and leases of one broker were shorter by that for the others."""
+    world = _World(database)
+    world.stalls = 5
+    await world.clock.synchronise()
+    assert await world.error() < 0.2
+
+
+async def test_what_it_knew_is_surer_than_slow_answers(database: Database) -> None:
+    world = _World(database)
+    await world.clock.synchronise()
+    world.stalls = 100
+    await world.clock.synchronise()
+    assert await world.error() < 0.2
+
+
+async def test_slow_answers_are_believed_if_they_prove_it_wrong(database: Database) -> None:
+    world = _World(database)
+    await world.clock.synchronise()
+    world.stalls, world.step = 100, 3600.0
+    await world.clock.synchronise()
+    assert await world.error() < 1
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="a clock of Linux")
