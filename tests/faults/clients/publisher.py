@@ -12,7 +12,7 @@ from tests.faults.history import History, Publish
 
 _KEYS = 4
 _MESSAGES_OF_A_KEY = 60  # then another takes its place: checking a key costs the square of its length
-_RARE, _POISON = 0.15, 0.25  # the share of publishes that are rare, and of those that nobody can handle
+_RARE, _POISON = 0.15, 0.75  # the share of publishes that are rare, and of those that nobody can handle
 
 
 class Publisher:
