@@ -1,4 +1,10 @@
+import os
+
 from hypothesis import HealthCheck, settings
+
+# Else gRPC's threads look at every fork of a test's process, and now and then break a child before it is another
+# program: a database that a test starts, for instance.  None of the children goes on to use gRPC.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
 pytest_plugins = [
     "tests.fixtures.database",
