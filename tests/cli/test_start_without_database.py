@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,14 +76,19 @@ async def test_a_worker_that_starts_without_its_database_refuses_calls_until_it_
             await _any_call_over_grpc(broker)
         assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
         await asyncio.to_thread(own_server.open)
+    await _served_again(broker)
+    assert _said(broker, "INFO broker.app the database is there") == 1
+    assert _said(broker, "worker process 0 ended") == 1
+    assert faults(broker) == []
+
+
+async def _served_again(broker: BrokerProcess) -> None:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
 
         async def ready() -> bool:
             return (await client.get("/readyz")).status_code == 200
 
         await eventually(ready, seconds=60)
-    assert _said(broker, "INFO broker.app the database is there") == 1
-    assert _said(broker, "worker process 0 ended") == 1
-    assert faults(broker) == []
 
 
 async def _any_call_over_grpc(broker: BrokerProcess) -> None:
@@ -111,19 +117,25 @@ _FAIL = """
         $$ BEGIN RAISE EXCEPTION 'no keys' USING ERRCODE = '{}'; END $$;
     CREATE TRIGGER fails BEFORE INSERT ON signing_keys EXECUTE FUNCTION fail();
 """
-_MEND = "DROP FUNCTION fail CASCADE"
 _CONNECTION_LOST, _UNFORESEEN = "57P01", "XX001"
+
+
+@contextmanager
+def _starting_fails(broker: BrokerProcess, server: Cluster, sqlstate: str) -> Iterator[None]:
+    """The broker's worker is started again, and cannot within the block."""
+    with psycopg.connect(server.url, autocommit=True) as database:
+        database.execute(_FAIL.format(sqlstate))
+        broker.workers()[0].kill()
+        yield
+        database.execute("DROP FUNCTION fail CASCADE")
 
 
 async def test_a_database_that_goes_away_within_a_start_is_waited_for_too(
     start_broker: StartBroker, own_server: Cluster
 ) -> None:
     broker = start_broker("--database-url", own_server.url, "--port", "0")
-    with psycopg.connect(own_server.url, autocommit=True) as database:
-        database.execute(_FAIL.format(_CONNECTION_LOST))
-        broker.workers()[0].kill()
+    with _starting_fails(broker, own_server, _CONNECTION_LOST):
         await eventually(lambda: _said(broker, "WARNING broker.app the database is away") == 1, seconds=60)
-        database.execute(_MEND)
     await eventually(lambda: _said(broker, "INFO broker.app the database is there") == 1, seconds=60)
     assert faults(broker) == []
 
@@ -132,17 +144,9 @@ async def test_a_worker_that_cannot_start_says_why_once_and_is_started_again(
     start_broker: StartBroker, own_server: Cluster
 ) -> None:
     broker = start_broker("--database-url", own_server.url, "--port", "0")
-    with psycopg.connect(own_server.url, autocommit=True) as database:
-        database.execute(_FAIL.format(_UNFORESEEN))
-        broker.workers()[0].kill()
+    with _starting_fails(broker, own_server, _UNFORESEEN):
         await eventually(lambda: _said(broker, "worker process 0 ended (3)") >= 1, seconds=60)
-        database.execute(_MEND)
-    async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
-
-        async def ready() -> bool:
-            return (await client.get("/readyz")).status_code == 200
-
-        await eventually(ready, seconds=60)
+    await _served_again(broker)
     assert _said(broker, "Application startup failed") >= 1
     assert _said(broker, "never retrieved") == 0
 

@@ -4,21 +4,23 @@ import json
 
 import pytest
 
+from broker.domain.ack_id import AttemptName, make_ack_ids
 from broker.domain.errors import InvalidArgument
+from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.front.rest.codec.publish import decode_publish
 from broker.front.rest.codec.requests import MAX_TOKENS
 
-_MEGABYTES = 10_000_000
+_SIZE = 10_000_000  # about the largest body
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        b"{" * 100_001 + b'"' + b'\\"' * (_MEGABYTES // 2),
-        b"[" * MAX_TOKENS + b'"' + b"\\" * _MEGABYTES,
-        b'"' * _MEGABYTES,
-        b'\\"' * (_MEGABYTES // 2),
-        b'{"messages":[{"data":"' + b'","' * (_MEGABYTES // 3),
+        b"{" * 100_001 + b'"' + b'\\"' * (_SIZE // 2),
+        b"[" * MAX_TOKENS + b'"' + b"\\" * _SIZE,
+        b'"' * _SIZE,
+        b'\\"' * (_SIZE // 2),
+        b'{"messages":[{"data":"' + b'","' * (_SIZE // 3),
     ],
     ids=["a string that does not end", "backslashes", "quotes", "escaped quotes", "strings"],
 )
@@ -37,5 +39,5 @@ def test_what_stands_in_strings_does_not_count(text: str) -> None:
 
 
 def test_as_many_ack_ids_as_fit_into_a_body_are_no_more_than_may_be() -> None:
-    shortest = '"' + "A" * 40 + '",'
-    assert 2 * (_MEGABYTES // len(shortest)) < MAX_TOKENS
+    [shortest] = make_ack_ids(AttemptName(subscription_id=1, shard_id=1, attempt_id=1, count=1), [0])
+    assert 2 * MAX_PAYLOAD_BYTES // len(f'"{shortest}",') < MAX_TOKENS

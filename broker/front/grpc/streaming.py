@@ -129,7 +129,8 @@ class StreamingRpc(Holder):
             raise Unavailable("The client does not take what it is sent.") from None
         finally:
             if self._stream.written < place:
-                self._stream.outbox.clear()  # the call ends; until then the client's window may open
+                # It is given up: the call ends, and the caller hears at once how.  The window may open until then.
+                self._stream.outbox.clear()
                 unless_sent()
 
     # --- the call ----------------------------------------------------------------------------------------
@@ -177,6 +178,4 @@ class StreamingRpc(Holder):
             self._let_go()
 
     def _fail(self, error: BrokerError) -> None:
-        # What still waits to be sent is given up: the caller hears at once how the call ended.
-        self._stream.outbox.clear()
         self._stream.send_trailers(error_block(self._stream, error, begun=self._begun))
