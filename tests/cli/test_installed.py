@@ -10,7 +10,7 @@ import tempfile
 import venv
 import zipfile
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,18 @@ StartBroker = Callable[..., BrokerProcess]
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As whoever packages a release builds it: from the archive of the sources, not from the checkout."""
     directory = tmp_path_factory.mktemp("wheel")
-    isolation = ["--no-build-isolation"] if find_spec("hatchling") else []
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", directory]
+    subprocess.run(build, cwd=repository(), check=True, capture_output=True)
+    (sources,) = directory.glob("*.tar.gz")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "wheel", "--no-deps", *isolation, "-w", directory, repository()], check=True)
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", directory, sources], check=True)
     (built,) = directory.glob("*.whl")
     return built
 
 
-def test_the_wheel_has_the_migrations_and_the_api_specification(wheel: Path) -> None:
+def test_the_wheel_has_the_migrations_the_api_specification_and_the_licence(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "broker/_shipped/api_spec/openapi.yaml" in names
     versions = repository() / "migrations" / "versions"
@@ -44,6 +47,21 @@ def test_the_wheel_has_the_migrations_and_the_api_specification(wheel: Path) -> 
     expected |= {f"broker/store/sql/{path.name}" for path in sql.glob("*.sql")}
     assert expected <= names
     assert not any("tests" in name.split("/") or name.endswith(".pyc") for name in names)
+    (licence,) = (name for name in names if name.endswith(".dist-info/licenses/LICENSE"))
+    assert zipfile.ZipFile(wheel).read(licence) == (repository() / "LICENSE").read_bytes()
+
+
+def test_the_package_says_what_it_is(wheel: Path) -> None:
+    """What an index shows of it; the version is written in pyproject.toml and explained in the changelog."""
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    said = message_from_bytes(archive.read(name))
+    assert (said["Name"], said["License-Expression"]) == ("pubsub-broker", "Apache-2.0")
+    assert said["Author"]
+    assert said["Keywords"]
+    assert said["Description-Content-Type"] == "text/markdown"
+    assert "License-File: LICENSE" in str(said)
+    assert f"\n## {said['Version']} - " in (repository() / "CHANGELOG.md").read_text()
 
 
 @pytest.fixture
@@ -60,7 +78,9 @@ def installed(wheel: Path, tmp_path: Path) -> Path:
     return environment / "bin" / "broker"
 
 
-def test_the_installed_command_serves(start_broker: StartBroker, installed: Path, tmp_path: Path) -> None:
+def test_the_installed_command_serves(
+    start_broker: StartBroker, wheel: Path, installed: Path, tmp_path: Path
+) -> None:
     elsewhere = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     elsewhere |= {"XDG_DATA_HOME": str(tmp_path / "share"), "PYTHONSAFEPATH": "1"}
     broker = start_broker("--port", "0", program=[str(installed)], cwd="/", env=elsewhere)
@@ -68,7 +88,7 @@ def test_the_installed_command_serves(start_broker: StartBroker, installed: Path
     assert httpx.get(f"{broker.url}/openapi.json").json()["openapi"].startswith("3.1")
     assert (tmp_path / "share" / "pubsub-broker" / "postgres").is_dir()
     shown = subprocess.run([installed, "--version"], capture_output=True, text=True, check=True, env=elsewhere)
-    assert shown.stdout.startswith("broker ")
+    assert shown.stdout == f"broker {wheel.name.split('-')[1]}\n"
 
 
 @pytest.fixture
