@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,9 +13,10 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from broker.domain.delivery import StoredMessage
 from broker.domain.push_config import Digest, PushConfig, PushOptions
 from broker.domain.subscription import DeadLetterPolicy, Extensions, Subscription
-from broker.workers.push.attribute_headers import attribute_headers
+from broker.workers.push.attribute_headers import DROPPED, DROPPED_PREFIXES, attribute_headers
 from broker.workers.push.digest_envelope import DigestItem, failed_message_ids
 from broker.workers.push.envelope import Envelope, PushRequest
+from tests.fixtures.broker import repository
 
 PUBLISHED = datetime(2021, 2, 26, 19, 13, 55, 749_000, tzinfo=UTC)
 SECRETS = tuple("whsec_" + base64.b64encode(bytes([i]) * 32).decode() for i in (1, 2))
@@ -135,11 +137,39 @@ def test_an_ordering_key_that_cannot_be_a_header_is_left_out(key: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["Host", "Content-Length", "transfer-encoding", "Connection", "TE", "Upgrade", "trailer", "Expect",
-     "Keep-Alive", "Authorization", "Proxy-Authorization", "User-Agent", "From", "X-Forwarded-For",
-     "x-goog-pubsub-message-id", "Webhook-Signature", "with space", "", "na\tme", "näme", "a:b", "a\r\nb"],
+     "Keep-Alive", "Authorization", "Proxy-Authorization", "User-Agent", "From", "Cookie", "with space", "",
+     "na\tme", "näme", "a:b", "a\r\nb"],
 )  # fmt: skip
 def test_an_attribute_that_is_no_header_of_its_own_is_left_out(name: str) -> None:
     assert attribute_headers({name: "v", "fine": "v"}) == {"fine": "v"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Proxy", "X-Forwarded-For", "X-Forwarded", "Forwarded", "Via", "X-Real-IP", "True-Client-IP",
+     "CF-Connecting-IP", "X-HTTP-Method-Override", "X-Original-URL", "X-Rewrite-URL", "X-Remote-User",
+     "X-Middleware-Subrequest", "X-Goog-PubSub-Message-Id", "X-Goog-Authenticated-User-Email",
+     "X-Goog-IAP-JWT-Assertion", "X-Serverless-Authorization", "X-AppEngine-QueueName", "X-CloudScheduler",
+     "X-CloudTasks-QueueName", "Webhook-Signature", "X-Auth-Request-Email", "X-MS-CLIENT-PRINCIPAL",
+     "X-Forwarded-Client-Cert", "Sec-Fetch-Site"],
+)  # fmt: skip
+@pytest.mark.parametrize("sign", ["-", "_", ".", "~"])
+def test_an_attribute_that_passes_for_a_proxy_a_platform_or_the_broker_is_left_out(name: str, sign: str) -> None:
+    """CGI and WSGI read X_Forwarded_For as X-Forwarded-For; some servers every other sign, too."""
+    for spelling in (name, name.lower(), name.upper()):
+        assert attribute_headers({spelling.replace("-", sign): "v", "fine": "v"}) == {"fine": "v"}
+
+
+def test_attributes_that_receivers_are_meant_to_read_are_headers_as_they_are_spelt() -> None:
+    names = ["event_type", "Content-Type", "content-encoding", "traceparent", "ce-type", "X-Api-Key", "proxied",
+             "forwarded_by", "cookies", "origin", "date", "x-request-id", "Idempotency-Key"]  # fmt: skip
+    assert list(attribute_headers(dict.fromkeys(names, "v"))) == names
+
+
+def test_the_documented_list_of_dropped_headers_is_the_one_in_force() -> None:
+    section = (repository() / "docs" / "operations.md").read_text().split("**What a push carries.**")[1]
+    named = set(re.findall(r"`([a-z0-9*-]+)`", section.split("\n\n")[1]))
+    assert named == DROPPED | {f"{prefix}*" for prefix in DROPPED_PREFIXES}
 
 
 @pytest.mark.parametrize("value", ["a\r\nb", "a\nb", "\0", "ä", " a", "a ", "\x7f"])

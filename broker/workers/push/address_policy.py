@@ -20,6 +20,7 @@ _SPECIAL: tuple[tuple[str, str], ...] = (
     ("10.0.0.0/8", "private"),
     ("100.64.0.0/10", "shared (carrier-grade NAT)"),
     ("127.0.0.0/8", "loopback"),
+    ("168.63.129.16/32", "the platform's of an Azure machine"),  # public by its number only
     ("169.254.0.0/16", "link-local"),
     ("172.16.0.0/12", "private"),
     ("192.0.0.0/24", "reserved"),
@@ -33,20 +34,20 @@ _SPECIAL: tuple[tuple[str, str], ...] = (
     ("240.0.0.0/4", "reserved"),
     ("::/128", "unspecified"),
     ("::1/128", "loopback"),
-    ("::/96", "reserved"),  # addresses of IPv4 in an obsolete form
     ("64:ff9b:1::/48", "private (NAT64)"),
-    ("100::/64", "reserved"),
     ("2001::/23", "reserved"),  # Teredo, ORCHID, benchmarking
     ("2001:db8::/32", "reserved"),
     ("2002::/16", "reserved (6to4)"),
     ("3fff::/20", "reserved"),
-    ("5f00::/16", "reserved"),
     ("fc00::/7", "unique-local"),
     ("fe80::/10", "link-local"),
     ("fec0::/10", "site-local"),
     ("ff00::/8", "multicast"),
 )
 _NETWORKS = tuple((ip_network(text), kind) for text, kind in _SPECIAL)
+# Of IPv6 only this is given out to be reached by everybody (https://www.iana.org/assignments/ipv6-address-space);
+# the rest has forms that stand for an address of IPv4, such as ::a.b.c.d and ::ffff:0:a.b.c.d.
+_PUBLIC_IPV6 = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
@@ -64,13 +65,19 @@ class AddressPolicy:
         reached = _reached(ip_address(address))
         if any(reached in network for network in self.allowed if network.version == reached.version):
             return None
-        for network, kind in _NETWORKS:
-            if reached.version == network.version and reached in network:
-                return f"the address {address} is {kind}; the address policy of this broker denies it"
-        return None
+        kind = _kind(reached)
+        return f"the address {address} is {kind}; the address policy of this broker denies it" if kind else None
 
 
 ALLOW_ALL = AddressPolicy()
+
+
+def _kind(address: Address) -> str | None:
+    """What an address is instead of public."""
+    for network, kind in _NETWORKS:
+        if address.version == network.version and address in network:
+            return kind
+    return "reserved" if isinstance(address, IPv6Address) and address not in _PUBLIC_IPV6 else None
 
 
 def _reached(address: Address) -> Address:

@@ -1,7 +1,11 @@
 """Attributes as headers of an unwrapped push (writeMetadata): those that are legal and harmless (A8).
 
 An attribute's name and value are a publisher's; the request is the broker's.  So none may end a header, add a
-second one, change how the request is framed or routed, or pass for what the broker itself says.
+second one, change how the request is framed or routed, or pass for what the broker itself, a proxy or the
+platform in front of a receiver says.  docs/operations.md has the list for operators.
+
+Names are compared as the most generous receiver reads them: CGI and WSGI make one variable of `X-Real-IP` and
+`x_real_ip` (RFC 3875, section 4.1.18), and some servers turn every other sign into `_` as well.
 """
 
 import re
@@ -9,19 +13,34 @@ from collections.abc import Mapping
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # a token: RFC 9110, section 5.6.2
 _VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?")  # visible ASCII, blanks within: RFC 9110, section 5.5
+_SIGN = re.compile(r"[^0-9a-z]")
 
-_RESERVED = frozenset(
+DROPPED = frozenset(
     (
-        # how the request is framed, and what concerns the connection
+        # how the request is framed, and what concerns the connection (RFC 9110, section 7.6.1)
         "host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade",
-        "expect", "http2-settings",
+        "expect", "http2-settings", "max-forwards", "alt-used",
+        # becomes HTTP_PROXY, through which programs then send their own requests (https://httpoxy.org)
+        "proxy",
         # what the broker says
-        "authorization", "from", "user-agent", "accept",
-        # what proxies say
-        "forwarded", "via", "x-real-ip",
+        "authorization", "from", "user-agent", "accept", "accept-encoding",
+        # who calls
+        "cookie", "cookie2", "remote-user", "x-remote-user", "x-serverless-authorization",
+        # what proxies say of where a request comes from
+        "forwarded", "via", "x-real-ip", "x-client-ip", "client-ip", "true-client-ip", "x-cluster-client-ip",
+        "x-originating-ip", "x-remote-ip", "x-remote-addr", "remote-addr", "fastly-client-ip", "x-forwarded",
+        # what frameworks let a request say instead of its method and path
+        "x-http-method", "x-http-method-override", "x-method-override", "x-host", "x-middleware-subrequest",
+        # what Google's platform says, and takes away from requests of others
+        "x-cloudscheduler", "x-apigateway-api-userinfo", "x-endpoint-api-userinfo",
     )
 )  # fmt: skip
-_RESERVED_PREFIXES = ("x-goog-pubsub-", "webhook-", "proxy-", "x-forwarded-")
+DROPPED_PREFIXES = (
+    "x-goog-", "x-google-", "x-appengine-", "x-cloudtasks-", "x-cloudscheduler-",
+    "webhook-", "proxy-", "x-forwarded-", "x-original-", "x-rewrite-", "sec-",
+    "x-auth-request-", "x-authenticated-", "x-ms-client-principal", "x-amzn-", "x-envoy-", "cf-",
+    "ssl-client-", "x-ssl-client-", "x-client-cert",
+)  # fmt: skip
 
 
 def attribute_headers(attributes: Mapping[str, str]) -> dict[str, str]:
@@ -30,12 +49,17 @@ def attribute_headers(attributes: Mapping[str, str]) -> dict[str, str]:
     seen = set()
     for name, value in attributes.items():
         lower = name.lower()
-        if lower in seen or lower in _RESERVED or lower.startswith(_RESERVED_PREFIXES):
+        if lower in seen or _is_dropped(lower):
             continue
         if _NAME.fullmatch(name) and is_header_value(value):
             seen.add(lower)
             headers[name] = value
     return headers
+
+
+def _is_dropped(lower: str) -> bool:
+    read = _SIGN.sub("-", lower)
+    return read in DROPPED or read.startswith(DROPPED_PREFIXES)
 
 
 def is_header_value(text: str) -> bool:

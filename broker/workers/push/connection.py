@@ -15,6 +15,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 MAX_HEAD = 64 * 1024  # bytes of status line and headers, with all interim answers
 MAX_BODY = 64 * 1024  # bytes of a body that are kept; a connection with more to come is closed
+_MAX_AROUND_BODY = 8 * MAX_BODY  # bytes of chunks' sizes and of trailers; bodies of tiny chunks have room
 PROCESSING = 102  # https://www.rfc-editor.org/rfc/rfc2518#section-10.1
 
 _CLOSED = "the connection was closed before an answer"
@@ -49,6 +50,7 @@ class Connection(asyncio.Protocol):
         self.complete = False
         self._keep_alive = False
         self._head_bytes = 0
+        self._body_bytes = 0  # as they came, after the packet that the status was in
 
     # What the pool calls.
 
@@ -122,6 +124,8 @@ class Connection(asyncio.Protocol):
             return
         if not self.status:
             self._head_bytes += len(data)
+        else:
+            self._body_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:  # 101: nobody asked for it
@@ -132,6 +136,9 @@ class Connection(asyncio.Protocol):
                 return
             self.complete, self._keep_alive = True, False  # the body is broken; the status stands
         if self.status:
+            if self._body_bytes > MAX_BODY + _MAX_AROUND_BODY:  # the parser would keep a trailer of any size
+                self.complete, self._keep_alive = True, False
+                self.abort()
             self._wake()
         elif self._head_bytes > MAX_HEAD:
             self._lose(f"the answer's headers have more than {MAX_HEAD} bytes")

@@ -5,7 +5,7 @@ import socket
 import time
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from urllib.parse import quote
@@ -242,6 +242,26 @@ async def test_what_is_not_http_is_no_answer(push_sink: PushSink, client: PushCl
 async def test_headers_without_end_are_no_answer(push_sink: PushSink, client: PushClient, mine: str) -> None:
     assert "headers have more than" in await reason(client, to(f"{push_sink.url}/huge-headers/{mine}"))
     await push_sink.wait_for(f"/huge-headers/{mine}", 1, ended=True)
+
+
+async def test_a_trailer_without_end_is_cut_off(client: PushClient) -> None:
+    """Of an answer whose body is waited for: nothing else would end it before the ack deadline."""
+    cut_off = asyncio.Event()
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nOK\r\n0\r\nX-Trailer: ")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"a" * 65_536)
+                await writer.drain()
+        cut_off.set()
+        writer.close()
+
+    async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert await answer(client, to(f"http://127.0.0.1:{port}/", want_body=True)) == Answer(200, b"OK", None)
+        await cut_off.wait()
 
 
 async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next(
