@@ -63,7 +63,7 @@ class Children:
         process = CONTEXT.Process(
             target=_run_worker,
             args=(self._config, self._listener, theirs, self._log_level),
-            name=f"broker worker {number}",
+            name=f"worker-{number}",
         )
         start_deaf(process)
         theirs.close()

@@ -4,10 +4,12 @@ from broker.cli.stop import Stop
 from broker.settings import Settings
 from broker.store import migrations
 from broker.store.migrations import DatabaseUnreachable
+from broker.telemetry.log import set_up_log
 
 
 def migrate(settings: Settings) -> int:
     """Returns the exit code.  Raises Stop."""
+    set_up_log(settings.log_level)
     if not settings.database_url:
         raise Stop("migrate needs --database-url or DATABASE_URL; the embedded database migrates itself")
     try:

@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 
 from broker.cli.child_process import CONTEXT, start_deaf
 from broker.cli.stop import Stop
+from broker.telemetry.log import set_up_log
 
 MIN_SERVER_VERSION = 15
 
@@ -41,6 +42,7 @@ def _in_a_process(work: Callable[[str], str], database_url: str) -> None:
 
 
 def _answer(work: Callable[[str], str], database_url: str, pipe: Connection) -> None:
+    set_up_log("info")  # a migration that waits says for whom
     pipe.send(work(database_url))
 
 

@@ -5,10 +5,8 @@ is a whole broker that accepts from the same socket.  The children end with the 
 """
 
 import asyncio
-import logging
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -22,15 +20,14 @@ from broker.cli.stop import Stop
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.settings import Settings
+from broker.telemetry.log import set_up_log
 from broker.workers.push.address_policy import parse_address_policy
 from broker.workers.push.tls_context import make_tls_context
 
 
 def serve(settings: Settings) -> int:
     """Serve until SIGINT, SIGTERM or SIGHUP.  Returns the exit code.  Raises Stop."""
-    logging.basicConfig(
-        level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    set_up_log(settings.log_level)
     if settings.workers < 1:
         raise Stop(f"--workers must be at least 1, not {settings.workers}")
     if not 1 <= settings.min_delivery_attempts <= MIN_DELIVERY_ATTEMPTS:

@@ -9,7 +9,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 import threading
 from multiprocessing.connection import Connection
 from typing import cast
@@ -21,6 +20,7 @@ from broker.app import STOP_WAITING, create_app
 from broker.app_config import AppConfig
 from broker.cli.one_port import MakeProtocol
 from broker.cli.turning_away import turning_away
+from broker.telemetry.log import set_up_log
 
 OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit
 LARGE_BLOCK_BYTES = 1 << 20
@@ -83,9 +83,7 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
     """Serve on the parent's socket until SIGTERM, or until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    set_up_log(log_level)
     files = _raise_file_limit()
     _give_large_blocks_back()
     server = _Server(

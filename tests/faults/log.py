@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-_BEGIN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ")
+_BEGIN = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3}Z? ")
 _UNAVAILABLE = "broker.domain.errors.Unavailable: "
 
 

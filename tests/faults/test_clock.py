@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
@@ -25,13 +25,13 @@ for _ in sys.stdin:
     print(time.time(), time.time_ns() / 1e9, datetime.datetime.now().timestamp(),
           datetime.datetime.now(datetime.UTC).timestamp(), time.monotonic(), flush=True)
 """
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d{3} ")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ")
 
 
 def _stepped(lines: Iterable[str], seconds: float) -> bool:
     """Whether one of them was written with a clock that is about so far ahead."""
     times = [datetime.fromisoformat(match[1]) for line in lines if (match := _TIME.match(line))]
-    return any(time > datetime.now() + timedelta(seconds=seconds / 2) for time in times)
+    return any(time > datetime.now(UTC) + timedelta(seconds=seconds / 2) for time in times)
 
 
 def test_every_way_to_ask_for_the_time_feels_a_step(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""How every line of the log looks, whoever writes it, and which of the libraries' lines are let through.
+
+    2026-11-22T13:00:05.123Z WARNING worker-0[4242] broker.store.database: the database is away: connection refused
+
+One record is one line.  What comes from outside (names, paths, answers, errors) may hold anything: whatever is not
+printable is written as an escape, so that nobody can begin a line of his own or talk to the terminal that shows it.
+Only the traceback of a defect has more lines, each behind a mark of its own.
+"""
+
+import logging
+import re
+import sys
+from time import gmtime
+
+MAX_MESSAGE = 8_000  # characters; what is longer is cut
+_TRACE = "    | "  # before each line of a traceback
+_CREDENTIALS = re.compile(r"(://)[^\s/@]*@|(password=)\S+")  # of URLs, and of libpq's other spelling
+
+# Libraries speak when they worry, those named here only when something is broken: what they say call by call the
+# broker says once, with a reason (telemetry/state_changes.py).
+_LIBRARIES = {"psycopg": logging.ERROR, "asyncio": logging.ERROR}
+_NOTHING_NEW = ("Cancel %s running task(s), ",)  # uvicorn's, when the time of a stop is over: the worker says it
+
+
+class LineFormatter(logging.Formatter):
+    """One physical line for each record, in UTC, with the process that wrote it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = gmtime(record.created)
+        process = "main" if record.processName == "MainProcess" else record.processName
+        line = (
+            f"{time.tm_year:04}-{time.tm_mon:02}-{time.tm_mday:02}T{time.tm_hour:02}:{time.tm_min:02}:"
+            f"{time.tm_sec:02}.{int(record.msecs):03}Z {record.levelname} {process}[{record.process}] "
+            f"{record.name}: {one_line(record.getMessage())}"
+        )
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        for text in (record.exc_text, self.formatStack(record.stack_info) if record.stack_info else None):
+            if text:
+                line += "".join(f"\n{_TRACE}{_escaped(each)}" for each in text.split("\n"))
+        return line
+
+
+def one_line(text: str) -> str:
+    """`text` as it may stand in a log: printable, without credentials, of at most MAX_MESSAGE characters."""
+    if len(text) > MAX_MESSAGE:
+        text = f"{text[:MAX_MESSAGE]}… ({len(text)} characters)"
+    return _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    if "://" in text or "password=" in text:
+        text = _CREDENTIALS.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+class _News(logging.Filter):
+    """Not what the broker says itself."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith(_NOTHING_NEW)
+
+
+def set_up_log(level: str) -> None:
+    """Write the log of this process to standard error.  `level`: of the broker's own lines, "debug" to "error"."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    handler.addFilter(_News())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    own = logging.getLevelNamesMapping()[level.upper()]
+    logging.getLogger("broker").setLevel(own)
+    for name, quiet in _LIBRARIES.items():
+        logging.getLogger(name).setLevel(logging.WARNING if own <= logging.DEBUG else quiet)
+    logging.captureWarnings(True)
