@@ -2,17 +2,20 @@
 
 import os
 
+import psycopg
 from alembic import context
-from sqlalchemy import create_engine, make_url, pool, text
+from sqlalchemy import create_engine, pool, text
 
+from broker.store.connection_parameters import RELEASE_0_1_SCHEMA, connection_parameters
 from broker.store.migration_waits import APPLICATION_NAME, LOCK, MigrationUnderWay, Patience
 from broker.store.tables import metadata
 
 
-def _url():
-    if "database_url" in context.config.attributes:
-        return context.config.attributes["database_url"]
-    return make_url(os.environ["DATABASE_URL"]).set(drivername="postgresql+psycopg")
+def _connect():
+    url = context.config.attributes.get("database_url") or os.environ["DATABASE_URL"]
+    return psycopg.connect(
+        **connection_parameters(url, schema=RELEASE_0_1_SCHEMA, application_name=APPLICATION_NAME)
+    )
 
 
 def include_object(object_, name, type_, reflected, compare_to):
@@ -22,7 +25,7 @@ def include_object(object_, name, type_, reflected, compare_to):
 
 def run() -> None:
     seconds = context.config.attributes.get("lock_seconds", Patience().lock_seconds)
-    engine = create_engine(_url(), poolclass=pool.NullPool, connect_args={"application_name": APPLICATION_NAME})
+    engine = create_engine("postgresql+psycopg://", poolclass=pool.NullPool, creator=_connect)
     with engine.connect() as connection:
         connection.execute(text(f"SET lock_timeout = '{seconds * 1000:.0f}ms'"))
         # To wait for it in the database would hold up an index that is built concurrently by the one who has it.

@@ -13,13 +13,14 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
-from sqlalchemy import event, make_url
+from sqlalchemy import event
 from sqlalchemy.engine.interfaces import AdaptedConnection
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable
+from broker.store.connection_parameters import RELEASE_0_1_SCHEMA, connection_parameters
 from broker.store.hot_connection import HotConnection
 from broker.store.hot_pool import HotPool
 from broker.store.patient_connection import PATIENCE_SECONDS, PatientConnection
@@ -35,25 +36,13 @@ ResourceConnection = AsyncConnection  # for resources
 _RECONNECT_SECONDS = 5.0
 _POOL_WAIT_SECONDS = 5.0  # for a connection of a pool whose connections are all in use
 
-# For every connection: a server that vanished without a word is given up after half a minute.
-_REACHING: dict[str, Any] = {
-    "connect_timeout": 5,
-    "tcp_user_timeout": 30_000,
-    "keepalives_idle": 15,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-}
-
 _NOW = Statement(b"now", b"SELECT clock_timestamp()")
 
-# What every session is told, whatever the server's configuration says.
-_SESSION_SETTINGS = {
-    "synchronous_commit": "on",  # an answer means "on disk" (A1)
-    "jit": "off",  # compiling costs more than any hot statement runs
-    "timezone": "UTC",
+# What all sessions of a pool are told, beside what every session is (store/connection_parameters.py).
+_POOLED = {
     "statement_timeout": "30s",  # a stuck statement must not hold a cursor for ever
     "idle_in_transaction_session_timeout": "30s",  # nor a broker process that stopped within a claim
-    "application_name": "broker",
+    "idle_session_timeout": "0",
 }
 
 # Hot statements read hot tables by index only.  A partition that is empty when a plan is made would be read whole
@@ -63,11 +52,15 @@ _SESSION_SETTINGS = {
 # in the index of due times for as long as the statistics said that there are none: 150 ms a pull in place of 18.
 # A hot statement that takes long waits for a lock, or for a disk that hangs: it is undone before the connection is
 # given up (hot_connection.UNANSWERED_SECONDS), so that its outcome is known.
-_HOT_SETTINGS = " -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c statement_timeout=8s"
+_HOT = _POOLED | {
+    "enable_seqscan": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "statement_timeout": "8s",
+}
 
 # The others are cancelled now and then, which closes the connection: what it
 # ran ends soon then, and lets go of its locks.
-_NOT_HOT_SETTINGS = " -c client_connection_check_interval=2s"
+_NOT_HOT = _POOLED | {"client_connection_check_interval": "2s"}
 
 # SQLSTATE (or its class) -> what the caller is told.  Unavailable: the same call may work when sent again.
 _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
@@ -139,17 +132,21 @@ class Database:
         self,
         url: str,
         *,
+        schema: str = RELEASE_0_1_SCHEMA,
         pool_size: int = 8,
         connect_timeout_seconds: float = _POOL_WAIT_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """`patience_seconds`: after which a statement that is not hot has no answer any more."""
-        options = " ".join(f"-c {name}={value}" for name, value in _SESSION_SETTINGS.items())
+        """`schema` has the broker's tables; `patience_seconds`: after which a statement that is not hot has no
+        answer any more.
+
+        Raises ValueError for a URL that cannot be used.
+        """
         self.url = url
-        self.session_options = options
+        self._hot_parameters = connection_parameters(url, schema=schema, settings=_HOT)
+        self._parameters = connection_parameters(url, schema=schema, settings=_NOT_HOT)
         self._patience_seconds = patience_seconds
         self._pool = AsyncConnectionPool[PatientConnection](
-            url,
             connection_class=PatientConnection,
             configure=self._set_patience,
             check=PatientConnection.check,
@@ -158,11 +155,11 @@ class Database:
             open=False,
             timeout=connect_timeout_seconds,
             reconnect_timeout=_RECONNECT_SECONDS,
-            kwargs={"autocommit": True, "options": options + _NOT_HOT_SETTINGS, **_REACHING},
+            kwargs={"autocommit": True, **self._parameters},
         )
         self._hot_pool = HotPool(self._hot_connection, size=pool_size)
         self._engine = create_async_engine(
-            make_url(url).set(drivername="postgresql+psycopg"),
+            "postgresql+psycopg://",
             pool_size=min(4, pool_size),
             max_overflow=4,
             pool_timeout=_POOL_WAIT_SECONDS,
@@ -186,14 +183,7 @@ class Database:
         return _Hot(self._hot_pool, following)
 
     async def _hot_connection(self) -> HotConnection:
-        return HotConnection(
-            await psycopg.AsyncConnection.connect(
-                self.url,
-                autocommit=True,
-                options=self.session_options + _HOT_SETTINGS,
-                **_REACHING,
-            )
-        )
+        return HotConnection(await psycopg.AsyncConnection.connect(autocommit=True, **self._hot_parameters))
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -229,9 +219,7 @@ class Database:
             return await self._connect(autocommit=True)
 
     async def _connect(self, *, autocommit: bool = False) -> PatientConnection:
-        connection = await PatientConnection.connect(
-            self.url, autocommit=autocommit, options=self.session_options + _NOT_HOT_SETTINGS, **_REACHING
-        )
+        connection = await PatientConnection.connect(autocommit=autocommit, **self._parameters)
         await self._set_patience(connection)
         return connection
 

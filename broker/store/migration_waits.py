@@ -18,6 +18,8 @@ import psycopg
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 from sqlalchemy.exc import DBAPIError
 
+from broker.store.connection_parameters import RELEASE_0_1_SCHEMA, connection_parameters
+
 logger = logging.getLogger(__name__)
 
 APPLICATION_NAME = "broker migrate"
@@ -93,7 +95,8 @@ class _Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(psycopg.Error), psycopg.connect(self._url, autocommit=True, connect_timeout=10) as session:
+        parameters = connection_parameters(self._url, schema=RELEASE_0_1_SCHEMA)
+        with suppress(psycopg.Error), psycopg.connect(autocommit=True, **parameters) as session:
             while not self._over.wait(_LOOK_SECONDS):
                 if found := session.execute(_BLOCKING, [APPLICATION_NAME]).fetchone():
                     self.blocker = _described(*found)

@@ -11,10 +11,10 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from psycopg.errors import UndefinedTable
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import DBAPIError
 
 from broker.domain.schema_revision import can_be_served, is_behind
+from broker.store.connection_parameters import RELEASE_0_1_SCHEMA, connection_parameters
 from broker.store.database import Connection
 from broker.store.migration_waits import LockHeld, Patience, migrate_patiently
 
@@ -33,9 +33,7 @@ def _directory() -> Path:
 def _config(database_url: str = "", directory: Path | None = None) -> Config:
     config = Config()
     config.set_main_option("script_location", str(directory or _directory()))
-    if database_url:
-        url = make_url(database_url).set(drivername="postgresql+psycopg")
-        config.attributes["database_url"] = url
+    config.attributes["database_url"] = database_url
     return config
 
 
@@ -68,7 +66,8 @@ def upgrade(database_url: str, *, directory: Path | None = None, patience: Patie
     Raises DatabaseUnreachable.
     """
     patience = patience or Patience()
-    if directory is None and (newer := _newer_revision(database_url)):
+    newer = _newer_revision(database_url)
+    if directory is None and newer:
         return newer
     config = _config(database_url, directory)
     config.attributes["lock_seconds"] = patience.lock_seconds
@@ -76,7 +75,7 @@ def upgrade(database_url: str, *, directory: Path | None = None, patience: Patie
         migrate_patiently(lambda: command.upgrade(config, "head"), database_url, patience)
     except DBAPIError as error:
         raise DatabaseUnreachable(f"The database cannot be migrated: {error.orig}".strip()) from error
-    except (ArgumentError, CommandError) as error:  # no URL; a revision from a newer broker
+    except CommandError as error:  # a revision from a newer broker
         raise DatabaseUnreachable(f"The database cannot be migrated: {error}") from error
     except LockHeld as error:
         raise DatabaseUnreachable(str(error)) from error
@@ -110,9 +109,11 @@ class DatabaseState:
 def inspect(database_url: str) -> DatabaseState:
     """Look at a database before it is used.  Raises DatabaseUnreachable."""
     try:
-        with psycopg.connect(database_url, connect_timeout=10) as connection:
+        with psycopg.connect(**connection_parameters(database_url, schema=RELEASE_0_1_SCHEMA)) as connection:
             found = connection.execute("SELECT to_regclass('alembic_version')").fetchone()
             row = found and found[0] and connection.execute("SELECT version_num FROM alembic_version").fetchone()
             return DatabaseState(connection.info.server_version // 10_000, row[0] if row else None)
     except psycopg.Error as error:
         raise DatabaseUnreachable(f"The database cannot be used: {error}".strip()) from error
+    except ValueError as error:
+        raise DatabaseUnreachable(f"The database's URL cannot be used: {error}") from None

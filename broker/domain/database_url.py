@@ -1,0 +1,84 @@
+"""How an operator names a PostgreSQL database: the spellings that are understood, and what may be shown of them.
+
+Understood are PostgreSQL's own URLs (postgresql://, postgres://), SQLAlchemy's (postgresql+psycopg://, whatever
+the driver), and the `key=value` words of libpq.  libpq repeats in its errors what it cannot read, passwords too: so
+what it could trip over is refused here, without a word of it but the scheme.
+"""
+
+import re
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_NOT_ESCAPED = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")
+_SECRETS = "password|sslpassword|scram_client_key|scram_server_key|oauth_client_secret"
+_SECRET_OF_URL = re.compile(rf"([?&](?:{_SECRETS})=)[^&]*")
+_WORDS = re.compile(r"\s*[a-z_]+\s*=")
+_EACH_WORD = re.compile(r"([a-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)")
+_SHOWN_WORDS = ("host", "hostaddr", "port", "dbname", "user")
+_ESCAPES = "in a user, password or name write %40 for @, %2F for /, %3A for :, %3F for ? and %25 for %"
+
+# A name that means the same with and without quotes, and leaves room for what is made of it (LISTEN has 63 bytes).
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
+
+
+def check_database_url(url: str) -> str:
+    """The URL in a spelling that libpq understands.
+
+    Raises ValueError, with a reason that shows nothing of the URL but its scheme.
+    """
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        if not _WORDS.match(url):
+            raise ValueError("it is no URL")
+        return url
+    if scheme[1].partition("+")[0] not in ("postgresql", "postgres"):
+        raise ValueError(f"it begins with {scheme[0]}, and the broker needs PostgreSQL")
+    rest = url[scheme.end() :]
+    _check_characters(rest)
+    return f"postgresql://{rest}"
+
+
+def _check_characters(rest: str) -> None:
+    """Raises ValueError for what follows the scheme, if libpq would divide it elsewhere than was meant."""
+    if _NOT_ESCAPED.search(rest):
+        raise ValueError(f"it has a % that begins no escape: {_ESCAPES}")
+    authority, path, query = _divided(rest)
+    if authority.count("@") > 1 or "@" in path or ("@" in query and "@" not in authority):
+        raise ValueError(f"it has an @, / or ? that is not escaped: {_ESCAPES}")
+    for host in authority.rpartition("@")[2].split(","):
+        _, bracket, port = host.rpartition("]")
+        port = port.removeprefix(":") if bracket else port.partition(":")[2]
+        if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
+            raise ValueError(f"it has a port that is none, which is 1 to 65535: {_ESCAPES}")
+    for pair in query.split("&") if query else ():
+        if pair.count("=") != 1:
+            raise ValueError('it has something other than name=value after its "?": in a value write %3D for =')
+
+
+def _divided(rest: str) -> tuple[str, str, str]:
+    """What stands before the path, the path, and what stands behind its question mark."""
+    before, _, query = rest.partition("?")
+    authority, _, path = before.partition("/")
+    return authority, path, query
+
+
+def without_password(url: str) -> str:
+    """What may be shown of a database's URL: *** for each secret in it; of libpq's words those that are none."""
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        words = _EACH_WORD.findall(url)
+        return " ".join(f"{name}={value}" for name, value in words if name in _SHOWN_WORDS) or "***"
+    try:
+        rest = check_database_url(url).removeprefix("postgresql://")
+    except ValueError:
+        return f"{scheme[0]}***"
+    authority, _, _ = _divided(rest)
+    user, colon, _ = authority.partition("@")[0].partition(":")
+    shown = f"{user}:***@{authority.partition('@')[2]}" if "@" in authority and colon else authority
+    return "postgresql://" + shown + _SECRET_OF_URL.sub(r"\1***", rest[len(authority) :])
+
+
+def check_schema_name(name: str) -> str:
+    """The name of a schema that the broker's tables may be in.  Raises ValueError."""
+    if not _SCHEMA.fullmatch(name) or name.startswith("pg_") or name == "information_schema":
+        raise ValueError("it must be 1 to 40 small letters, digits and _, no digit first, and not begin with pg_")
+    return name

@@ -1,0 +1,79 @@
+"""What every connection to the database is made with, whatever it is for: one place that says it.
+
+The caller's URL, options of its own in it, and settings of its role and database are honoured, but never depended
+on: what the broker relies on is told to each session by name, and stands behind whatever the caller says.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg import conninfo, pq
+
+from broker.domain.database_url import check_database_url
+
+DEFAULT_SCHEMA = "broker"
+RELEASE_0_1_SCHEMA = "public"  # where release 0.1.0 made its tables, and where they may still be
+
+# A server that vanished without a word is given up after half a minute, unless the caller's URL says otherwise.
+_REACHING: dict[str, Any] = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 30_000,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+
+# What every session is told, whatever the server, the database, the role and the URL have been configured to.
+_SESSION_SETTINGS = {
+    "synchronous_commit": "on",  # an answer means "on disk" (A1)
+    "default_transaction_isolation": "read committed",  # a claim's reads come after its locks, in later snapshots
+    "default_transaction_read_only": "off",
+    "lock_timeout": "0",  # statement_timeout ends a wait
+    "timezone": "UTC",
+    "datestyle": "ISO",  # what the driver reads
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "jit": "off",  # compiling costs more than any hot statement runs
+}
+
+
+def connection_parameters(
+    url: str, *, schema: str, application_name: str = "", settings: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Keywords for psycopg's `connect`: `schema` is where the session finds tables; `settings`: more of its own.
+
+    Raises ValueError for a URL that cannot be used, with a reason that shows no secret.
+    """
+    try:
+        parameters: dict[str, Any] = dict(conninfo.conninfo_to_dict(check_database_url(url)))
+    except psycopg.ProgrammingError as error:  # which repeats what it cannot read
+        raise ValueError(f"it has a parameter that PostgreSQL does not know{_named(error)}") from None
+    ours = {**_SESSION_SETTINGS, "search_path": schema, **(settings or {})}
+    options = [parameters.get("options") or _options_of_environment()]
+    options += [f"-c {name}={_escaped(value)}" for name, value in ours.items()]  # the last of a name counts
+    if application_name:
+        parameters["application_name"] = application_name
+    return {
+        **_REACHING,
+        **parameters,
+        "fallback_application_name": "broker",
+        "client_encoding": "UTF8",
+        "options": " ".join(options).strip(),
+    }
+
+
+def _named(error: psycopg.Error) -> str:
+    """The name of the parameter that a URL has and libpq does not know, if that is what is wrong."""
+    _, found, name = str(error).partition('invalid URI query parameter: "')
+    return f": {name.partition(chr(34))[0]}" if found else ""
+
+
+def _options_of_environment() -> str:
+    """What libpq would take where the URL has no `options`: PGOPTIONS, or those of a service file."""
+    defaults = {default.keyword: default.val for default in pq.Conninfo.get_defaults()}
+    return (defaults.get(b"options") or b"").decode()
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")

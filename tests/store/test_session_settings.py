@@ -1,0 +1,87 @@
+"""What a session of the broker goes by is the broker's, whatever the role, the database and the URL are set to."""
+
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from broker.store.connection_parameters import connection_parameters
+from broker.store.database import Database, driver_connection
+from broker.store.statements import Statement
+
+# As an application may have it for itself, each of which would make the broker lose, refuse or misread something.
+HOSTILE = {
+    "search_path": "elsewhere",
+    "synchronous_commit": "off",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_read_only": "on",
+    "lock_timeout": "1ms",
+    "idle_session_timeout": "1ms",
+    "datestyle": "German",
+    "intervalstyle": "iso_8601",
+    "bytea_output": "escape",
+    "timezone": "Asia/Tokyo",
+}
+NAMES = (*HOSTILE, "work_mem")
+OURS = ("public", "on", "read committed", "off", "0", "0", "ISO, DMY", "postgres", "hex", "UTC", "12345kB")
+_SHOW = "SELECT " + ", ".join(f"current_setting('{name}')" for name in NAMES)
+
+
+@pytest.fixture
+def hostile_url(database_url: str) -> str:
+    """A database that is set to all of that for everybody; its URL says it again, and a harmless setting."""
+    name = make_url(database_url).database
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        for setting, value in HOSTILE.items():
+            admin.execute(f"ALTER DATABASE {name} SET {setting} = '{value}'")
+    options = " ".join(f"-c {setting}={value}" for setting, value in (HOSTILE | {"work_mem": "12345kB"}).items())
+    plain, _, query = database_url.partition("?")
+    query = "&".join(pair for pair in query.split("&") if not pair.startswith("options="))
+    return f"{plain}?{query}&options={quote(options)}".replace("postgresql:", "postgresql+psycopg:")
+
+
+@pytest.fixture
+async def hostile(hostile_url: str) -> AsyncIterator[Database]:
+    database = Database(hostile_url, pool_size=2)
+    await database.open()
+    yield database
+    await database.close()
+
+
+async def test_each_way_to_a_connection_has_the_brokers_settings_and_the_callers_others(hostile: Database) -> None:
+    async with hostile.hot() as hot:
+        [[row]] = await hot.run((Statement(b"show", _SHOW.encode()), {}))
+        assert row == OURS
+    async with hostile.connection() as connection:
+        assert await (await connection.execute(_SHOW.encode())).fetchone() == OURS
+    async with hostile.transaction() as transaction:
+        driver = await driver_connection(transaction)
+        assert await (await driver.execute(_SHOW.encode())).fetchone() == OURS
+    dedicated = await hostile.dedicated_connection()
+    assert await (await dedicated.execute(_SHOW.encode())).fetchone() == OURS
+    await dedicated.close()
+
+
+def test_the_options_of_the_environment_count_where_the_url_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c work_mem=1MB")
+    assert connection_parameters("postgresql://h", schema="s")["options"].startswith("-c work_mem=1MB -c ")
+    given = connection_parameters("postgresql://h?options=-cjit%3Don", schema="s")["options"]
+    assert given.startswith("-cjit=on -c ")
+    assert "work_mem" not in given
+
+
+def test_how_the_database_is_reached_is_the_callers_to_say() -> None:
+    given = connection_parameters("postgresql://h?connect_timeout=60&application_name=ours", schema="s")
+    assert (given["connect_timeout"], given["application_name"], given["keepalives_idle"]) == ("60", "ours", 15)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:s3cret@h/x?ssl=s3cret", "host=h s3cret", "password=a s3cret=b", "password='s3cret"]
+)
+def test_what_libpq_cannot_read_is_not_repeated(url: str) -> None:
+    with pytest.raises(ValueError, match="does not know") as refused:
+        connection_parameters(url, schema="s")
+    assert "s3cret" not in str(refused.value)
+    assert refused.value.__suppress_context__
