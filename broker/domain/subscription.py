@@ -7,7 +7,6 @@ from typing import Any
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.labels import check_labels
-from broker.domain.names import check_name
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
 from broker.domain.push_limits import check_push
 from broker.domain.retry_policy import RetryPolicy
@@ -204,7 +203,6 @@ def _check_expiration(ttl: timedelta, retention: timedelta) -> None:
 
 
 def _check_dead_letter_policy(policy: DeadLetterPolicy, min_delivery_attempts: int) -> None:
-    check_name(policy.dead_letter_topic, "topics")
     attempts = policy.max_delivery_attempts
     if attempts < min_delivery_attempts:
         raise InvalidArgument(

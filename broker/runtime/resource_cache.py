@@ -13,7 +13,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Generic, TypeVar
 
-from broker.domain.errors import BrokerError, NotFound, Unavailable
+from broker.domain.errors import BrokerError, Unavailable
+from broker.domain.names import not_found
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.tasks import Tasks
@@ -151,10 +152,10 @@ class ResourceCache:
         self._subscriptions = _Entries[Subscription](self._load_subscriptions, tasks)
 
     async def topic(self, name: str) -> Topic:
-        """The topic of this full name.  Raises NotFound, Unavailable."""
+        """The topic of this full name.  Raises NotFound, InvalidArgument (none can have it), Unavailable."""
         topic = await self._topics.get(name)
         if topic is None:
-            raise NotFound(f"Topic not found (resource={name.rpartition('/')[2]}).")
+            raise not_found("Topic not found", name, "topics")
         return topic
 
     def known_topic(self, name: str) -> Topic | None:
@@ -162,10 +163,10 @@ class ResourceCache:
         return self._topics.peek(name)
 
     async def subscription(self, name: str) -> Subscription:
-        """The subscription of this full name.  Raises NotFound, Unavailable."""
+        """The subscription of this full name.  Raises NotFound, InvalidArgument (none can have it), Unavailable."""
         subscription = await self._subscriptions.get(name)
         if subscription is None:
-            raise NotFound(f"Subscription does not exist (resource={name.rpartition('/')[2]}).")
+            raise not_found("Subscription does not exist", name, "subscriptions")
         return subscription
 
     def drop(self, name: str | None) -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
+from broker.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument
 from broker.domain.field_mask import check_field_mask
 from broker.domain.labels import check_labels
-from broker.domain.names import check_name, leaf, random_name
+from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, random_name
 from broker.domain.page import Page, cut_page
 from broker.domain.position import Position
 from broker.domain.snapshot import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Snapshot, check_snapshot, first_expire_time
@@ -46,11 +46,10 @@ class SnapshotService:
         Raises InvalidArgument, NotFound (no such subscription), AlreadyExists, FailedPrecondition (it is detached,
         or its oldest unacked message is so old that the snapshot would expire within an hour).
         """
+        check_shape(subscription_name, "subscriptions")
         if not name:
-            check_name(subscription_name, "subscriptions")
             name = random_name(beside=subscription_name, collection="snapshots")
         check_name(name, "snapshots")
-        check_name(subscription_name, "subscriptions")
         check_labels(labels)
         now = self._clock.now()
         async with self._database.transaction() as connection:
@@ -77,9 +76,14 @@ class SnapshotService:
             return await self._snapshot(connection, name)
 
     async def list_snapshots(self, project: str, page: Page) -> tuple[Sequence[Snapshot], str]:
-        """A page of a project's snapshots by name, and the token of the next page."""
+        """A page of a project's snapshots by name, and the token of the next page.
+
+        Raises InvalidArgument for a project that cannot be, unless it has snapshots.
+        """
         async with self._database.transaction() as connection:
             found = await snapshots.list_snapshots(connection, project=project, page=page, now=self._clock.now())
+        if not found:
+            check_project(project)
         return cut_page(found, page, lambda snapshot: snapshot.name)
 
     async def update_snapshot(
@@ -138,7 +142,7 @@ class SnapshotService:
 
         Raises InvalidArgument, NotFound, FailedPrecondition (the snapshot is of another topic).
         """
-        check_name(snapshot_name, "snapshots")
+        check_shape(snapshot_name, "snapshots")
         async with self._database.transaction() as connection:
             subscription = await self._attached(connection, subscription_name)
             snapshot = await self._snapshot(connection, snapshot_name, lock=True)
@@ -189,5 +193,5 @@ class SnapshotService:
     async def _snapshot(self, connection: ResourceConnection, name: str, *, lock: bool = False) -> Snapshot:
         snapshot = await snapshots.find_snapshot(connection, name=name, now=self._clock.now(), lock=lock)
         if snapshot is None:
-            raise NotFound(f"Snapshot does not exist (resource={leaf(name)}).")
+            raise not_found("Snapshot does not exist", name, "snapshots")
         return snapshot

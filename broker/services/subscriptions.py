@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.domain.errors import AlreadyExists, NotFound
+from broker.domain.errors import AlreadyExists, BrokerError
 from broker.domain.field_mask import check_field_mask
-from broker.domain.names import check_name, leaf, random_name
+from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, random_name
 from broker.domain.page import Page, cut_page
 from broker.domain.push_config import PushConfig
 from broker.domain.subscription import (
@@ -23,8 +23,9 @@ from broker.store import push_states, subscriptions, topics
 from broker.store.database import Database, ResourceConnection
 
 
-def subscription_not_found(name: str) -> NotFound:
-    return NotFound(f"Subscription does not exist (resource={leaf(name)}).")
+def subscription_not_found(name: str) -> BrokerError:
+    """NotFound, or InvalidArgument for a name that no subscription can have."""
+    return not_found("Subscription does not exist", name, "subscriptions")
 
 
 async def existing_subscription(connection: ResourceConnection, name: str) -> Subscription:
@@ -64,11 +65,10 @@ class SubscriptionService:
 
         Raises InvalidArgument, NotFound (no such topic), AlreadyExists.
         """
+        check_shape(wanted.topic, "topics")
         if not wanted.name:
-            check_name(wanted.topic, "topics")
             wanted = replace(wanted, name=random_name(beside=wanted.topic, collection="subscriptions"))
         check_name(wanted.name, "subscriptions")
-        check_name(wanted.topic, "topics")
         check_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)
         if wanted.filter:
             wanted = replace(wanted, filter_path=to_jsonpath(parse_filter(wanted.filter)))
@@ -76,7 +76,7 @@ class SubscriptionService:
             # Shared with other creations, but not with a deletion of the topic.
             topic = await topics.lock_topic(connection, name=wanted.topic, share=True)
             if topic is None:
-                raise NotFound(f"Subscription topic does not exist (resource={leaf(wanted.topic)}).")
+                raise not_found("Subscription topic does not exist", wanted.topic, "topics")
             await _require_dead_letter_topic(connection, wanted)
             subscription = await subscriptions.insert_subscription(
                 connection, subscription=wanted, topic_id=topic.topic_id, now=self._clock.now()
@@ -138,16 +138,24 @@ class SubscriptionService:
         await self._wake_ups.announce(name)
 
     async def list_subscriptions(self, project: str, page: Page) -> tuple[Sequence[Subscription], str]:
-        """A page of a project's subscriptions by name, and the token of the next page."""
+        """A page of a project's subscriptions by name, and the token of the next page.
+
+        Raises InvalidArgument for a project that cannot be, unless it has subscriptions.
+        """
         async with self._database.transaction() as connection:
             found = await subscriptions.list_subscriptions(connection, project=project, page=page)
+        if not found:
+            check_project(project)
         return cut_page(found, page, lambda subscription: subscription.name)
 
 
 async def _require_dead_letter_topic(connection: ResourceConnection, subscription: Subscription) -> None:
-    policy = subscription.dead_letter_policy
-    if policy is not None and await topics.find_topic(connection, name=policy.dead_letter_topic) is None:
-        raise NotFound(f"Dead letter topic not found (resource={leaf(policy.dead_letter_topic)}).")
+    if subscription.dead_letter_policy is None:
+        return
+    name = subscription.dead_letter_policy.dead_letter_topic
+    check_shape(name, "topics")
+    if await topics.find_topic(connection, name=name) is None:
+        raise not_found("Dead letter topic not found", name, "topics")
 
 
 async def _push_anew(connection: ResourceConnection, subscription: Subscription, *, instead_of: PushConfig) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from broker.domain.errors import AlreadyExists, NotFound
+from broker.domain.errors import AlreadyExists, BrokerError
 from broker.domain.field_mask import check_field_mask
-from broker.domain.names import check_name, leaf
+from broker.domain.names import check_name, check_project, leaf, not_found
 from broker.domain.page import Page, cut_page
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 from broker.runtime.database_clock import DatabaseClock
@@ -13,8 +13,9 @@ from broker.store import topics
 from broker.store.database import Database
 
 
-def topic_not_found(name: str) -> NotFound:
-    return NotFound(f"Topic not found (resource={leaf(name)}).")
+def topic_not_found(name: str) -> BrokerError:
+    """NotFound, or InvalidArgument for a name that no topic can have."""
+    return not_found("Topic not found", name, "topics")
 
 
 class TopicService:
@@ -73,9 +74,14 @@ class TopicService:
             await self._wake_ups.announce(changed)
 
     async def list_topics(self, project: str, page: Page) -> tuple[Sequence[Topic], str]:
-        """A page of a project's topics by name, and the token of the next page."""
+        """A page of a project's topics by name, and the token of the next page.
+
+        Raises InvalidArgument for a project that cannot be, unless it has topics.
+        """
         async with self._database.transaction() as connection:
             found = await topics.list_topics(connection, project=project, page=page)
+        if not found:
+            check_project(project)
         return cut_page(found, page, lambda topic: topic.name)
 
     async def list_topic_subscriptions(self, name: str, page: Page) -> tuple[Sequence[str], str]:

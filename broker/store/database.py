@@ -72,6 +72,7 @@ _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.DiskFull, Unavailable, "The database has no room left; try again later."),
     (pg.UntranslatableCharacter, InvalidArgument, "A text has a character that cannot be stored."),
     (pg.CharacterNotInRepertoire, InvalidArgument, "A text has a character that cannot be stored."),
+    (pg.ProgramLimitExceeded, InvalidArgument, "A value is too large to be stored."),
     (psycopg.OperationalError, Unavailable, "The database cannot be reached or went away; try again."),
     (psycopg.InterfaceError, Unavailable, "The database cannot be reached or went away; try again."),
 )

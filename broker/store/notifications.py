@@ -2,7 +2,8 @@
 
 Two channels.  `broker_wake` carries what may be claimed now, as words: `s12` (shard 12 has new messages), `r7`
 (subscription 7 has redeliveries, or another time for them).  `broker_resources` carries the name of a topic or
-subscription that changed.  A lost notification costs time, never a message: pulls also look for themselves.
+subscription that changed; nothing where that is too long for it, and then any may have changed.  A lost
+notification costs time, never a message: pulls also look for themselves.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -32,9 +33,9 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChanged:
-    """A topic or subscription was created, changed or deleted."""
+    """A topic or subscription (None: any of them) was created, changed or deleted."""
 
-    name: str
+    name: str | None
 
 
 def _payloads(words: Iterable[str]) -> list[str]:
@@ -57,7 +58,8 @@ async def notify_wake(
 
 async def notify_resource_changed(connection: Connection, *, name: str) -> None:
     """Tell all processes that a topic or subscription changed."""
-    await connection.execute("SELECT pg_notify(%s, %s)", [_RESOURCES, name])
+    payload = name if len(name.encode()) <= _MAX_PAYLOAD else ""
+    await connection.execute("SELECT pg_notify(%s, %s)", [_RESOURCES, payload])
 
 
 async def listen(
@@ -85,7 +87,7 @@ async def listen(
 
 def _announcement(notification: Notify) -> Wake | ResourceChanged:
     if notification.channel == _RESOURCES:
-        return ResourceChanged(notification.payload)
+        return ResourceChanged(notification.payload or None)
     return _parse_wake(notification.payload)
 
 

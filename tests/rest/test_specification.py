@@ -118,6 +118,18 @@ def test_the_pattern_of_ids_says_what_the_broker_accepts(resource_id: str, valid
             check_name(f"projects/p/topics/{resource_id}", "topics")
 
 
+@pytest.mark.parametrize(
+    ("project", "valid"),
+    [("p", True), ("A_b.c:d~e+f%g-9", True), ("p" * 63, True), ("p" * 64, False), ("a b", False), ("ä", False)],
+)
+def test_the_pattern_of_projects_says_what_the_broker_accepts(project: str, valid: bool) -> None:
+    assert _matches(schema("ProjectId")["pattern"], project) == valid
+    try:
+        check_name(f"projects/{project}/topics/topic", "topics")
+    except InvalidArgument:
+        assert not valid
+
+
 def _matches(pattern: str, text: str) -> bool:
     """As JSON Schema matches: `$` is the very end."""
     try:

@@ -52,7 +52,14 @@ async def test_a_stream_without_any_request_ends(streams: Streams) -> None:
 
 
 async def test_what_is_no_name_of_a_subscription_is_refused(streams: Streams) -> None:
-    for name in ("nonsense", streams.rest.topic(), "projects//subscriptions/sub"):
+    odd = streams.rest.subscription("123")
+    for name in (
+        "nonsense",
+        streams.rest.topic(),
+        "projects//subscriptions/sub",
+        odd,
+        "projects/a b/subscriptions/s",
+    ):
         ended = await (await streams.open(subscription=name)).ended()
         assert ended.code == "INVALID_ARGUMENT"
         assert ended.message.startswith("Invalid [subscriptions] name: ")

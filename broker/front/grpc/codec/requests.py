@@ -27,7 +27,7 @@ def decode_request(message_class: Any, body: bytes) -> Any:
 
 
 def resource_name(name: str, collection: str) -> str:
-    """The name of a resource that is to exist ("topics", …).  Raises InvalidArgument for what none can have."""
+    """The name of a resource that is to exist ("topics", …).  Raises InvalidArgument for what is none."""
     check_shape(name, collection)
     return name
 
