@@ -1,18 +1,30 @@
-"""The round of a first message with google-cloud-pubsub.
+"""A first message: make a topic and a subscription, publish, receive, acknowledge.
 
-PUBSUB_EMULATOR_HOST=127.0.0.1:8085 python examples/first_message.py
+python examples/first_message.py
 """
 
+import contextlib
+import os
+
+from google.api_core.exceptions import AlreadyExists
 from google.cloud import pubsub_v1
 
-publisher = pubsub_v1.PublisherClient()
-subscriber = pubsub_v1.SubscriberClient()
+# All that Google's client libraries need to know: where the broker is.
+os.environ.setdefault("PUBSUB_EMULATOR_HOST", "127.0.0.1:8085")
 
-topic = publisher.create_topic(name="projects/demo/topics/python")
-subscription = subscriber.create_subscription(name="projects/demo/subscriptions/python", topic=topic.name)
-print("published", publisher.publish(topic.name, b"hello", lang="en").result())
+topic = "projects/demo/topics/python"
+subscription = "projects/demo/subscriptions/python"
 
-response = subscriber.pull(subscription=subscription.name, max_messages=10)
-for received in response.received_messages:
-    print(received.message.data, dict(received.message.attributes))
-subscriber.acknowledge(subscription=subscription.name, ack_ids=[m.ack_id for m in response.received_messages])
+with pubsub_v1.PublisherClient() as publisher, pubsub_v1.SubscriberClient() as subscriber:
+    with contextlib.suppress(AlreadyExists):  # from the run before
+        publisher.create_topic(name=topic)
+    with contextlib.suppress(AlreadyExists):
+        subscriber.create_subscription(name=subscription, topic=topic)
+
+    print("published", publisher.publish(topic, b"hello", lang="en").result())
+
+    response = subscriber.pull(subscription=subscription, max_messages=10)
+    for received in response.received_messages:
+        print("received", received.message.message_id, received.message.data, dict(received.message.attributes))
+    # What is not acknowledged within its ack deadline comes again.
+    subscriber.acknowledge(subscription=subscription, ack_ids=[m.ack_id for m in response.received_messages])

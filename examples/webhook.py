@@ -1,10 +1,17 @@
-"""An endpoint that pushes can be sent to: prints each message and answers 204.  Run it, then follow the README."""
+"""An endpoint that pushes can be sent to: prints each message and answers 204; Ctrl-C ends it.
+
+Run it, then follow the README.
+
+python examples/webhook.py [port]
+"""
 
 import base64
+import contextlib
 import json
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-PORT = 9000
+PORT = int(sys.argv[1]) if len(sys.argv) > 1 else 9000
 
 
 class Webhook(BaseHTTPRequestHandler):
@@ -13,9 +20,9 @@ class Webhook(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # connections are kept
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        message = body["message"]
-        print(message["messageId"], base64.b64decode(message["data"]), message["attributes"], flush=True)
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["message"]
+        data = base64.b64decode(message.get("data", ""))
+        print("received", message["messageId"], data, message.get("attributes", {}), flush=True)
         self.send_response(204)
         self.end_headers()
 
@@ -23,4 +30,6 @@ class Webhook(BaseHTTPRequestHandler):
         """The messages are enough."""
 
 
-ThreadingHTTPServer(("127.0.0.1", PORT), Webhook).serve_forever()
+with ThreadingHTTPServer(("127.0.0.1", PORT), Webhook) as server, contextlib.suppress(KeyboardInterrupt):
+    print(f"listening on http://127.0.0.1:{server.server_port}/; Ctrl-C ends", flush=True)
+    server.serve_forever()

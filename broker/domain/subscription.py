@@ -174,6 +174,8 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
         exactly_once=subscription.enable_exactly_once_delivery,
         ordered=subscription.enable_message_ordering,
     )
+    if subscription.expiration_ttl is not None:
+        _check_expiration_ttl(subscription.expiration_ttl)  # first: a retention that is not given follows it
     check_retention(subscription.message_retention)
     if not 10 <= subscription.ack_deadline_seconds <= 600:
         raise InvalidArgument(
@@ -181,19 +183,22 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
             "The ack deadline must be between 10 and 600 seconds."
         )
     if subscription.expiration_ttl is not None:
-        _check_expiration(subscription.expiration_ttl, subscription.message_retention)
+        _check_retention_within_ttl(subscription.message_retention, subscription.expiration_ttl)
     if subscription.retry_policy is not None:
         _check_retry_policy(subscription.retry_policy)
     if subscription.dead_letter_policy is not None:
         _check_dead_letter_policy(subscription.dead_letter_policy, min_delivery_attempts)
 
 
-def _check_expiration(ttl: timedelta, retention: timedelta) -> None:
+def _check_expiration_ttl(ttl: timedelta) -> None:
     if ttl < timedelta(days=1):
         raise InvalidArgument(
             f"The value for expiration duration is too small. You passed {ttl.total_seconds():g}s in the request, "
             "but the minimum value is 24h."
         )
+
+
+def _check_retention_within_ttl(retention: timedelta, ttl: timedelta) -> None:
     if retention > ttl:
         raise InvalidArgument(
             f"The subscription's message retention duration ({retention.total_seconds():.0f} seconds) cannot be "

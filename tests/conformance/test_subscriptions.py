@@ -142,6 +142,12 @@ async def test_an_expiry_of_less_than_a_day_is_refused(rest: Rest) -> None:
     status, message = await rest.error("PUT", rest.subscription(), body)
     assert status == "INVALID_ARGUMENT"
     assert "The value for expiration duration is too small." in message
+    # The retention follows a short expiry if it is not given; what is refused is what was given.
+    status, message = await rest.error(
+        "PUT", rest.subscription(), {"topic": rest.topic(), "expirationPolicy": {"ttl": "60s"}}
+    )
+    assert status == "INVALID_ARGUMENT"
+    assert "expiration duration is too small. You passed 60s" in message
 
 
 async def test_retention_beyond_the_expiry_is_refused(rest: Rest) -> None:
