@@ -1,76 +1,229 @@
-"""Every knob of the broker, and the only reader of the environment.
+"""Every setting of the broker, and the only reader of the environment.
 
 docs/settings.md lists them; a test holds the two equal.
 """
 
+import difflib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from broker.setting_checks import (
+    check_ca_file,
+    check_database_url,
+    check_host,
+    check_issuer,
+    check_networks,
+    without_password,
+)
+from broker.setting_values import Kind, OneOf, Seconds, Text, Whole
+
+PREFIX = "BROKER_"
+_NEAR = 0.75  # of difflib's ratio: PROT is near PORT, and URL near nothing
 
 
-def _knob(default: Any, meaning: str) -> Any:
-    return field(default=default, metadata={"meaning": meaning})
+def _setting(default: Any, meaning: str, kind: Kind, *, show: Callable[[str], str] = str) -> Any:
+    return field(default=default, metadata={"meaning": meaning, "kind": kind, "show": show})
 
 
 def default_data_dir() -> str:
-    """Where an installed broker keeps its data: the XDG data directory."""
-    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    """Where an installed broker keeps its data: the XDG data directory ("": the user has no home)."""
+    try:
+        base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    except RuntimeError:
+        return ""
     return str(Path(base) / "pubsub-broker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A knob `x` is set by the option `--x` where there is one, else by BROKER_X in the environment."""
+    """The setting `x_y` is the option `--x-y`, else BROKER_X_Y in the environment, else the default."""
 
-    host: str = _knob("127.0.0.1", "Address to listen on.")
-    port: int = _knob(8085, "Port to listen on.")
-    data_dir: str = _knob("", "Directory of the embedded PostgreSQL; default: the XDG data directory.")
-    database_url: str = _knob(
-        "", "PostgreSQL 15+ of your own (postgresql://…); also DATABASE_URL. Empty: the embedded one."
+    host: str = _setting(
+        "127.0.0.1",
+        "Address to listen on; 0.0.0.0: all of IPv4.",
+        Text("an address or a name of this machine, without a port", "ADDRESS", check_host, may_be_empty=False),
     )
-    workers: int = _knob(1, "Number of broker processes that share the port.")
-    pull_wait_seconds: float = _knob(20.0, "How long a pull waits for its first message.")
-    pool_size: int = _knob(8, "Database connections of each process for hot statements.")
-    request_memory_mb: int = _knob(
-        256, "Bytes (MB) of requests that a process holds at most, and as many again of answers to slow readers."
+    port: int = _setting(8085, "Port to listen on; 0: a free one, which is printed.", Whole(0, 65535, "PORT"))
+    data_dir: str = _setting(
+        "",
+        "Directory of the embedded PostgreSQL; default: `pubsub-broker` in the XDG data directory.",
+        Text("a path", "PATH", may_be_empty=False),
     )
-    max_waiting_pulls: int = _knob(20_000, "Pulls that wait at most in each process.")
-    janitor_interval_seconds: float = _knob(30.0, "How often partitions are made ahead and space is given back.")
-    shards_per_topic: int = _knob(1, "Shards of a new topic; more spread one hot topic over more writers.")
-    min_delivery_attempts: int = _knob(
-        5, "Smallest maxDeliveryAttempts of a dead-letter policy: 1 to 5; Google's service has 5."
+    database_url: str = _setting(
+        "",
+        "PostgreSQL 15+ of your own, also DATABASE_URL. Empty: the embedded one.",
+        Text("a URL such as postgresql://user:password@host:5432/database", "URL", check_database_url),
+        show=without_password,
     )
-    issuer: str = _knob(
-        "", "Issuer (iss) of the tokens that pushes carry: the URL at which receivers reach the broker."
+    workers: int = _setting(1, "Number of broker processes that share the port.", Whole(1, 256))
+    pull_wait_seconds: float = _setting(
+        20.0, "How long a pull waits for its first message; 0: not at all.", Seconds(0, 3600)
     )
-    push_private_addresses: str = _knob(
-        "allow", "allow or deny: whether pushes may go to private, loopback and link-local addresses."
+    pool_size: int = _setting(8, "Database connections of each process for hot statements.", Whole(1, 1000))
+    request_memory_mb: int = _setting(
+        256,
+        "Bytes (MB) of requests that a process holds at most, and as many again of answers to slow readers.",
+        Whole(1, 1_000_000, "MB"),
     )
-    push_allowed_networks: str = _knob(
-        "", "Networks (CIDR, commas between) that pushes may go to although private addresses are denied."
+    max_waiting_pulls: int = _setting(20_000, "Pulls that wait at most in each process.", Whole(1, 1_000_000))
+    janitor_interval_seconds: float = _setting(
+        30.0,
+        "How often partitions are made ahead and space is given back.",
+        Seconds(1, 300),  # they are made 10 minutes ahead (store/partitions.py), and one look may fail
     )
-    push_ca_file: str = _knob(
-        "", "Certificate authorities (PEM) that endpoints are trusted by, besides the system's."
+    shards_per_topic: int = _setting(
+        1, "Shards of a new topic; more spread one hot topic over more writers.", Whole(1, 256)
     )
-    log_level: str = _knob("info", "debug, info, warning or error.")
+    min_delivery_attempts: int = _setting(
+        5, "Smallest maxDeliveryAttempts of a dead-letter policy; Google's service has 5.", Whole(1, 5)
+    )
+    issuer: str = _setting(
+        "",
+        "Issuer (iss) of the tokens that pushes carry: the URL at which receivers reach the broker.",
+        Text("a URL such as https://broker.example.com", "URL", check_issuer),
+    )
+    push_private_addresses: str = _setting(
+        "allow",
+        "Whether pushes may go to private, loopback and link-local addresses.",
+        OneOf(("allow", "deny")),
+    )
+    push_allowed_networks: str = _setting(
+        "",
+        "Networks that pushes may go to although private addresses are denied.",
+        Text("networks (CIDR) such as 10.1.0.0/16, commas between", "NETWORKS", check_networks),
+    )
+    push_ca_file: str = _setting(
+        "",
+        "Certificate authorities that endpoints are trusted by, besides the system's.",
+        Text("a file with certificates (PEM)", "FILE", check_ca_file),
+    )
+    log_level: str = _setting("info", "The least that is logged.", OneOf(("debug", "info", "warning", "error")))
 
 
-def load(overrides: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
-    """Settings from the environment, overridden by the options that were given.  Raises ValueError."""
+NAMES: tuple[str, ...] = tuple(setting.name for setting in fields(Settings))
+_FIELDS = {setting.name: setting for setting in fields(Settings)}
+
+
+class SettingError(ValueError):
+    """A setting that cannot be; the message is one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSettings:
+    """What is in force, where it is from ("default", "BROKER_PORT", "--port"), and which variables were ignored."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    ignored: Sequence[str]
+
+    def shown(self, name: str) -> str:
+        """The value as it may be shown to people: without a password."""
+        text: str = _FIELDS[name].metadata["show"](str(getattr(self.settings, name)))
+        return text
+
+
+def option(name: str) -> str:
+    """The option that gives a setting, such as `--pool-size`."""
+    return "--" + name.replace("_", "-")
+
+
+def variable(name: str) -> str:
+    """The environment variable that gives a setting, such as BROKER_POOL_SIZE."""
+    return PREFIX + name.upper()
+
+
+def kind(name: str) -> Kind:
+    """What the setting may be."""
+    return cast(Kind, _FIELDS[name].metadata["kind"])
+
+
+def meaning(name: str) -> str:
+    """What the setting does, in a sentence or two."""
+    text: str = _FIELDS[name].metadata["meaning"]
+    return text
+
+
+def default(name: str) -> str:
+    """What the setting is unless it is given, as text ("": nothing)."""
+    return str(_FIELDS[name].default)
+
+
+def find_settings(
+    options: Mapping[str, str | None], *, names: Iterable[str] = NAMES, environment: Mapping[str, str] | None = None
+) -> FoundSettings:
+    """The settings `names` as they were given, checked; the others have their defaults.  Raises SettingError.
+
+    `options`: those of the command line, by the setting's name.  An empty variable is as one that is not set.
+    """
     environment = os.environ if environment is None else environment
+    ignored = _unknown_variables(environment)
     values: dict[str, Any] = {}
-    for knob in fields(Settings):
-        name = f"BROKER_{knob.name.upper()}"
-        text = environment.get(name) or (environment.get("DATABASE_URL") if knob.name == "database_url" else None)
-        if overrides.get(knob.name) is not None:
-            values[knob.name] = overrides[knob.name]
-        elif text:
-            kind: type[str] | type[int] | type[float] = type(knob.default)  # type: ignore[assignment]
-            try:
-                values[knob.name] = kind(text)
-            except ValueError:
-                raise ValueError(f"{name}={text!r} is not a {kind.__name__}") from None
-    values["data_dir"] = values.get("data_dir") or default_data_dir()
-    return Settings(**values)
+    origins: dict[str, str] = {}
+    for name in names:
+        origin, text = _given(name, options, environment)
+        origins[name] = origin or "default"
+        if origin:
+            values[name] = _read(name, origin, text)
+    if "data_dir" not in values:
+        values["data_dir"] = default_data_dir()
+    return FoundSettings(Settings(**values), origins, ignored)
+
+
+def _given(name: str, options: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str]:
+    """Where the setting was given ("": nowhere), and as what."""
+    if (text := options.get(name)) is not None:
+        return option(name), text
+    variables = [variable(name)] + (["DATABASE_URL"] if name == "database_url" else [])
+    for given in variables:
+        text = environment.get(given)
+        if text and not _is_service_link(given, text):
+            return given, text
+    return "", ""
+
+
+def _read(name: str, origin: str, text: str) -> Any:
+    metadata = _FIELDS[name].metadata
+    try:
+        return metadata["kind"].read(text)
+    except ValueError as error:
+        more = f": {error}" if str(error) else ""
+        shown = metadata["show"](text)
+        raise SettingError(f"{origin} must be {metadata['kind'].allowed}, not {shown!r}{more}") from None
+
+
+def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Those that begin as ours do and are none.  Raises SettingError for one that is nearly ours.
+
+    BROKER_URL and the like belong to other programs.  But a near miss is meant for the broker: to go on without it
+    could be to use another database, or to let pushes go where they may not.
+    """
+    unknown = []
+    for given, text in environment.items():
+        if not given.startswith(PREFIX) or _is_service_link(given, text):
+            continue
+        name = given.removeprefix(PREFIX).lower()
+        if name in NAMES:
+            continue
+        if near := difflib.get_close_matches(name, NAMES, 1, _NEAR):
+            raise SettingError(
+                f"{given} is no setting; did you mean {variable(near[0])}? (`broker serve --help` lists all)"
+            )
+        unknown.append(given)
+    return sorted(unknown)
+
+
+# What Kubernetes (enableServiceLinks) and `docker run --link` tell of a service that is called "broker":
+# BROKER_PORT=tcp://10.0.0.1:8085, BROKER_SERVICE_HOST, BROKER_PORT_8085_TCP_ADDR, …
+_SERVICE_LINK = re.compile(
+    r"BROKER_(.+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
+
+
+def _is_service_link(given: str, text: str) -> bool:
+    is_url = given.endswith("_PORT") and _SERVICE_URL.match(text) is not None
+    return is_url or _SERVICE_LINK.fullmatch(given) is not None

@@ -1,52 +1,76 @@
 """`broker`: the command line."""
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
+
+if sys.version_info < (3, 11):  # noqa: UP036  (where it runs from a checkout, no installer has looked)
+    raise SystemExit("broker: Python 3.11 or newer is needed; this is {}.{}".format(*sys.version_info))
+
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from typing import Any
 
 from broker import settings
+from broker.cli.command_line import Command, make_parser, parse
 from broker.cli.stop import Stop
+from broker.settings import FoundSettings, SettingError
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="broker", description="The Google Cloud Pub/Sub API on PostgreSQL.")
-    parser.add_argument("--version", action="version", version=f"broker {version('pubsub-broker')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    serving = commands.add_parser("serve", help="serve the API; without a database URL on an embedded PostgreSQL")
-    serving.add_argument("--host", help="address to listen on (127.0.0.1)")
-    serving.add_argument("--port", type=int, help="port to listen on (8085)")
-    serving.add_argument("--data-dir", dest="data_dir", help="directory of the embedded PostgreSQL")
-    serving.add_argument("--workers", type=int, help="number of broker processes (1)")
-    serving.add_argument(
-        "--min-delivery-attempts",
-        dest="min_delivery_attempts",
-        type=int,
-        help="smallest maxDeliveryAttempts of a dead-letter policy, 1 to 5 (5, as Google's)",
-    )
-    migrating = commands.add_parser("migrate", help="bring the schema of a PostgreSQL of your own up to date")
-    for command in (serving, migrating):
-        command.add_argument("--database-url", dest="database_url", help="postgresql://… (also DATABASE_URL)")
-    return parser
+def _serve(found: FoundSettings, _: Mapping[str, Any]) -> int:
+    from broker.cli.serve import serve
+
+    return serve(found.settings)
+
+
+def _migrate(found: FoundSettings, _: Mapping[str, Any]) -> int:
+    from broker.cli.migrate import migrate
+
+    return migrate(found.settings)
+
+
+def _settings(found: FoundSettings, _: Mapping[str, Any]) -> int:
+    from broker.cli.show_settings import show_settings
+
+    return show_settings(found)
+
+
+COMMANDS = {
+    "serve": Command(
+        summary="serve the API; without a database URL on an embedded PostgreSQL",
+        settings=settings.NAMES,
+        run=_serve,
+    ),
+    "migrate": Command(
+        summary="bring the schema of a PostgreSQL of your own up to date", settings=("database_url",), run=_migrate
+    ),
+    "settings": Command(
+        summary="show the settings that `broker serve` would have, and where each is from",
+        settings=settings.NAMES,
+        run=_settings,
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.  Returns the exit code; a line on standard error says what was wrong."""
-    options = vars(_parser().parse_args(arguments))
-    command = _command(options.pop("command"))
+    """Run a command.  Returns the exit code: 0, 1 (it could not be done) or 2 (it makes no sense).
+
+    For the latter two a line on standard error says what was wrong.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = make_parser(COMMANDS, version=f"broker {version('pubsub-broker')}")
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
     try:
-        return command(settings.load(options))
-    except (Stop, ValueError) as error:
-        print("broker:", " ".join(str(error).split()), file=sys.stderr)  # noqa: T201  (one line, always)
-        return 1
+        name, options = parse(parser, COMMANDS, arguments)
+        command = COMMANDS[name]
+        found = settings.find_settings(options, names=command.settings)
+        for given in found.ignored:
+            _complain(f"{given} is no setting and is ignored (`broker serve --help` lists all)")
+        return command.run(found, options)
+    except (Stop, SettingError) as error:
+        _complain(str(error))
+        return error.exit_code if isinstance(error, Stop) else 2
 
 
-def _command(name: str) -> Callable[[settings.Settings], int]:
-    """Each command imports what it needs: `migrate` much of what the parent of `serve` must not hold."""
-    if name == "migrate":
-        from broker.cli.migrate import migrate
-
-        return migrate
-    from broker.cli.serve import serve
-
-    return serve
+def _complain(message: str) -> None:
+    print("broker:", " ".join(message.split()), file=sys.stderr)  # noqa: T201  (one line, always)

@@ -1,6 +1,6 @@
 """`broker migrate`: bring the schema of a PostgreSQL of the operator's own up to date."""
 
-from broker.cli.stop import Stop
+from broker.cli.stop import Misuse, Stop
 from broker.settings import Settings
 from broker.store import migrations
 from broker.store.migrations import DatabaseUnreachable
@@ -11,7 +11,7 @@ def migrate(settings: Settings) -> int:
     """Returns the exit code.  Raises Stop."""
     set_up_log(settings.log_level)
     if not settings.database_url:
-        raise Stop("migrate needs --database-url or DATABASE_URL; the embedded database migrates itself")
+        raise Misuse("migrate needs --database-url or DATABASE_URL; the embedded database migrates itself")
     try:
         revision = migrations.upgrade(settings.database_url)
     except DatabaseUnreachable as error:

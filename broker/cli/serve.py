@@ -11,30 +11,19 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from broker.app_config import AppConfig
 from broker.cli.children import Children
 from broker.cli.schema import check_schema, upgrade_schema
-from broker.cli.stop import Stop
-from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
+from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.settings import Settings
 from broker.telemetry.log import set_up_log
-from broker.workers.push.address_policy import parse_address_policy
-from broker.workers.push.tls_context import make_tls_context
 
 
 def serve(settings: Settings) -> int:
     """Serve until SIGINT, SIGTERM or SIGHUP.  Returns the exit code.  Raises Stop."""
     set_up_log(settings.log_level)
-    if settings.workers < 1:
-        raise Stop(f"--workers must be at least 1, not {settings.workers}")
-    if not 1 <= settings.min_delivery_attempts <= MIN_DELIVERY_ATTEMPTS:
-        raise Stop(
-            f"--min-delivery-attempts must be 1 to {MIN_DELIVERY_ATTEMPTS}, not {settings.min_delivery_attempts}"
-        )
-    _check_push_settings(settings)
     for number in _stop_signals():
         signal.signal(number, signal.default_int_handler)  # until the loop runs, each unwinds what was started
     try:
@@ -46,20 +35,6 @@ def serve(settings: Settings) -> int:
             return asyncio.run(_serve(settings, listener, cluster, url))
     except KeyboardInterrupt:
         return 0
-
-
-def _check_push_settings(settings: Settings) -> None:
-    issuer = urlsplit(settings.issuer)
-    if settings.issuer and (issuer.scheme not in ("http", "https") or not issuer.netloc or issuer.query):
-        raise Stop(f"issuer must be a URL such as https://broker.example.com, not {settings.issuer!r}")
-    try:
-        parse_address_policy(settings.push_private_addresses, settings.push_allowed_networks)
-    except ValueError as error:
-        raise Stop(str(error)) from None
-    try:
-        make_tls_context(settings.push_ca_file)
-    except OSError as error:  # also what OpenSSL has against it
-        raise Stop(f"push_ca_file {settings.push_ca_file!r} cannot be used: {error}") from None
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -81,6 +56,8 @@ def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
     if settings.database_url:
         yield None
         return
+    if not settings.data_dir:
+        raise Misuse("there is no home directory for the data: give --data-dir, or --database-url")
     cluster = Cluster(Path(settings.data_dir))
     try:
         cluster.lock()
@@ -99,10 +76,9 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
-        reason = error.strerror if isinstance(error, OSError) else "a port is at most 65535"
-        raise Stop(f"cannot listen on {host}:{port}: {reason}") from error
+        raise Stop(f"cannot listen on {host}:{port}: {error.strerror}") from error
     listener.listen(2048)
     listener.set_inheritable(True)
     with listener:

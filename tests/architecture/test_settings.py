@@ -4,10 +4,12 @@ import re
 from dataclasses import fields
 from typing import Any
 
+import certifi
 import pytest
 
-from broker.cli import main
-from broker.settings import Settings, load
+from broker import settings
+from broker.cli.main import COMMANDS
+from broker.settings import NAMES, SettingError, Settings, find_settings
 from tests.fixtures.broker import repository
 
 _CELL = re.compile(r"`([^`]*)`")
@@ -16,15 +18,16 @@ _CELL = re.compile(r"`([^`]*)`")
 def _documented() -> dict[str, dict[str, str]]:
     """The table's rows by the setting's name; a cell without code is empty."""
     text = (repository() / "docs" / "settings.md").read_text(encoding="utf-8")
-    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| `")]
+    rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| `")]
     return {
         _code(name): {
             "option": _code(option),
             "variable": _code(variable),
             "default": _code(default),
+            "allowed": allowed.strip(),
             "meaning": meaning.strip(),
         }
-        for name, option, variable, default, meaning in rows
+        for name, option, variable, default, allowed, meaning in rows
     }
 
 
@@ -33,45 +36,187 @@ def _code(cell: str) -> str:
     return found[1] if found else ""
 
 
-def _options() -> dict[str, str]:
-    """The options of `broker serve` by the setting that each sets."""
-    subparsers: Any = next(a for a in main._parser()._actions if a.dest == "command")
-    return {
-        action.dest: action.option_strings[-1]
-        for action in subparsers.choices["serve"]._actions
-        if action.dest != "help"
-    }
-
-
 def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
     assert list(_documented()) == [setting.name for setting in fields(Settings)]
 
 
-@pytest.mark.parametrize("setting", fields(Settings), ids=lambda setting: setting.name)
-def test_a_setting_is_documented_with_its_option_variable_default_and_meaning(setting: Any) -> None:
-    assert _documented()[setting.name] == {
-        "option": _options().get(setting.name, ""),
-        "variable": f"BROKER_{setting.name.upper()}",
-        "default": str(setting.default),
-        "meaning": setting.metadata["meaning"],
+@pytest.mark.parametrize("name", NAMES)
+def test_a_setting_is_documented_with_its_option_variable_default_meaning_and_what_it_may_be(name: str) -> None:
+    assert _documented()[name] == {
+        "option": settings.option(name),
+        "variable": settings.variable(name),
+        "default": settings.default(name),
+        "allowed": settings.kind(name).allowed,
+        "meaning": settings.meaning(name),
     }
 
 
-def test_every_option_of_serve_is_a_setting() -> None:
-    assert _options().keys() <= {setting.name for setting in fields(Settings)}
+def test_serve_takes_every_setting_and_the_others_no_more() -> None:
+    assert COMMANDS["serve"].settings == NAMES
+    assert all(set(command.settings) <= set(NAMES) for command in COMMANDS.values())
 
 
-@pytest.mark.parametrize("setting", fields(Settings), ids=lambda setting: setting.name)
-def test_a_setting_is_read_from_its_variable_and_an_option_goes_first(setting: Any) -> None:
-    environment = {_documented()[setting.name]["variable"]: "7"}
-    assert getattr(load({}, environment), setting.name) == type(setting.default)("7")
-    assert getattr(load({setting.name: "8"}, environment), setting.name) == "8"
+# A value for each that is not its default, and one that cannot be ("": any text will do).
+_VALUES: dict[str, tuple[Any, str]] = {
+    "host": ("0.0.0.0", "http://localhost:80"),
+    "port": (0, "65536"),
+    "data_dir": ("/var/lib/broker", ""),
+    "database_url": ("postgresql://u@h/x", "mysql://u@h/x"),
+    "workers": (2, "0"),
+    "pull_wait_seconds": (0.5, "-1"),
+    "pool_size": (1, "0"),
+    "request_memory_mb": (1, "0"),
+    "max_waiting_pulls": (1, "0"),
+    "janitor_interval_seconds": (1.5, "nan"),
+    "shards_per_topic": (4, "0"),
+    "min_delivery_attempts": (1, "6"),
+    "issuer": ("https://broker.example.com", "broker.example.com"),
+    "push_private_addresses": ("deny", "never"),
+    "push_allowed_networks": ("10.0.0.0/8, fd00::/8", "10.0.0.0/99"),
+    "push_ca_file": (certifi.where(), "/no/such.pem"),
+    "log_level": ("debug", "loud"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_setting_is_read_from_its_variable_and_an_option_goes_first(name: str) -> None:
+    value, _ = _VALUES[name]
+    assert value != getattr(Settings(), name)
+    environment = {settings.variable(name): str(value)}
+    found = find_settings({}, environment=environment)
+    assert (getattr(found.settings, name), found.origins[name]) == (value, settings.variable(name))
+    for wrong in ("x y", "-7"):  # it is not even looked at
+        found = find_settings({name: str(value)}, environment={settings.variable(name): wrong})
+        assert (getattr(found.settings, name), found.origins[name]) == (value, settings.option(name))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if _VALUES[name][1]])
+def test_a_value_that_cannot_be_is_refused_by_the_name_it_was_given_by(name: str) -> None:
+    wrong = _VALUES[name][1]
+    expected = f" must be {settings.kind(name).allowed}, not '{wrong}'"
+    with pytest.raises(SettingError) as refused:
+        find_settings({}, environment={settings.variable(name): wrong})
+    assert str(refused.value).startswith(settings.variable(name) + expected)
+    with pytest.raises(SettingError) as refused:
+        find_settings({name: wrong}, environment={})
+    assert str(refused.value).startswith(settings.option(name) + expected)
+
+
+@pytest.mark.parametrize("number", ["many", "", " ", "1.5", "0x10", "nan", "inf", "-inf", "1e999"])
+@pytest.mark.parametrize("name", ["workers", "port"])
+def test_what_is_no_whole_number_is_refused(name: str, number: str) -> None:
+    with pytest.raises(SettingError, match="must be a whole number from"):
+        find_settings({name: number}, environment={})
+
+
+@pytest.mark.parametrize("seconds", ["soon", "", "nan", "inf", "-inf", "1e999", "3601", "-0.1"])
+def test_what_is_no_time_is_refused(seconds: str) -> None:
+    with pytest.raises(SettingError, match="must be a number of seconds from 0 to 3600"):
+        find_settings({"pull_wait_seconds": seconds}, environment={})
+
+
+def test_the_least_and_the_most_are_allowed() -> None:
+    for name in NAMES:
+        kind: Any = settings.kind(name)
+        for value in (getattr(kind, "least", None), getattr(kind, "most", None)):
+            if value is not None:
+                assert getattr(find_settings({name: str(value)}, environment={}).settings, name) == value
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8085", "http://localhost", "a b", "[::1]", "user@host"])
+def test_a_host_that_is_none_is_refused(host: str) -> None:
+    with pytest.raises(SettingError, match="--host must be an address or a name of this machine, without a port"):
+        find_settings({"host": host}, environment={})
+
+
+@pytest.mark.parametrize("host", ["localhost", "::1", "::", "fe80::1%eth0", "broker.example.com"])
+def test_a_host_may_be_a_name_or_an_address_of_either_kind(host: str) -> None:
+    assert find_settings({"host": host}, environment={}).settings.host == host
 
 
 def test_database_url_is_understood_without_a_prefix() -> None:
-    assert load({}, {"DATABASE_URL": "postgresql:///b"}).database_url == "postgresql:///b"
+    found = find_settings({}, environment={"DATABASE_URL": "postgresql:///b"})
+    assert (found.settings.database_url, found.origins["database_url"]) == ("postgresql:///b", "DATABASE_URL")
+    with pytest.raises(SettingError, match=r"^DATABASE_URL must be a URL such as postgresql://"):
+        find_settings({}, environment={"DATABASE_URL": "mysql://h/x"})
 
 
-def test_a_value_of_the_wrong_kind_is_refused_by_the_variable_s_name() -> None:
-    with pytest.raises(ValueError, match="BROKER_WORKERS='many' is not a int"):
-        load({}, {"BROKER_WORKERS": "many"})
+def test_an_empty_option_undoes_a_database_url_of_the_environment() -> None:
+    assert find_settings(
+        {"database_url": ""}, environment={"DATABASE_URL": "postgresql:///b"}
+    ).settings == Settings(data_dir=settings.default_data_dir())
+
+
+def test_a_command_looks_at_no_setting_that_it_does_not_take() -> None:
+    environment = {"BROKER_PUSH_CA_FILE": "/not/mounted/here.pem", "BROKER_DATABASE_URL": "postgresql:///b"}
+    found = find_settings({}, names=["database_url"], environment=environment)
+    assert found.settings.database_url == "postgresql:///b"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("BROKER_POOL_SIZ", "BROKER_POOL_SIZE"),
+        ("BROKER_DATABASE_ULR", "BROKER_DATABASE_URL"),
+        ("BROKER_DATADIR", "BROKER_DATA_DIR"),
+        ("BROKER_PROT", "BROKER_PORT"),
+        ("BROKER_PUSH_PRIVATE_ADRESSES", "BROKER_PUSH_PRIVATE_ADDRESSES"),
+        ("BROKER_LOGLEVEL", "BROKER_LOG_LEVEL"),
+    ],
+)
+def test_a_variable_that_is_nearly_a_setting_is_refused_with_what_is_meant(given: str, meant: str) -> None:
+    for names in (NAMES, ["database_url"]):
+        with pytest.raises(SettingError, match=rf"^{given} is no setting; did you mean {meant}\?"):
+            find_settings({}, names=names, environment={given: "1"})
+
+
+def test_a_variable_of_somebody_else_is_named_and_ignored() -> None:
+    environment = {"BROKER_URL": "redis://", "BROKER_NAME": "x", "BROKERAGE": "y", "MY_BROKER_POOL_SIZ": "1"}
+    assert find_settings({}, environment=environment).ignored == ["BROKER_NAME", "BROKER_URL"]
+
+
+# https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
+_SERVICE_LINKS = {
+    "BROKER_SERVICE_HOST": "10.0.0.1",
+    "BROKER_SERVICE_PORT": "8085",
+    "BROKER_SERVICE_PORT_GRPC": "8085",
+    "BROKER_PORT": "tcp://10.0.0.1:8085",
+    "BROKER_PORT_8085_TCP": "tcp://10.0.0.1:8085",
+    "BROKER_PORT_8085_TCP_PROTO": "tcp",
+    "BROKER_PORT_8085_TCP_PORT": "8085",
+    "BROKER_PORT_8085_TCP_ADDR": "10.0.0.1",
+    "BROKER_DATABASE_SERVICE_HOST": "10.0.0.2",
+    "BROKER_DATABASE_PORT": "tcp://10.0.0.2:5432",
+    "BROKER_DATABASE_PORT_5432_TCP": "tcp://10.0.0.2:5432",
+}
+
+
+def test_the_service_links_of_kubernetes_are_no_settings_of_a_broker_that_runs_there() -> None:
+    found = find_settings({}, environment=_SERVICE_LINKS)
+    assert (found.settings.port, found.settings.host, found.ignored) == (8085, "127.0.0.1", [])
+    assert set(found.origins.values()) == {"default"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:s3cret@h:5432/x",
+        "postgresql://u:s3cret/s3cret@h/x",
+        "postgresql://u:s3cret@s3cret@h/x?sslmode=require",
+        "postgresql://u@h/x?password=s3cret&sslmode=require",
+        "postgresql://u@h/x?sslpassword=s3cret",
+        "host=h user=u password=s3cret dbname=x",
+        "host=h password = 's3cret s3cret' dbname=x",
+        "mysql://u:s3cret@h/x",
+        "postgresql//u:s3cret@h/x",
+        "postgresql:u:s3cret@h/x",
+    ],
+)
+def test_no_password_is_ever_shown(url: str) -> None:
+    try:
+        shown = find_settings({"database_url": url}, environment={}).shown("database_url")
+    except SettingError as error:
+        shown = str(error)
+    assert "s3cret" not in shown
+    assert "***" in shown
+    assert "h" in shown

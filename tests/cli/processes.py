@@ -29,10 +29,10 @@ def run_broker(*arguments: str, env: Mapping[str, str] | None = None) -> subproc
     )
 
 
-def complaint(*arguments: str, env: Mapping[str, str] | None = None) -> str:
-    """What `broker …` says when it refuses: one line, and exit code 1."""
+def complaint(*arguments: str, env: Mapping[str, str] | None = None, code: int = 1) -> str:
+    """What `broker …` says when it refuses: one line, and this exit code."""
     done = run_broker(*arguments, env=env)
-    assert done.returncode == 1, done
+    assert done.returncode == code, done
     lines = [line for line in done.stderr.splitlines() if " INFO " not in line]
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("broker: ")

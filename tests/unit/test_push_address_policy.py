@@ -89,9 +89,9 @@ def test_allowed_networks_are_exceptions_in_any_form_of_their_addresses() -> Non
 @pytest.mark.parametrize(
     ("mode", "networks", "reason"),
     [
-        ("maybe", "", "push_private_addresses must be allow or deny, not 'maybe'"),
-        ("deny", "10.0.0.0/8,nonsense", "push_allowed_networks: 'nonsense'"),
-        ("deny", "10.0.0.1/8", "push_allowed_networks: 10.0.0.1/8 has host bits set"),
+        ("maybe", "", "private addresses are to be allowed or denied, not 'maybe'"),
+        ("deny", "10.0.0.0/8,nonsense", "'nonsense' does not appear to be"),
+        ("deny", "10.0.0.1/8", "10.0.0.1/8 has host bits set"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused_with_a_reason(mode: str, networks: str, reason: str) -> None:

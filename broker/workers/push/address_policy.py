@@ -95,14 +95,13 @@ def _reached(address: Address) -> Address:
 def parse_address_policy(private_addresses: str, allowed_networks: str) -> AddressPolicy:
     """The policy that the settings describe: "allow" or "deny", and networks with commas between.
 
-    Raises ValueError, with a message for the operator.
+    Raises ValueError.
     """
     if private_addresses not in ("allow", "deny"):
-        raise ValueError(f"push_private_addresses must be allow or deny, not {private_addresses!r}")
-    allowed = []
-    for text in filter(None, (part.strip() for part in allowed_networks.split(","))):
-        try:
-            allowed.append(ip_network(text))
-        except ValueError as error:
-            raise ValueError(f"push_allowed_networks: {error}") from None
-    return AddressPolicy(allow_private=private_addresses == "allow", allowed=tuple(allowed))
+        raise ValueError(f"private addresses are to be allowed or denied, not {private_addresses!r}")
+    return AddressPolicy(allow_private=private_addresses == "allow", allowed=parse_networks(allowed_networks))
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """Networks (CIDR) with commas between.  Raises ValueError, which names the one that is none."""
+    return tuple(ip_network(part) for part in filter(None, (part.strip() for part in text.split(","))))

@@ -1,0 +1,12 @@
+"""`broker settings`: what is in force, and whence."""
+
+from broker.settings import NAMES, FoundSettings
+
+
+def show_settings(found: FoundSettings) -> int:
+    """Returns the exit code.  No password is printed."""
+    rows = [(name, found.shown(name) or "-", found.origins[name]) for name in NAMES]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for name, value, origin in rows:
+        print(f"{name:{widths[0]}}  {value:{widths[1]}}  {origin}")  # noqa: T201
+    return 0

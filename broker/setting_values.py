@@ -1,0 +1,104 @@
+"""What the value of a setting may be, and how it is read from text.
+
+Each kind reads a text, says in words what it allows, and has a placeholder for the help of the command line.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Kind(Protocol):
+    """`allowed` completes the sentence "the setting must be …"."""
+
+    @property
+    def allowed(self) -> str: ...
+
+    @property
+    def placeholder(self) -> str: ...
+
+    def read(self, text: str) -> Any:
+        """Raises ValueError; its message, if there is one, says more than `allowed` does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number within bounds, both included."""
+
+    least: int
+    most: int
+    placeholder: str = "N"
+
+    @property
+    def allowed(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
+
+    def read(self, text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError from None
+        if not self.least <= number <= self.most:
+            raise ValueError
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """A time in seconds within bounds, both included; fractions are allowed."""
+
+    least: float
+    most: float
+    placeholder: str = "SECONDS"
+
+    @property
+    def allowed(self) -> str:
+        return f"a number of seconds from {self.least:g} to {self.most:g}"
+
+    def read(self, text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            raise ValueError from None
+        if not math.isfinite(number) or not self.least <= number <= self.most:
+            raise ValueError
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of some words, in whatever case."""
+
+    words: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        return f"{', '.join(self.words[:-1])} or {self.words[-1]}"
+
+    @property
+    def placeholder(self) -> str:
+        return "|".join(self.words)
+
+    def read(self, text: str) -> str:
+        if text.lower() not in self.words:
+            raise ValueError
+        return text.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text but an empty one, unless `may_be_empty`; `check` raises ValueError for one that will not do."""
+
+    allowed: str
+    placeholder: str
+    check: Callable[[str], object] | None = None
+    may_be_empty: bool = True
+
+    def read(self, text: str) -> str:
+        if not text and not self.may_be_empty:
+            raise ValueError
+        if text and self.check is not None:
+            self.check(text)
+        return text
