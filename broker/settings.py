@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
+from broker.domain.database_url import check_database_url, without_password
 from broker.setting_checks import (
     check_ca_file,
-    check_database_url,
     check_host,
     check_issuer,
     check_networks,
-    without_password,
 )
 from broker.setting_values import Kind, OneOf, Seconds, Text, Whole
 
@@ -56,7 +55,7 @@ class Settings:
     database_url: str = _setting(
         "",
         "PostgreSQL 15+ of your own, also DATABASE_URL. Empty: the embedded one.",
-        Text("a URL such as postgresql://user:password@host:5432/database", "URL", check_database_url),
+        Text("a URL such as postgresql://localhost:5432/broker", "URL", check_database_url),
         show=without_password,
     )
     workers: int = _setting(1, "Number of broker processes that share the port.", Whole(1, 256))

@@ -13,6 +13,7 @@ from broker import settings
 from broker.cli.command_line import Command, make_parser, parse
 from broker.cli.stop import Stop
 from broker.settings import FoundSettings, SettingError
+from broker.telemetry.log import one_line
 
 
 def _serve(found: FoundSettings, _: Mapping[str, Any]) -> int:
@@ -40,7 +41,9 @@ COMMANDS = {
         run=_serve,
     ),
     "migrate": Command(
-        summary="bring the schema of a PostgreSQL of your own up to date", settings=("database_url",), run=_migrate
+        summary="bring the schema of a PostgreSQL of your own up to date",
+        settings=("database_url", "log_level"),
+        run=_migrate,
     ),
     "settings": Command(
         summary="show the settings that `broker serve` would have, and where each is from",
@@ -73,4 +76,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(message: str) -> None:
-    print("broker:", " ".join(message.split()), file=sys.stderr)  # noqa: T201  (one line, always)
+    print("broker:", one_line(" ".join(message.split())), file=sys.stderr)  # noqa: T201
