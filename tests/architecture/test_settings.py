@@ -61,7 +61,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "host": ("0.0.0.0", "http://localhost:80"),
     "port": (0, "65536"),
     "data_dir": ("/var/lib/broker", ""),
-    "database_url": ("postgresql://u@h/x", "mysql://u@h/x"),
+    "database_url": ("postgresql://u@h/x", "mysql://***"),
     "workers": (2, "0"),
     "pull_wait_seconds": (0.5, "-1"),
     "pool_size": (1, "0"),
@@ -210,6 +210,7 @@ def test_the_service_links_of_kubernetes_are_no_settings_of_a_broker_that_runs_t
         "mysql://u:s3cret@h/x",
         "postgresql//u:s3cret@h/x",
         "postgresql:u:s3cret@h/x",
+        "host=h password='s3cret",
     ],
 )
 def test_no_password_is_ever_shown(url: str) -> None:
@@ -218,5 +219,3 @@ def test_no_password_is_ever_shown(url: str) -> None:
     except SettingError as error:
         shown = str(error)
     assert "s3cret" not in shown
-    assert "***" in shown
-    assert "h" in shown
