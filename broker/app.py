@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -48,8 +47,10 @@ from broker.services.streaming_pull import StreamingPullService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
 from broker.store import migrations
-from broker.store.database import Database
+from broker.store.database import DATABASE, Database
 from broker.store.partitions import make_partitions_ahead
+from broker.telemetry.log import reason
+from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.address_policy import parse_address_policy
@@ -58,9 +59,7 @@ from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.pusher import GRACE_SECONDS, Pusher
 from broker.workers.retention_janitor import RetentionJanitor
 from broker.workers.subscription_expirer import SubscriptionExpirer
-from broker.workers.supervisor import Supervisor
-
-logger = logging.getLogger(__name__)
+from broker.workers.supervisor import Loop, Supervisor, Worker
 
 WhileAway = Callable[[], AbstractAsyncContextManager[None]]
 
@@ -85,7 +84,8 @@ class Broker:
     ) -> None:
         """Every part asks the clock of `make_clock` what time it is; `jitter` lengthens retry delays."""
         self._config = config
-        self._database = Database(config.database_url, pool_size=config.pool_size)
+        self.states = StateChanges()
+        self._database = Database(config.database_url, pool_size=config.pool_size, states=self.states)
         self._clock = make_clock(self._database)
         self._tasks = Tasks()
         attempt_ids = AttemptIds()
@@ -192,6 +192,9 @@ class Broker:
         self.long_poll.wake(shard_id, subscription_id)
         self.pusher.wake(shard_id, subscription_id)
 
+    def _is_away(self) -> bool:
+        return self.states.lasts(*DATABASE)
+
     def _look_for_work(self) -> None:
         self._wake(None, None)
 
@@ -235,7 +238,7 @@ class Broker:
         try:
             await self._wait_for_database(while_away)
             self.pusher.start()
-            supervisor = Supervisor(self._workers())
+            supervisor = Supervisor(self._workers(), self.states, excused=self._is_away)
             await supervisor.start()
             try:
                 yield
@@ -258,16 +261,17 @@ class Broker:
         try:
             await self._begin()
         except Unavailable as error:
-            logger.warning("the database is away, waiting for it: %s", _first_line(error.__cause__ or error))
+            self._database.went_away(reason(error))
         else:
             return
         async with while_away():
             while True:
                 await asyncio.sleep(AWAY_SECONDS)
+                self.states.tick()
                 with contextlib.suppress(Unavailable):
                     await self._begin()
                     break
-        logger.info("the database is there")
+        self._database.came_back()
 
     async def _begin(self) -> None:
         await self._clock.synchronise()  # first: the pool that open() fills logs each attempt in vain
@@ -288,32 +292,29 @@ class Broker:
             async with asyncio.timeout(READY_SECONDS):
                 await self._activity.record()
 
-    def _workers(self) -> dict[str, Callable[[], Awaitable[None]]]:
+    def _workers(self) -> dict[str, Worker]:
         config = self._config
         expirer = SubscriptionExpirer(self._database, self._clock, self._activity, self._wake_ups)
         return {
-            "notification listener": self._wake_ups.run_listener,
-            "notification sender": self._wake_ups.run_sender,
-            "processes": PeriodicWorker(self._processes.run_once, HEARTBEAT_SECONDS).run,
-            "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS).run,
-            "heads": PeriodicWorker(self.shard_heads.run_once, HEADS_INTERVAL_SECONDS).run,
+            "notification listener": Loop(self._wake_ups.run_listener),
+            "notification sender": Loop(self._wake_ups.run_sender),
+            "processes": PeriodicWorker(self._processes.run_once, HEARTBEAT_SECONDS),
+            "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS),
+            "heads": PeriodicWorker(self.shard_heads.run_once, HEADS_INTERVAL_SECONDS),
             "dead-letter forwarder": PeriodicWorker(
                 self.dead_letter_forwarder.run_once, config.dead_letter_interval_seconds
-            ).run,
-            "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()).run,
-            "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()).run,
+            ),
+            "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()),
+            "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()),
             **self.pusher.workers(),
-            "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds).run,
+            "log": PeriodicWorker(self.states.run_once, TICK_SECONDS),
+            "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
         }
 
 
 def create_app(config: AppConfig, *, while_away: WhileAway = contextlib.nullcontext) -> ASGIApp:
     """The broker as an ASGI application; its lifespan opens and closes everything (and see STOP_WAITING)."""
     return serve_broker(Broker(config), while_away=while_away)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
 
 
 def serve_broker(broker: Broker, *, while_away: WhileAway = contextlib.nullcontext) -> ASGIApp:

@@ -5,7 +5,7 @@ Three ways in: `hot()` for the hot statements (store/hot_connection.py), `transa
 """
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any
@@ -25,6 +25,8 @@ from broker.store.hot_connection import HotConnection
 from broker.store.hot_pool import HotPool
 from broker.store.patient_connection import PATIENCE_SECONDS, PatientConnection
 from broker.store.statements import Statement
+from broker.telemetry.log import reason
+from broker.telemetry.state_changes import StateChanges
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,16 @@ ResourceConnection = AsyncConnection  # for resources
 # that needs a connection tries at once.  Else the broker would stay away for as long again as the database was.
 _RECONNECT_SECONDS = 5.0
 _POOL_WAIT_SECONDS = 5.0  # for a connection of a pool whose connections are all in use
+
+# What StateChanges knows an absent database by.
+DATABASE = ("databases", "")
+
+# What an operator should hear of, beside an absence: it passes by itself, and comes again.
+_WORRIES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
+    ((pg.DiskFull,), "full", "the database has no room left"),
+    ((PoolTimeout, NoConnectionFree), "connections", "no connection to the database is free"),
+    ((pg.QueryCanceled,), "slow", "the database takes too long for statements"),
+)
 
 _NOW = Statement(b"now", b"SELECT clock_timestamp()")
 
@@ -104,16 +116,20 @@ def translate_errors() -> Iterator[None]:
 class _Hot:
     """`async with database.hot() as connection`.  A class, for generators would cost a tenth of a lone publish."""
 
-    __slots__ = ("_connection", "_following", "_pool")
+    __slots__ = ("_connection", "_following", "_note", "_pool")
 
-    def __init__(self, pool: HotPool, following: HotConnection | None) -> None:
+    def __init__(
+        self, pool: HotPool, following: HotConnection | None, note: Callable[[BaseException], None]
+    ) -> None:
         self._pool = pool
         self._following = following
+        self._note = note
 
     async def __aenter__(self) -> HotConnection:
         try:
             self._connection = await self._pool.acquire(self._following)
         except psycopg.Error as error:
+            self._note(error)
             raise translate(error) from error
         return self._connection
 
@@ -121,8 +137,9 @@ class _Hot:
         try:
             await self._pool.release(self._connection)
         except (psycopg.Error, OSError) as failure:  # what became of the block counts, and it may be committed
-            logger.info("a connection could not be given back: %s", failure)
+            logger.debug("a connection could not be given back: %s", failure)
         if isinstance(error, psycopg.Error):
+            self._note(error)
             raise translate(error) from error
 
 
@@ -137,12 +154,14 @@ class Database:
         pool_size: int = 8,
         connect_timeout_seconds: float = _POOL_WAIT_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
+        states: StateChanges | None = None,
     ) -> None:
         """`schema` has the broker's tables; `patience_seconds`: after which a statement that is not hot has no
-        answer any more.
+        answer any more; `states` is told whether the database is away, and what else goes wrong with it.
 
         Raises ValueError for a URL that cannot be used.
         """
+        self._states = states or StateChanges()
         self.url = url
         self._hot_parameters = connection_parameters(url, schema=schema, settings=_HOT)
         self._parameters = connection_parameters(url, schema=schema, settings=_NOT_HOT)
@@ -158,7 +177,7 @@ class Database:
             reconnect_timeout=_RECONNECT_SECONDS,
             kwargs={"autocommit": True, **self._parameters},
         )
-        self._hot_pool = HotPool(self._hot_connection, size=pool_size)
+        self._hot_pool = HotPool(self._hot_connection, size=pool_size, went=self.went_away, came=self.came_back)
         self._engine = create_async_engine(
             "postgresql+psycopg://",
             pool_size=min(4, pool_size),
@@ -181,7 +200,7 @@ class Database:
 
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
-        return _Hot(self._hot_pool, following)
+        return _Hot(self._hot_pool, following, self._note)
 
     async def _hot_connection(self) -> HotConnection:
         return HotConnection(await psycopg.AsyncConnection.connect(autocommit=True, **self._hot_parameters))
@@ -192,7 +211,7 @@ class Database:
 
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
-        with translate_errors():
+        with self._noted_errors():
             self._refuse_if_away()
             async with self._pool.connection() as connection:
                 yield connection
@@ -200,7 +219,7 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """An SQLAlchemy transaction for resources; commits at the end of the block."""
-        with translate_errors():
+        with self._noted_errors():
             self._refuse_if_away()
             async with AsyncExitStack() as stack:
                 try:
@@ -208,6 +227,37 @@ class Database:
                 except InvalidRequestError as error:  # the first was found to be lost, and so was the next
                     raise psycopg.OperationalError("connections are lost as soon as they are made") from error
                 yield connection
+
+    def went_away(self, why: str) -> None:
+        """It cannot be reached, or does not answer."""
+        self._states.begins(*DATABASE, "the database is away", why)
+
+    def came_back(self) -> None:
+        """It can be reached again."""
+        self._states.ends(*DATABASE, "the database is back")
+
+    @contextmanager
+    def _noted_errors(self) -> Iterator[None]:
+        with translate_errors():
+            try:
+                yield
+            except (psycopg.Error, NoConnectionFree, DBAPIError) as error:
+                self._note(error)
+                raise
+
+    def _note(self, error: BaseException) -> None:
+        """Tell the operator what a caller's error does not: why, and that it goes on."""
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if self._hot_pool.away:
+            return  # which has been said
+        for kinds, name, what in _WORRIES:
+            if isinstance(cause, kinds):
+                self._states.happens("database troubles", name, what, reason(cause))
+                return
+        if isinstance(cause, psycopg.Error) and isinstance(translate(cause), Internal):
+            name = cause.sqlstate or type(cause).__name__
+            what = f"the database refuses a statement of the broker ({name})"
+            self._states.happens("database troubles", name, what, reason(cause), level=logging.ERROR)
 
     def _refuse_if_away(self) -> None:
         """One task looks for the server then (HotPool); nobody else waits for it."""

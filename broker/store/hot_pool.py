@@ -3,12 +3,12 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from broker.store.hot_connection import HotConnection
+from broker.store.hot_connection import UNANSWERED_SECONDS, HotConnection
+from broker.telemetry.log import reason
 
 WAIT_SECONDS = 5.0  # for a connection, when all are in use
 _PROBE_SECONDS = 0.25
@@ -25,8 +25,17 @@ class HotPool:
     to connect, a few times a second.
     """
 
-    def __init__(self, connect: Callable[[], Awaitable[HotConnection]], *, size: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[HotConnection]],
+        *,
+        size: int,
+        went: Callable[[str], None] = lambda _: None,
+        came: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`went(reason)` and `came()`: the server is away, and back."""
         self._connect = connect
+        self._went, self._came = went, came
         self._room = asyncio.Semaphore(size)
         self._idle: list[HotConnection] = []
         self._closed = False
@@ -75,13 +84,13 @@ class HotPool:
             raise psycopg.OperationalError("the server is away")
         try:
             return await self._connect()
-        except psycopg.Error:
-            self._look_out()
+        except psycopg.Error as error:
+            self._look_out(reason(error))
             raise
 
     async def _give_back(self, connection: HotConnection) -> None:
         if connection.gave_up:
-            self._look_out()
+            self._look_out(f"it did not answer for {UNANSWERED_SECONDS:.0f} s")
             await self._close_idle()  # they would be found out one by one
         if self._closed or connection.failed or connection.bulky:
             await connection.close()
@@ -95,18 +104,23 @@ class HotPool:
                 return connection
         return None
 
-    def _look_out(self) -> None:
+    def _look_out(self, why: str) -> None:
         """The server is away: try to connect until that works."""
         if self._probe is None and not self._closed:
+            self._went(why)
             self._probe = asyncio.get_running_loop().create_task(self._connect_again(), name="reach the database")
 
     async def _connect_again(self) -> None:
         try:
             while True:
                 await asyncio.sleep(_PROBE_SECONDS * random.uniform(0.5, 1.0))  # noqa: S311
-                with suppress(psycopg.Error):
+                try:
                     async with self._room:
                         self._idle.append(await self._connect())
+                except psycopg.Error as error:
+                    self._went(reason(error))
+                else:
+                    self._came()
                     return
         finally:
             self._probe = None

@@ -48,6 +48,14 @@ def one_line(text: str) -> str:
     return _escaped(text)
 
 
+def reason(error: BaseException) -> str:
+    """Why, in one line: what is behind an error that was made of another, with its kind where that says more."""
+    cause = error.__cause__ or error
+    first = str(cause).strip().partition("\n")[0].rstrip(" .;:")
+    is_plain = type(cause).__module__ == "builtins" and not isinstance(cause, OSError)
+    return f"{type(cause).__name__}: {first}" if is_plain or not first else first
+
+
 def _escaped(text: str) -> str:
     if "://" in text or "password=" in text:
         text = _CREDENTIALS.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", text)

@@ -4,6 +4,8 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+_LONG_PASS_SECONDS = 30.0
+
 
 class PeriodicWorker:
     """Calls `run_once` about every `interval_seconds`; several processes drift apart by the jitter."""
@@ -11,6 +13,11 @@ class PeriodicWorker:
     def __init__(self, run_once: Callable[[], Awaitable[object]], interval_seconds: float) -> None:
         self._run_once = run_once
         self._interval_seconds = interval_seconds
+
+    @property
+    def healthy_seconds(self) -> float:
+        """After which a pass has gone well."""
+        return self._interval_seconds + _LONG_PASS_SECONDS
 
     async def run(self) -> None:
         """Until an error, which is the supervisor's."""

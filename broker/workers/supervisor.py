@@ -4,23 +4,60 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.domain.errors import Aborted, BrokerError, Unavailable
+from broker.telemetry.log import reason
+from broker.telemetry.state_changes import StateChanges
 
 logger = logging.getLogger(__name__)
 
 _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.1, 1.0  # all wait for the database, and must not for long after it
-_HEALTHY_SECONDS = 30.0  # a worker that ran so long starts over with the shortest delay
+_HEALTHY_SECONDS = 30.0
+_PASSING_SECONDS = 5.0  # for which what may pass by itself is not worth a line
+_KIND = "background workers"
+
+
+class Worker(Protocol):
+    """`run` goes on until it fails.  One that has run for `healthy_seconds` works."""
+
+    @property
+    def healthy_seconds(self) -> float: ...
+
+    async def run(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A worker that is a coroutine function."""
+
+    start: Callable[[], Awaitable[None]]
+    healthy_seconds: float = _HEALTHY_SECONDS
+
+    async def run(self) -> None:
+        await self.start()
 
 
 class Supervisor:
-    """Owns one task for each worker.  A worker is a coroutine function that runs until it fails."""
+    """Owns one task for each worker."""
 
-    def __init__(self, workers: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
+    def __init__(
+        self,
+        workers: Mapping[str, Worker],
+        states: StateChanges,
+        *,
+        excused: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`excused()`: the database is away, which has been said and which is why workers fail."""
         self._workers = workers
+        self._states = states
+        self._excused = excused
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        for name, run in self._workers.items():
-            self._tasks.append(asyncio.create_task(self._keep_running(name, run), name=name))
+        for name, worker in self._workers.items():
+            self._tasks.append(asyncio.create_task(self._keep_running(name, worker), name=name))
 
     async def stop(self) -> None:
         """Cancel the workers and wait until they have ended."""
@@ -29,18 +66,47 @@ class Supervisor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
-    async def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        delay = _FIRST_DELAY_SECONDS
+    async def _keep_running(self, name: str, worker: Worker) -> None:
         loop = asyncio.get_running_loop()
+        delay = _FIRST_DELAY_SECONDS
+        failing_since: float | None = None  # without the time of an excuse
         while True:
             started = loop.time()
+            healthy = loop.call_later(worker.healthy_seconds, self._works, name)
             try:
-                await run()
-                reason = "it ended"
-            except Exception as error:
-                reason = f"{type(error).__name__}: {error}"
+                await worker.run()
+                error: Exception = RuntimeError("it ended")
+            except Exception as failure:
+                error = failure
+            finally:
+                healthy.cancel()
+            logger.debug("the background worker %r restarts in %.1f s: %s", name, delay, reason(error))
             if loop.time() - started > _HEALTHY_SECONDS:
                 delay = _FIRST_DELAY_SECONDS
-            logger.warning("worker %r restarts in %.1f s: %s", name, delay, reason)
+            if self._excused():
+                failing_since = None
+            else:
+                if failing_since is None or loop.time() - started > worker.healthy_seconds:
+                    failing_since = loop.time()
+                self._fails(name, error, loop.time() - failing_since)
+            del error
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311
             delay = min(delay * 2, _MAX_DELAY_SECONDS)
+
+    def _fails(self, name: str, error: Exception, lasted: float) -> None:
+        may_pass = isinstance(error, Unavailable | Aborted)
+        if may_pass and lasted < _PASSING_SECONDS:
+            return
+        is_defect = not isinstance(error, BrokerError)
+        self._states.begins(
+            _KIND,
+            name,
+            f"the background worker {name!r} fails, and is started again",
+            reason(error),
+            lasted=lasted,
+            level=logging.ERROR if is_defect else logging.WARNING,
+            error=error if is_defect else None,
+        )
+
+    def _works(self, name: str) -> None:
+        self._states.ends(_KIND, name, f"the background worker {name!r} works again")

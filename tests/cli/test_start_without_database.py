@@ -41,7 +41,7 @@ async def test_nothing_is_left_running_of_a_start_that_is_given_up(caplog: pytes
     await asyncio.gather(starting, return_exceptions=True)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     [record] = caplog.records  # not one for each attempt
-    assert record.getMessage().startswith("the database is away, waiting for it: ")
+    assert record.getMessage().startswith("the database is away: ")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def test_a_worker_that_starts_without_its_database_refuses_calls_until_it_
     await asyncio.to_thread(own_server.close)
     [worker] = broker.workers()
     worker.kill()
-    await eventually(lambda: _said(broker, "broker.app: the database is away") == 1, seconds=60)
+    await eventually(lambda: _said(broker, "broker.state: the database is away") == 1, seconds=60)
     async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
         statuses = [(await client.get(path)).status_code for path in ("/readyz", "/healthz")]
         assert statuses == [503, 200]
@@ -77,7 +77,7 @@ async def test_a_worker_that_starts_without_its_database_refuses_calls_until_it_
         assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
         await asyncio.to_thread(own_server.open)
     await _served_again(broker)
-    assert _said(broker, "broker.app: the database is there") == 1
+    assert _said(broker, "broker.state: the database is back") == 1
     assert _said(broker, "worker process 0 ended") == 1
     assert faults(broker) == []
 
@@ -135,8 +135,8 @@ async def test_a_database_that_goes_away_within_a_start_is_waited_for_too(
 ) -> None:
     broker = start_broker("--database-url", own_server.url, "--port", "0")
     with _starting_fails(broker, own_server, _CONNECTION_LOST):
-        await eventually(lambda: _said(broker, "broker.app: the database is away") == 1, seconds=60)
-    await eventually(lambda: _said(broker, "broker.app: the database is there") == 1, seconds=60)
+        await eventually(lambda: _said(broker, "broker.state: the database is away") == 1, seconds=60)
+    await eventually(lambda: _said(broker, "broker.state: the database is back") == 1, seconds=60)
     assert faults(broker) == []
 
 

@@ -99,6 +99,10 @@ async def test_nothing_is_lost_when_the_database_refuses_connections_for_a_while
         await workload.drain()
         workload.history.check_complete()
         assert faults(broker) == []
+        away, back = (line for line in broker.log if " broker.state: " in line or " WARNING " in line)
+        [worker] = broker.workers()
+        assert f" WARNING worker-0[{worker.pid}] broker.state: the database is away: connection" in away
+        assert f" INFO worker-0[{worker.pid}] broker.state: the database is back, after " in back
     finally:
         broker.stop()
         cluster.close()

@@ -1,7 +1,7 @@
 """Push in this process: its parts, connected."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import BrokerError
@@ -21,6 +21,7 @@ from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
 from broker.workers.push.planner import PushPlanner
 from broker.workers.push.sender import PushSender
 from broker.workers.push.settlement import Settlement
+from broker.workers.supervisor import Loop, Worker
 
 LOG_INTERVAL_SECONDS = 1.0
 GRACE_SECONDS = 2.0  # for requests that are out when the broker stops
@@ -71,16 +72,16 @@ class Pusher:
             gone=self._gone,
         )
 
-    def workers(self) -> dict[str, Callable[[], Awaitable[None]]]:
+    def workers(self) -> dict[str, Worker]:
         """What the supervisor is to keep running."""
         return {
-            "push endpoints": self._endpoints.run,
+            "push endpoints": Loop(self._endpoints.run),
             # One claims while the rows of the other are on their way.
-            "push planner 1": self._planner.run,
-            "push planner 2": self._planner.run,
-            "push settlement": self._settlement.run,
-            "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS).run,
-            "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS).run,
+            "push planner 1": Loop(self._planner.run),
+            "push planner 2": Loop(self._planner.run),
+            "push settlement": Loop(self._settlement.run),
+            "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS),
+            "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS),
         }
 
     def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
