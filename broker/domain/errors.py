@@ -10,7 +10,7 @@ BrokerError
 ├── ResourceExhausted    too many publishes wait in this process; nothing was stored, try later
 ├── Unavailable          try again; a publish answered so may or may not have been stored
 ├── DeadlineExceeded     the work took longer than the caller allowed
-├── Unimplemented        a part of Google's API that this broker does not serve
+├── Unimplemented        there is no such method, or no such encoding of a call
 └── Internal             a fault of the broker
 
 The class is the canonical code (google.rpc.Code); each door maps it once (front/rest/errors.py).

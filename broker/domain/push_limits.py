@@ -8,6 +8,7 @@ from datetime import timedelta
 from ipaddress import IPv6Address
 from urllib.parse import SplitResult, urlsplit
 
+from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.push_config import CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions
 from broker.domain.refusals import refuse_nul
@@ -170,8 +171,8 @@ def _check_digest(digest: Digest) -> None:
     if not 1 <= digest.max_bytes <= MAX_DIGEST_BYTES:
         raise _out_of_bounds("digest.maxBytes", digest.max_bytes, f"1 and {MAX_DIGEST_BYTES}")
     if not timedelta(0) < digest.max_delay <= MAX_DIGEST_DELAY:
-        seconds = f"{digest.max_delay.total_seconds():g}s"
-        raise _out_of_bounds("digest.maxDelay", seconds, f"more than 0s and {_seconds(MAX_DIGEST_DELAY)}")
+        seconds = f"{format_duration(digest.max_delay)}"
+        raise _out_of_bounds("digest.maxDelay", seconds, f"more than 0s and {format_duration(MAX_DIGEST_DELAY)}")
 
 
 def _check_circuit_breaker(breaker: CircuitBreaker) -> None:
@@ -179,13 +180,9 @@ def _check_circuit_breaker(breaker: CircuitBreaker) -> None:
         bounds = f"1 and {MAX_FAILURE_THRESHOLD}"
         raise _out_of_bounds("circuitBreaker.failureThreshold", breaker.failure_threshold, bounds)
     if not MIN_OPEN_DURATION <= breaker.open_duration <= MAX_OPEN_DURATION:
-        bounds = f"{_seconds(MIN_OPEN_DURATION)} and {_seconds(MAX_OPEN_DURATION)}"
-        given = f"{breaker.open_duration.total_seconds():g}s"
+        bounds = f"{format_duration(MIN_OPEN_DURATION)} and {format_duration(MAX_OPEN_DURATION)}"
+        given = f"{format_duration(breaker.open_duration)}"
         raise _out_of_bounds("circuitBreaker.openDuration", given, bounds)
-
-
-def _seconds(duration: timedelta) -> str:
-    return f"{duration.total_seconds():.0f}s"
 
 
 def _out_of_bounds(field: str, value: object, bounds: str) -> InvalidArgument:

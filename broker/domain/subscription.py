@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.labels import check_labels
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
@@ -193,7 +194,7 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
 def _check_expiration_ttl(ttl: timedelta) -> None:
     if ttl < timedelta(days=1):
         raise InvalidArgument(
-            f"The value for expiration duration is too small. You passed {ttl.total_seconds():g}s in the request, "
+            f"The value for expiration duration is too small. You passed {format_duration(ttl)} in the request, "
             "but the minimum value is 24h."
         )
 
@@ -228,11 +229,11 @@ def _check_retry_policy(policy: RetryPolicy) -> None:
     ):
         if not timedelta(0) <= backoff <= MAX_BACKOFF:
             raise InvalidArgument(
-                f"The value for {name} is out of bounds. You passed {backoff.total_seconds():g}s in the request, "
+                f"The value for {name} is out of bounds. You passed {format_duration(backoff)} in the request, "
                 "but the value must be between 0 and 10m."
             )
     if policy.maximum_backoff < policy.minimum_backoff:
         raise InvalidArgument(
-            f"The specified maximum_backoff {policy.maximum_backoff.total_seconds():g}s cannot be smaller than "
-            f"minimum_backoff {policy.minimum_backoff.total_seconds():g}s."
+            f"The specified maximum_backoff {format_duration(policy.maximum_backoff)} cannot be smaller than "
+            f"minimum_backoff {format_duration(policy.minimum_backoff)}."
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.labels import check_labels
 from broker.domain.refusals import refuse_nul
@@ -80,6 +81,6 @@ def check_retention(retention: timedelta) -> None:
     """Raises InvalidArgument unless the message retention is between 10 minutes and 31 days."""
     if not MIN_RETENTION <= retention <= MAX_RETENTION:
         raise InvalidArgument(
-            f"message_retention_duration out of bounds. You passed {retention.total_seconds():g}s in the request, "
+            f"message_retention_duration out of bounds. You passed {format_duration(retention)} in the request, "
             "but the value must be between 600s and 2678400s."
         )

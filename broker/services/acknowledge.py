@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
+from broker.domain.durations import format_duration
 from broker.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from broker.domain.names import leaf
 from broker.domain.retry_policy import RetryPolicy
@@ -123,7 +124,7 @@ class AcknowledgeService:
         _require(ack_ids)
         if delay is not None and not timedelta(0) <= delay <= MAX_NACK_DELAY:
             raise InvalidArgument(
-                f"Invalid delay given (delay={delay.total_seconds():g}s). "
+                f"Invalid delay given (delay={format_duration(delay)}). "
                 f"The delay must be between 0 and {MAX_NACK_DELAY.total_seconds():.0f} seconds."
             )
         seconds = 0 if delay is None else delay.total_seconds()

@@ -60,20 +60,21 @@ async def seek_to_time(
     if cursor is None:
         return False
     next_publish_time, next_seq = cursor
-    until, until_seq = _END_OF_TIME, None
+    until: datetime | None = None
+    until_seq: int | None = None
     await _cut(connection, place, time, keep_from=True)
     if replay_since is not None and max(time, replay_since) <= next_publish_time:
         until = max(time, replay_since)  # from here on the log itself is the backlog
     elif time > next_publish_time:
         until = time
-    if until < _END_OF_TIME:
+    if until is not None:
         await _cut(connection, place, until, keep_from=False)
         next_publish_time, next_seq = await _position_at(connection, place, until)
         until_seq = next_seq
     _, first_seq = await _position_at(connection, place, time)
     cut = {"first_seq": first_seq, "until_seq": until_seq, "ordered": place.ordered}
     await connection.execute(_CUT_ORDERED_RUNS, {**place.where, **cut})
-    outside = {"since": time, "until": until}
+    outside = {"since": time, "until": until or _END_OF_TIME}
     await connection.execute(_DELETE_ATTEMPTS_OUTSIDE, {**place.where, **outside})
     await connection.execute(
         _RENEW_ATTEMPTS, {**place.where, "first_attempt_id": place.first_attempt_id, "now": place.now}

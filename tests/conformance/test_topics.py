@@ -79,7 +79,7 @@ async def test_a_topic_field_is_given_back_or_refused_by_name_but_never_dropped(
     else:
         error = response.json()["error"]
         assert name in error["message"]
-        assert error["status"] in {"UNIMPLEMENTED", "INVALID_ARGUMENT", "NOT_FOUND"}
+        assert error["status"] in {"INVALID_ARGUMENT", "NOT_FOUND"}
 
 
 @pytest.mark.parametrize("field", [{"state": "INGESTION_RESOURCE_ERROR"}, {"satisfiesPzs": True}])

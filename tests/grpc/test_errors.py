@@ -8,7 +8,9 @@ import grpc
 import pytest
 
 from broker.front.grpc.generated import messages
-from broker.front.grpc.methods import METHODS, REFUSED
+from broker.front.grpc.methods import METHODS
+from broker.front.not_served import REASONS
+from broker.front.rest.routes import ROUTES, Route
 from tests.fixtures.broker import Rest, message
 from tests.fixtures.grpc import GrpcRest, channel_to, error_json
 
@@ -132,18 +134,30 @@ def test_a_name_that_no_resource_can_have_is_refused(
     assert refused.value.details().startswith("Invalid [")
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m.unary in REFUSED], ids=lambda m: m.name)
-def test_what_is_not_served_says_so(channel: grpc.Channel, method: Any) -> None:
+@pytest.mark.parametrize("route", [r for r in ROUTES if r.rpc.partition(".")[0] in REASONS], ids=lambda r: r.path)
+async def test_what_is_not_served_says_why_over_both_doors_and_is_not_worth_another_try(
+    rest: Rest, channel: grpc.Channel, route: Route
+) -> None:
+    """gcloud tries again for half a minute what is answered with 501 (UNIMPLEMENTED), before it says why."""
+    [method] = [m for m in METHODS if m.rpc == route.rpc]
     with pytest.raises(grpc.RpcError) as refused:
         channel.unary_unary(method.path.decode())(b"", timeout=20)
-    status, error = error_json(refused.value)
-    assert status == 501
-    assert "is not implemented" in error["error"]["message"]
+    answer = await rest.call(route.method, route.path.replace("*", "name"))
+    assert (answer.status_code, answer.json()) == error_json(refused.value)
+    assert answer.json()["error"]["status"] == "FAILED_PRECONDITION"
+    assert answer.json()["error"]["message"].endswith(f"is not served: {REASONS[route.rpc.partition('.')[0]]}.")
+
+
+def test_what_google_has_not_is_unimplemented(channel: grpc.Channel) -> None:
+    for path in ("/google.pubsub.v1.Publisher/DeleteEverything", "/google.pubsub.v9.Publisher/Publish"):
+        with pytest.raises(grpc.RpcError) as refused:
+            channel.unary_unary(path)(b"", timeout=20)
+        assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m.unary and "pubsub" in m.service], ids=lambda m: m.name)
 def test_a_request_that_is_no_protobuf_is_refused(channel: grpc.Channel, method: Any) -> None:
-    if method.unary in REFUSED:
+    if method.rpc.partition(".")[0] in REASONS:
         pytest.skip("it is not looked at")
     with pytest.raises(grpc.RpcError) as refused:
         channel.unary_unary(method.path.decode())(b"\xff\xff\xff", timeout=20)

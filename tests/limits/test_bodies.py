@@ -60,6 +60,23 @@ async def test_a_body_that_inflates_beyond_all_bounds_is_not_inflated(broker: Br
         assert memory.grown < 150 * MEGABYTE
 
 
+async def test_a_body_of_several_gzip_members_is_read_as_a_whole(broker: BrokerProcess) -> None:
+    """It was refused, or cut off after the first member without a word."""
+    async with good_client(broker) as good:
+        rest = good.rest
+        await rest.create_topic("members")
+        await rest.create_subscription("members", topic="members")
+        parts = [b'{"messages":[{"data":"eA=="}', b',{"data":"eQ=="}', b"]}"]
+        content = b"".join(map(gzip.compress, parts))
+        await rest.ok(
+            "POST", f"{rest.topic('members')}:publish", content=content, headers={"Content-Encoding": "gzip"}
+        )
+        whole = gzip.compress(b'{"maxMessages":2}') + gzip.compress(b"  ")
+        path = f"{rest.subscription('members')}:pull"
+        pulled = await rest.ok("POST", path, content=whole, headers={"Content-Encoding": "gzip"})
+        assert [m["message"]["data"] for m in pulled["receivedMessages"]] == ["eA==", "eQ=="]
+
+
 async def test_a_body_that_says_it_is_too_long_is_refused_before_it_comes(broker: BrokerProcess) -> None:
     async with calling(broker.url) as caller:
         path = "/v1/projects/project/topics/topic:publish"

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from broker.domain.errors import Unimplemented
 from broker.front.grpc import health, reflection
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.handlers import acknowledge, publish, pull, snapshots, subscriptions, topics
 from broker.front.grpc.streaming_pull import streaming_pull
+from broker.front.not_served import not_served
 from broker.front.resource_calls import HOT
 
 Unary = Callable[[UnaryCall, bytes], Awaitable[bytes]]
@@ -38,22 +38,21 @@ class Method(NamedTuple):
         return self.service in (PUBLISHER, SUBSCRIBER) and self.rpc not in HOT
 
 
-def _refused(reason: str) -> Unary:
-    async def refused(call: UnaryCall, request: bytes) -> bytes:
-        raise Unimplemented(f"This method is not implemented: {reason}.")
-
-    return refused
-
-
 PUBLISHER = "google.pubsub.v1.Publisher"
 SUBSCRIBER = "google.pubsub.v1.Subscriber"
 SCHEMA_SERVICE = "google.pubsub.v1.SchemaService"
 IAM_POLICY = "google.iam.v1.IAMPolicy"
 HEALTH = "grpc.health.v1.Health"
 
-NO_SCHEMAS = _refused("schemas are not served yet")
-NO_IAM = _refused("access control is not served yet")
-REFUSED = {NO_SCHEMAS, NO_IAM}
+
+def _refused(service: str, name: str) -> Method:
+    rpc = Method(service, name).rpc
+
+    async def refuse(call: UnaryCall, request: bytes) -> bytes:
+        raise not_served(rpc)
+
+    return Method(service, name, refuse)
+
 
 METHODS = [
     Method(PUBLISHER, "CreateTopic", topics.create_topic),
@@ -81,19 +80,19 @@ METHODS = [
     Method(SUBSCRIBER, "UpdateSnapshot", snapshots.update_snapshot),
     Method(SUBSCRIBER, "DeleteSnapshot", snapshots.delete_snapshot),
     Method(SUBSCRIBER, "Seek", snapshots.seek),
-    Method(SCHEMA_SERVICE, "CreateSchema", NO_SCHEMAS),
-    Method(SCHEMA_SERVICE, "GetSchema", NO_SCHEMAS),
-    Method(SCHEMA_SERVICE, "ListSchemas", NO_SCHEMAS),
-    Method(SCHEMA_SERVICE, "ListSchemaRevisions", NO_SCHEMAS),
-    Method(SCHEMA_SERVICE, "CommitSchema", NO_SCHEMAS),
-    Method(SCHEMA_SERVICE, "RollbackSchema", NO_SCHEMAS),
-    Method(SCHEMA_SERVICE, "DeleteSchemaRevision", NO_SCHEMAS),
-    Method(SCHEMA_SERVICE, "DeleteSchema", NO_SCHEMAS),
-    Method(SCHEMA_SERVICE, "ValidateSchema", NO_SCHEMAS),
-    Method(SCHEMA_SERVICE, "ValidateMessage", NO_SCHEMAS),
-    Method(IAM_POLICY, "SetIamPolicy", NO_IAM),
-    Method(IAM_POLICY, "GetIamPolicy", NO_IAM),
-    Method(IAM_POLICY, "TestIamPermissions", NO_IAM),
+    _refused(SCHEMA_SERVICE, "CreateSchema"),
+    _refused(SCHEMA_SERVICE, "GetSchema"),
+    _refused(SCHEMA_SERVICE, "ListSchemas"),
+    _refused(SCHEMA_SERVICE, "ListSchemaRevisions"),
+    _refused(SCHEMA_SERVICE, "CommitSchema"),
+    _refused(SCHEMA_SERVICE, "RollbackSchema"),
+    _refused(SCHEMA_SERVICE, "DeleteSchemaRevision"),
+    _refused(SCHEMA_SERVICE, "DeleteSchema"),
+    _refused(SCHEMA_SERVICE, "ValidateSchema"),
+    _refused(SCHEMA_SERVICE, "ValidateMessage"),
+    _refused(IAM_POLICY, "SetIamPolicy"),
+    _refused(IAM_POLICY, "GetIamPolicy"),
+    _refused(IAM_POLICY, "TestIamPermissions"),
     Method(HEALTH, "Check", health.check),
     Method(HEALTH, "Watch", streaming=health.watch),
     Method("grpc.reflection.v1.ServerReflection", "ServerReflectionInfo", streaming=reflection.server_reflection),

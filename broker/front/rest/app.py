@@ -112,11 +112,14 @@ class RestDoor:
 
     def _look_up(self, method: str, path: bytes) -> tuple[_Target, str]:
         try:
-            segments = [unquote(s, errors="strict") for s in path.decode("ascii").split("?", 1)[0].split("/")[2:]]
+            parts = [unquote(part, errors="strict") for part in path.decode("ascii").split("?", 1)[0].split("/")]
         except UnicodeDecodeError:
             raise InvalidArgument("The path is not UTF-8.") from None
-        if any("\0" in segment for segment in segments):
+        if any("\0" in part for part in parts):
             raise InvalidArgument("The path has the character U+0000.")  # PostgreSQL's text cannot hold it
+        if len(parts) < 3 or parts[1] != "v1":  # decoded as a whole it begins with /v1/: one of its slashes is %2F
+            raise NotFound(f"The requested method was not found ({method} {'/'.join(parts)}).")
+        segments = parts[2:]
         last, colon, verb = segments[-1].partition(":")
         segments[-1] = last
         # "projects/p/topics/t" -> "projects/*/topics/*"; an odd segment at the end is a collection or a plain verb

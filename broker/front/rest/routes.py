@@ -7,7 +7,7 @@ plain spelling of the same call (A12) and stands in a row of its own.
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from broker.domain.errors import Unimplemented
+from broker.front.not_served import not_served
 from broker.front.rest.call import Call
 from broker.front.rest.handlers import acknowledge, filters, publish, pull, pushes, snapshots, subscriptions, topics
 
@@ -28,9 +28,13 @@ class Route(NamedTuple):
     handler: Handler
 
 
-async def refused(call: Call) -> bytes:
+def _refused(method: str, path: str, rpc: str) -> Route:
     """A part of Google's API that is not served; api_spec/support.toml says why."""
-    raise Unimplemented(f"This method is not implemented (resource={call.name}).")
+
+    async def refuse(call: Call) -> bytes:
+        raise not_served(rpc)
+
+    return Route(method, path, rpc, refuse)
 
 
 ROUTES = [
@@ -88,18 +92,18 @@ ROUTES = [
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
     # Not served yet.
-    Route("POST", "projects/*/schemas", "SchemaService.CreateSchema", refused),
-    Route("GET", SCHEMA, "SchemaService.GetSchema", refused),
-    Route("GET", "projects/*/schemas", "SchemaService.ListSchemas", refused),
-    Route("DELETE", SCHEMA, "SchemaService.DeleteSchema", refused),
-    Route("GET", f"{SCHEMA}:listRevisions", "SchemaService.ListSchemaRevisions", refused),
-    Route("POST", f"{SCHEMA}:commit", "SchemaService.CommitSchema", refused),
-    Route("POST", f"{SCHEMA}:rollback", "SchemaService.RollbackSchema", refused),
-    Route("DELETE", f"{SCHEMA}:deleteRevision", "SchemaService.DeleteSchemaRevision", refused),
-    Route("POST", "projects/*/schemas:validate", "SchemaService.ValidateSchema", refused),
-    Route("POST", "projects/*/schemas:validateMessage", "SchemaService.ValidateMessage", refused),
+    _refused("POST", "projects/*/schemas", "SchemaService.CreateSchema"),
+    _refused("GET", SCHEMA, "SchemaService.GetSchema"),
+    _refused("GET", "projects/*/schemas", "SchemaService.ListSchemas"),
+    _refused("DELETE", SCHEMA, "SchemaService.DeleteSchema"),
+    _refused("GET", f"{SCHEMA}:listRevisions", "SchemaService.ListSchemaRevisions"),
+    _refused("POST", f"{SCHEMA}:commit", "SchemaService.CommitSchema"),
+    _refused("POST", f"{SCHEMA}:rollback", "SchemaService.RollbackSchema"),
+    _refused("DELETE", f"{SCHEMA}:deleteRevision", "SchemaService.DeleteSchemaRevision"),
+    _refused("POST", "projects/*/schemas:validate", "SchemaService.ValidateSchema"),
+    _refused("POST", "projects/*/schemas:validateMessage", "SchemaService.ValidateMessage"),
     *(
-        Route(method, f"{resource}:{verb}", f"IAMPolicy.{verb[0].upper()}{verb[1:]}", refused)
+        _refused(method, f"{resource}:{verb}", f"IAMPolicy.{verb[0].upper()}{verb[1:]}")
         for resource in (TOPIC, SUBSCRIPTION, SNAPSHOT, SCHEMA)
         for method, verb in (("GET", "getIamPolicy"), ("POST", "setIamPolicy"), ("POST", "testIamPermissions"))
     ),

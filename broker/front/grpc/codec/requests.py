@@ -14,7 +14,6 @@ from broker.front.grpc.generated.messages import Duration, Timestamp
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_SECONDS = 315_576_000_000  # of a duration; protobuf's bound: about 10,000 years
-_LONGEST_DAYS = 999_999  # what is longer is as long, and longer than any limit
 
 
 def decode_request(message_class: Any, body: bytes) -> Any:
@@ -57,8 +56,7 @@ def to_timedelta(duration: Any, field: str) -> timedelta:
     seconds, nanos = duration.seconds, duration.nanos
     if abs(seconds) > _MAX_SECONDS or abs(nanos) >= 1_000_000_000 or seconds * nanos < 0:
         raise InvalidArgument(f"Invalid value at '{field}': seconds={seconds}, nanos={nanos} is not a duration.")
-    days = max(min(seconds // 86_400, _LONGEST_DAYS), -_LONGEST_DAYS)
-    return timedelta(days=days, seconds=seconds % 86_400, microseconds=int(nanos / 1000))
+    return timedelta(seconds=seconds, microseconds=int(nanos / 1000))
 
 
 def to_datetime(timestamp: Any, field: str) -> datetime:

@@ -22,7 +22,7 @@ from broker.front.grpc.generated import messages
 
 
 def subscription_from(message: Any) -> Subscription:
-    """The subscription that a call wants.  Raises InvalidArgument, Unimplemented."""
+    """The subscription that a call wants.  Raises InvalidArgument."""
     refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
     exactly_once = message.enable_exactly_once_delivery
     ttl = _expiration_ttl(message)

@@ -11,7 +11,7 @@ from broker.front.grpc.generated import messages
 
 
 def topic_from(message: Any) -> Topic:
-    """The topic that a call wants.  Raises InvalidArgument, Unimplemented."""
+    """The topic that a call wants.  Raises InvalidArgument."""
     refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
     kept = messages.Topic(
         message_storage_policy=message.message_storage_policy

@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.push_config import CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions
 from broker.front.rest.codec.requests import Int32
-from broker.front.rest.codec.scalars import format_duration, parse_duration
+from broker.front.rest.codec.scalars import parse_duration
 
 
 class OidcTokenBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.durations import format_duration
 from broker.domain.push_state import PushFailure, PushFailurePage, PushState, parse_push_failure_page
 from broker.domain.refusals import refuse_nul
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.lists import decode_page_parameters
 from broker.front.rest.codec.requests import decode_request
-from broker.front.rest.codec.scalars import format_duration
 
 
 class PausePushRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):

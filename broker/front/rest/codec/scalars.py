@@ -19,7 +19,7 @@ def parse_duration(text: str, field: str) -> timedelta:
     if match is None or int(match[2]) > 315_576_000_000:  # protobuf's bound: about 10,000 years
         raise InvalidArgument(f"Invalid value at '{field}': {text!r} is not a duration such as \"600s\".")
     fraction = int((match[3] or "").ljust(9, "0")[:6])
-    value = timedelta(seconds=min(int(match[2]), 86_400 * 999_999), microseconds=fraction)
+    value = timedelta(seconds=int(match[2]), microseconds=fraction)
     return -value if match[1] else value
 
 
@@ -36,16 +36,6 @@ def parse_timestamp(text: str, field: str) -> datetime:
             f"Invalid value at '{field}': {text!r} is not a time such as \"2026-11-21T07:00:00Z\"."
         ) from None
     return moment.replace(microsecond=int((fraction or "").ljust(9, "0")[:6]))
-
-
-def format_duration(value: timedelta) -> str:
-    """Seconds with 0, 3 or 6 decimals and an "s"."""
-    seconds, microseconds = divmod(value // timedelta(microseconds=1), 1_000_000)
-    if microseconds == 0:
-        return f"{seconds}s"
-    if microseconds % 1000 == 0:
-        return f"{seconds}.{microseconds // 1000:03d}s"
-    return f"{seconds}.{microseconds:06d}s"
 
 
 def parse_int32(text: str, field: str) -> int:

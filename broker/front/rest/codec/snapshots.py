@@ -58,7 +58,7 @@ _seek = msgspec.json.Decoder(SeekBody)
 
 
 def decode_create_snapshot(body: bytes, name: str) -> CreateSnapshotBody:
-    """Raises InvalidArgument, Unimplemented."""
+    """Raises InvalidArgument."""
     request = decode_request(_create, body)
     refuse_unsupported(given_fields(request), UNSUPPORTED_FIELDS)
     require_same_name(request.name, name)

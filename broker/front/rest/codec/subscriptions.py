@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.durations import format_duration
 from broker.domain.field_mask import parse_field_mask
 from broker.domain.push_config import PushConfig
 from broker.domain.refusals import refuse_unsupported
@@ -29,7 +30,7 @@ from broker.front.rest.codec.push_config import (
 )
 from broker.front.rest.codec.requests import Int32, decode_request
 from broker.front.rest.codec.resources import given_fields, require_same_name
-from broker.front.rest.codec.scalars import format_duration, parse_duration
+from broker.front.rest.codec.scalars import parse_duration
 
 
 class ExpirationPolicyBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -97,7 +98,7 @@ _modify_push_config = msgspec.json.Decoder(ModifyPushConfigBody)
 
 
 def decode_subscription(body: bytes, name: str) -> Subscription:
-    """The subscription that a create call wants.  Raises InvalidArgument, Unimplemented."""
+    """The subscription that a create call wants.  Raises InvalidArgument."""
     return _from_body(decode_request(_subscription, body), name)
 
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.durations import format_duration
 from broker.domain.field_mask import parse_field_mask
 from broker.domain.refusals import refuse_unsupported
 from broker.domain.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import given_fields, require_same_name
-from broker.front.rest.codec.scalars import format_duration, parse_duration
+from broker.front.rest.codec.scalars import parse_duration
 
 
 class TopicBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -38,7 +39,7 @@ _update = msgspec.json.Decoder(UpdateTopicBody)
 
 
 def decode_topic(body: bytes, name: str) -> Topic:
-    """The topic that a create call wants.  Raises InvalidArgument, Unimplemented."""
+    """The topic that a create call wants.  Raises InvalidArgument."""
     return _from_body(decode_request(_topic, body), name)
 
 
