@@ -24,6 +24,7 @@ class Command:
     settings: Sequence[str]
     run: Callable[[FoundSettings, Mapping[str, Any]], int]
     flags: Mapping[str, str] = field(default_factory=dict)  # "move-schema": what that does
+    program: str = ""  # the one that runs if none is named, for a command that runs another program
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,7 +40,7 @@ def make_parser(commands: Mapping[str, Command], *, version: str) -> argparse.Ar
     for name, command in commands.items():
         own = parsers.add_parser(
             name,
-            usage=f"broker {name} [OPTION VALUE] …",
+            usage=f"broker {name} [OPTION VALUE] …{' [PROGRAM [ARGUMENT …]]' if command.program else ''}",
             help=command.summary,
             description=f"{command.summary[0].upper()}{command.summary[1:]}.",
             epilog="An option goes before its environment variable. docs/settings.md says more of each setting.",
@@ -52,6 +53,9 @@ def make_parser(commands: Mapping[str, Command], *, version: str) -> argparse.Ar
                 metavar=settings.kind(setting).placeholder,
                 help=_help(setting),
             )
+        if command.program:
+            meaning = f"the program, and what follows is its own; default {command.program}"
+            own.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER, help=meaning)
         for flag, meaning in command.flags.items():
             own.add_argument(f"--{flag}", dest=flag, action="store_true", help=meaning)
     return parser

@@ -34,6 +34,12 @@ def _settings(found: FoundSettings, _: Mapping[str, Any]) -> int:
     return show_settings(found)
 
 
+def _database(found: FoundSettings, options: Mapping[str, Any]) -> int:
+    from broker.cli.database import run_on_embedded
+
+    return run_on_embedded(found.settings, options["program"])
+
+
 COMMANDS = {
     "serve": Command(
         summary="serve the API; without a database URL on an embedded PostgreSQL",
@@ -49,6 +55,12 @@ COMMANDS = {
         summary="show the settings that `broker serve` would have, and where each is from",
         settings=settings.NAMES,
         run=_settings,
+    ),
+    "database": Command(
+        summary="run psql, pg_dump or pg_restore on the embedded PostgreSQL",
+        settings=("data_dir",),
+        program="psql",
+        run=_database,
     ),
 }
 

@@ -77,6 +77,10 @@ class ClusterError(Exception):
     """The embedded PostgreSQL cannot be used; the message is one line for the operator."""
 
 
+class ClusterInUse(ClusterError):
+    """Another broker runs on the data directory."""
+
+
 class Cluster:
     """One data directory.  `lock` makes it ours, `open` starts PostgreSQL (and locks); `close` undoes both."""
 
@@ -99,6 +103,10 @@ class Cluster:
         """How to connect."""
         return f"postgresql://{_USER}@/{_DATABASE}?host={quote(str(self._sockets), safe='')}"
 
+    def exists(self) -> bool:
+        """Whether the directory has a database."""
+        return (self._data / "PG_VERSION").exists()
+
     def lock(self) -> None:
         """Make the directory, and make sure that no other broker uses it.  Raises ClusterError."""
         if self._lock is not None:
@@ -110,14 +118,14 @@ class Cluster:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(lock)
-                raise ClusterError(f"A broker is running on {self._directory} already.") from None
+                raise ClusterInUse(f"A broker is running on {self._directory} already.") from None
             self._lock = lock
 
     def open(self) -> None:
         """Lock the directory, make the cluster if there is none, start it.  Raises ClusterError."""
         self.lock()
         with self._naming_faults():
-            if not (self._data / "PG_VERSION").exists():
+            if not self.exists():
                 self._initialise()
             version = (self._data / "PG_VERSION").read_text().strip()
             if version != str(MAJOR_VERSION):

@@ -1,0 +1,46 @@
+"""`broker database`: PostgreSQL's own programs on the embedded PostgreSQL, to look at it and to move out of it."""
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.cli.stop import Misuse, Stop
+from broker.embedded_postgres.binaries import bin_directory
+from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
+from broker.settings import Settings
+
+PROGRAMS = ("psql", "pg_dump", "pg_restore")  # each takes --dbname=URL
+
+
+def run_on_embedded(settings: Settings, command: Sequence[str]) -> int:
+    """Run one of PROGRAMS, which is told where the database is.  Returns its exit code.  Raises Stop.
+
+    PostgreSQL is started for it, and stopped afterwards, unless a broker runs on the data directory.
+    """
+    program, *arguments = command or ("psql",)
+    if program not in PROGRAMS:
+        raise Misuse(f"`broker database` runs {', '.join(PROGRAMS)}, not {program!r}")
+    cluster = Cluster(Path(settings.data_dir))
+    if not cluster.exists():
+        raise Stop(f"there is no database in {settings.data_dir}; `broker serve` makes one (see --data-dir)")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # each unwinds what was started
+    try:
+        with contextlib.suppress(ClusterInUse):  # then a broker runs on it, and PostgreSQL with it
+            cluster.open()
+        # Ctrl-C is the program's: psql gives up a statement by it.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        with subprocess.Popen([bin_directory() / program, f"--dbname={cluster.url}", *arguments]) as process:  # noqa: S603
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                process.terminate()
+                raise
+    except ClusterError as error:
+        raise Stop(str(error)) from error
+    except KeyboardInterrupt:
+        return 1
+    finally:
+        cluster.close()
