@@ -95,7 +95,11 @@ class Broker:
         self.long_poll = self._long_poll(attempt_ids, jitter)
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = RunningProcesses(
-            self._database, self._clock, changed=self._processes_changed, look=self._look_for_work
+            self._database,
+            self._clock,
+            changed=self._processes_changed,
+            look=self._look_for_work,
+            states=self.states,
         )
         is_alone = self._processes.is_alone
         self._wake_ups = WakeUps(self._database, wake=self._wake, drop=self._drop, is_alone=is_alone)
@@ -171,6 +175,7 @@ class Broker:
             self._wake_ups,
             self._tasks,
             self._signer,
+            self.states,
             owns=self._processes.owns,
             make_client=self._make_push_client,
             jitter=jitter,

@@ -5,6 +5,7 @@ a shard's time away.  So each tracks the offset to the database's of a clock of 
 goes on while the machine is suspended: the leases of the database do, too.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -15,8 +16,12 @@ from broker.store.database import Database
 _SAMPLES, _MOST_SAMPLES = 3, 12
 _GOOD_SECONDS = 0.02  # of a round trip; after such a one no more than the first samples are taken
 _MOST_SECONDS = 5.0  # past which no more are
+_STEP_SECONDS = 1.0  # that an operator should hear of
 _DRIFT = 1e-4  # by which two machines' clocks differ a second, at most
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # of Linux; the other stands still meanwhile
+
+
+logger = logging.getLogger(__name__)
 
 
 def seconds_since_boot() -> float:
@@ -53,6 +58,10 @@ class DatabaseClock:
         known = self._sample
         if known is None or not known.is_surer_than(fastest):
             self._sample = fastest
+        if known is not None and abs(step := known.step_to(fastest)) >= _STEP_SECONDS:
+            logger.warning(
+                "the database's clock is %+.1f s from where it was: it was set, or a machine stood still", step
+            )
 
     async def _ask(self) -> "_Sample":
         before = self._ticks()
@@ -70,6 +79,12 @@ class _Sample(NamedTuple):
 
     def now(self, tick: float) -> datetime:
         return self.time + timedelta(seconds=tick - self.tick)
+
+    def step_to(self, later: "_Sample") -> float:
+        """By how many seconds the later one is certainly ahead of what this one foretold; less than 0: behind."""
+        apart = (later.time - self.now(later.tick)).total_seconds()
+        sure = abs(apart) - self.error - later.error
+        return apart if sure > 0 else 0.0
 
     def is_surer_than(self, later: "_Sample") -> bool:
         """The later one contradicts it if one of the clocks was set, or stood still."""

@@ -118,7 +118,7 @@ class LongPoll:
         try:
             await self._release(subscription_id, deliveries)
         except BrokerError as error:
-            logger.info("messages that reached nobody will fall due by themselves: %s", error)
+            logger.debug("messages that reached nobody will fall due by themselves: %s", error)
         else:
             self.wake(None, subscription_id)
 

@@ -19,6 +19,7 @@ from broker.domain.errors import Unavailable
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.database import Database
 from broker.store.processes import list_processes, record_process, remove_process
+from broker.telemetry.state_changes import StateChanges
 
 HEARTBEAT_SECONDS = 1.0
 GONE_AFTER = timedelta(seconds=4)  # without a heartbeat
@@ -35,6 +36,7 @@ class RunningProcesses:
         *,
         changed: Callable[[], None],
         look: Callable[[], None],
+        states: StateChanges | None = None,
     ) -> None:
         """`changed()` is called when the processes that run are not those that ran; `look()` while others may not
         know of this one: there may be work that nobody has told it of.
@@ -43,6 +45,7 @@ class RunningProcesses:
         self._clock = clock
         self._changed = changed
         self._look = look
+        self._states = states or StateChanges()
         self._process_id = uuid.uuid4().hex
         self._others: frozenset[str] = frozenset()
         self._seen_at: datetime | None = None  # when this process could last say that it runs
@@ -78,11 +81,16 @@ class RunningProcesses:
         if self._kept_until is not None and now < self._kept_until:
             others |= self._others
         if others != self._others:
+            self._tell(1 + len(others), before=1 + len(self._others))
             self._others = others
             self._changed()
         if others and now - self._joined_at < _JOINING:
             self._look()
         return len(others) + 1
+
+    def _tell(self, now: int, *, before: int) -> None:
+        share = f"{now} broker processes share" if now > 1 else "this broker process is alone with"
+        self._states.tell("broker processes", f"{share} the database and its push subscriptions (before: {before})")
 
     async def leave(self) -> None:
         """This process ends: the others need not wait until it is missed."""

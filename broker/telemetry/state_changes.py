@@ -40,9 +40,8 @@ class _Minute:
 
     began: float
     lines: int = 0
-    began_unsaid: int = 0
-    ended_unsaid: int = 0
-    example: str = ""
+    unsaid: int = 0
+    last: str = ""  # of those that were not written
 
 
 class StateChanges:
@@ -80,7 +79,7 @@ class StateChanges:
             trouble.what, trouble.why = what, why  # the reminder has the newest
             return
         self._troubles[kind, name] = _Trouble(what, why, now - lasted, now)
-        if self._may_write(kind, now, began=f"{what}: {why}"):
+        if self._may_write(kind, now, f"{what}: {why}"):
             since = f", since {_moment(lasted)}" if lasted >= 1 else ""
             logger.log(level, "%s%s: %s", what, since, why, exc_info=error)
 
@@ -89,7 +88,7 @@ class StateChanges:
         trouble = self._troubles.pop((kind, name), None)
         if trouble is not None:
             now = self._ticks()
-            if self._may_write(kind, now, ended=what):
+            if self._may_write(kind, now, what):
                 lasted = now - trouble.began
                 logger.info("%s, after %s: since %s %s", what, _span(lasted), _moment(lasted), trouble.what)
 
@@ -107,6 +106,11 @@ class StateChanges:
         trouble.why = why
         trouble.last_at = self._ticks()
 
+    def tell(self, kind: str, what: str, *, level: int = logging.INFO) -> None:
+        """Something has happened that neither lasts nor is a trouble."""
+        if self._may_write(kind, self._ticks(), what):
+            logger.log(level, "%s", what)
+
     async def run_once(self) -> None:
         """`tick`, for a worker."""
         self.tick()
@@ -117,7 +121,7 @@ class StateChanges:
         for (kind, name), trouble in list(self._troubles.items()):
             if trouble.count and now - trouble.last_at >= QUIET_SECONDS:
                 del self._troubles[kind, name]
-                if self._may_write(kind, now, ended=trouble.what):
+                if self._may_write(kind, now, f"no more: {trouble.what}"):
                     lasted = trouble.last_at - trouble.began
                     times = "once" if trouble.count == 1 else f"{trouble.count:,} times in {_span(lasted)}"
                     logger.info("no more for %s: %s (%s)", _span(QUIET_SECONDS), trouble.what, times)
@@ -145,7 +149,7 @@ class StateChanges:
                 more = f"{len(troubles) - LINES_A_MINUTE:,}"
                 logger.warning("%s: %s more are so, for an hour at least", kind, more)
 
-    def _may_write(self, kind: str, now: float, *, began: str = "", ended: str = "") -> bool:
+    def _may_write(self, kind: str, now: float, line: str) -> bool:
         minute = self._minutes.get(kind)
         if minute is None or now - minute.began >= 60:
             if minute is not None:
@@ -154,21 +158,19 @@ class StateChanges:
         if minute.lines < LINES_A_MINUTE:
             minute.lines += 1
             return True
-        minute.began_unsaid += bool(began)
-        minute.ended_unsaid += bool(ended)
-        minute.example = began or ended
+        minute.unsaid += 1
+        minute.last = line
         return False
 
     def _sum_up(self, kind: str, minute: _Minute) -> None:
-        if minute.began_unsaid or minute.ended_unsaid:
+        if minute.unsaid:
             now_so = sum(of == kind for of, _ in self._troubles)
             logger.warning(
-                "%s: trouble began %s and ended %s times more in the last minute, %s have it now; such as: %s",
+                "%s: %s lines more in the last minute, the last of them: %s; %s have such trouble now",
                 kind,
-                f"{minute.began_unsaid:,}",
-                f"{minute.ended_unsaid:,}",
+                f"{minute.unsaid:,}",
+                minute.last,
                 f"{now_so:,}",
-                minute.example,
             )
 
 

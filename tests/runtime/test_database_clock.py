@@ -61,12 +61,18 @@ async def test_what_it_knew_is_surer_than_slow_answers(database: Database) -> No
     assert await world.error() < 0.2
 
 
-async def test_slow_answers_are_believed_if_they_prove_it_wrong(database: Database) -> None:
+async def test_slow_answers_are_believed_if_they_prove_it_wrong(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     world = _World(database)
     await world.clock.synchronise()
+    assert caplog.messages == []
     world.stalls, world.step = 100, 3600.0
     await world.clock.synchronise()
     assert await world.error() < 1
+    [line] = caplog.messages
+    assert line.startswith("the database's clock is +3")
+    assert line.endswith(" s from where it was: it was set, or a machine stood still")
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="a clock of Linux")

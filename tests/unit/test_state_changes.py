@@ -89,8 +89,8 @@ def test_ten_thousand_troubles_at_once_are_a_few_lines_and_a_sum(watched: Watche
     assert len(watched.said()) == LINES_A_MINUTE
     watched.pass_(70)
     assert watched.said() == [
-        "WARNING push endpoints: trouble began 9,980 and ended 0 times more in the last minute, 10,000 have it "
-        "now; such as: pushes of s9999 fail: status 503"
+        "WARNING push endpoints: 9,980 lines more in the last minute, the last of them: pushes of s9999 fail: "
+        "status 503; 10,000 have such trouble now"
     ]
     _away(watched)  # another kind has lines of its own
     assert watched.said() == ["WARNING the database is away: connection refused"]

@@ -101,11 +101,19 @@ class Endpoint:
     late: dict[tuple[int, int], Item] = field(default_factory=dict)
     late_flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     told_breaker: BreakerState = "closed"  # the state that was last written down
+    last_failure: str = ""  # why, in a few words that may be shown to anybody
+    failing_since: float = 0.0  # the first failure of those in a row
     told_waiting: int = 0  # requests outstanding when that was last written down because one waits for long
 
     @property
     def subscription_id(self) -> int:
         return self.subscription.subscription_id
+
+    def failed(self, why: str, now: float) -> None:
+        """A request has failed, which its health knows."""
+        self.last_failure = why
+        if self.health.consecutive_failures <= 1:
+            self.failing_since = now
 
     def wants(self, now: float) -> int:
         """How many parcels to claim now.

@@ -10,6 +10,7 @@ from broker.store.database import Database
 from broker.store.subscriptions import find_subscriptions, list_push_subscriptions
 from broker.workers.push.endpoint import Endpoint, Memory
 from broker.workers.push.endpoint_health import EndpointHealth
+from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.envelope import Envelope
 
 _PAGE = 500  # subscriptions that one statement reads
@@ -23,6 +24,7 @@ class Endpoints:
     def __init__(
         self,
         database: Database,
+        news: EndpointNews,
         *,
         owns: Callable[[int], bool],
         added: Callable[[Endpoint], None],
@@ -30,6 +32,7 @@ class Endpoints:
     ) -> None:
         """`owns(subscription_id)`: whether this process delivers to it."""
         self._database = database
+        self._news = news
         self._owns = owns
         self._added = added
         self._removed = removed
@@ -100,6 +103,7 @@ class Endpoints:
         started = loop.time()
         self._read_all = False  # what changes from now on is read again
         found: set[int] = set()
+        names: set[str] = set()
         last, more = 0, True
         while more:
             async with self._database.transaction() as connection:
@@ -108,9 +112,11 @@ class Endpoints:
                 self._update(subscription.name, subscription)
                 last = subscription.subscription_id
                 found.add(last)
+                names.add(subscription.name)
             more = len(page) == _PAGE
         for endpoint in [e for id_, e in self._endpoints.items() if id_ not in found]:
             self._remove(endpoint)
+        self._news.all_of_ours(names)
         self._read_at = loop.time()
         self._spacing = _SPACING_SECONDS + 10 * (
             self._read_at - started
@@ -120,8 +126,13 @@ class Endpoints:
         if name in self._changed:  # again, since it was read
             return
         known = self._by_name.get(name)
-        if subscription is not None and not self._is_ours(subscription):
+        if subscription is None or not subscription.is_push or not self._owns(subscription.subscription_id):
+            self._news.not_ours(name)
             subscription = None
+        else:
+            self._news.pause_is(name, subscription.push_paused_reason)
+            if subscription.push_paused_reason:
+                subscription = None
         if known is not None and (
             known.closed or subscription is None or known.subscription_id != subscription.subscription_id
         ):
@@ -133,10 +144,6 @@ class Endpoints:
             self._add(subscription)
         elif known.suspended or known.subscription != subscription:
             self._change(known, subscription)
-
-    def _is_ours(self, subscription: Subscription) -> bool:
-        pushed = subscription.is_push and not subscription.push_paused_reason
-        return pushed and self._owns(subscription.subscription_id)
 
     def _add(self, subscription: Subscription) -> None:
         now = asyncio.get_running_loop().time()
@@ -163,4 +170,5 @@ class Endpoints:
         endpoint.closed = True
         del self._endpoints[endpoint.subscription_id]
         del self._by_name[endpoint.subscription.name]
+        self._news.removed(endpoint)
         self._removed(endpoint)

@@ -13,14 +13,17 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
 from broker.store.push_states import pause_pushes
+from broker.telemetry.state_changes import StateChanges
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint import Endpoint
+from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.endpoints import Endpoints
 from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
 from broker.workers.push.planner import PushPlanner
 from broker.workers.push.sender import PushSender
 from broker.workers.push.settlement import Settlement
+from broker.workers.push.target import shown_origin
 from broker.workers.supervisor import Loop, Worker
 
 LOG_INTERVAL_SECONDS = 1.0
@@ -39,6 +42,7 @@ class Pusher:
         wake_ups: WakeUps,
         tasks: Tasks,
         signer: TokenSigner,
+        states: StateChanges,
         *,
         owns: Callable[[int], bool],
         make_client: Callable[[], PushClient],
@@ -57,7 +61,10 @@ class Pusher:
         self._log = PushLog(database)
         self._settlement = Settlement(coalescer)
         self._planner = PushPlanner(database, clock, attempt_ids, jitter=jitter)
-        self._endpoints = Endpoints(database, owns=owns, added=self._planner.add, removed=self._planner.remove)
+        self._news = EndpointNews(states)
+        self._endpoints = Endpoints(
+            database, self._news, owns=owns, added=self._planner.add, removed=self._planner.remove
+        )
 
     def start(self) -> None:
         """Before the workers; the signer has its keys."""
@@ -68,6 +75,7 @@ class Pusher:
             self._settlement,
             self._log,
             self._signer,
+            self._news,
             settled=self._planner.settled,
             gone=self._gone,
         )
@@ -134,7 +142,7 @@ class Pusher:
                 await pause_pushes(
                     connection,
                     subscription_id=endpoint.subscription_id,
-                    reason=f"The endpoint {url} answered 410 (Gone).",
+                    reason=f"The endpoint ({shown_origin(url)}) answered 410 (Gone).",
                     now=self._clock.now(),
                     endpoint=url,
                 )

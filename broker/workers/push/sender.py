@@ -7,7 +7,6 @@ buffered ──room──► out ──success──► acknowledged
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
@@ -17,6 +16,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.push_log import PushLog
 from broker.workers.push.digest_envelope import DigestItem, failed_message_ids
 from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel
+from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.envelope import PushRequest
 from broker.workers.push.http_client import SUCCESS, Answer, PushClient, Unreachable
 from broker.workers.push.oidc_token import TokenSigner
@@ -39,8 +39,6 @@ _LONG_SECONDS = 1.0  # a request that is out for longer is worth telling of
 _GONE = 410
 _PAUSE_WITH_BUFFER_SECONDS = 1.0  # what is claimed waits for an endpoint that may be tried again so soon
 
-logger = logging.getLogger(__name__)
-
 
 class PushSender:
     """The requests of this process."""
@@ -52,6 +50,7 @@ class PushSender:
         settlement: Settlement,
         log: PushLog,
         signer: TokenSigner,
+        news: EndpointNews,
         *,
         settled: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
@@ -62,6 +61,7 @@ class PushSender:
         self._settlement = settlement
         self._log = log
         self._signer = signer
+        self._news = news
         self._settled = settled
         self._gone = gone
         self._running: set[asyncio.Task[None]] = set()
@@ -232,6 +232,7 @@ class PushSender:
         flight.health.failed(flight.attempt, now, retry_after=retry_after)
         self._settlement.nack(items, endpoint.subscription.retry_policy)
         status, detail = _explain(outcome)
+        endpoint.failed(detail if status is None else f"status {status}", now)
         self._log_failure(endpoint, flight, now, items, status, detail)
         if status == _GONE:
             self._gone(endpoint)
@@ -267,9 +268,9 @@ class PushSender:
                 _give_up_oldest(late_calls)
         flight.health.failed(flight.attempt, loop.time())
         self._settlement.nack(flight.parcel.items, endpoint.subscription.retry_policy)
-        self._log_failure(
-            endpoint, flight, loop.time(), flight.parcel.items, None, f"no answer within {deadline} seconds"
-        )
+        why = f"no answer within {deadline} seconds"
+        endpoint.failed(why, loop.time())
+        self._log_failure(endpoint, flight, loop.time(), flight.parcel.items, None, why)
         self._next(endpoint)
 
     def _late_success(self, endpoint: Endpoint, flight: Flight) -> None:
@@ -324,7 +325,7 @@ class PushSender:
         clock_now = self._clock.now()
         if health.breaker != endpoint.told_breaker:
             endpoint.told_breaker = health.breaker
-            logger.info("circuit breaker of %s is %s", endpoint.subscription.name, health.breaker)
+            self._news.breaker_changed(endpoint)
         self._log.changed(
             PushState(
                 subscription_id=endpoint.subscription_id,

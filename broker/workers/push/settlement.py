@@ -79,7 +79,7 @@ class Settlement:
                 raise outcome
         failed = next((outcome for outcome in (of_acks, *others) if isinstance(outcome, BrokerError)), None)
         if failed is not None:
-            logger.warning("results of pushes were not written: %s", failed)
+            logger.debug("results of pushes were not written: %s", failed)
         return failed is None
 
     def _take_back(self, acks: dict[AttemptName, set[int]]) -> None:

@@ -24,6 +24,17 @@ class Target(NamedTuple):
     start: bytes
 
 
+def shown_origin(url: str) -> str:
+    """A URL as it may be shown to anybody: neither user, path nor query."""
+    try:
+        origin = parse_target(url).origin
+    except ValueError:
+        return "its endpoint"
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    scheme = "https" if origin.is_tls else "http"
+    return f"{scheme}://{host}" if origin.port == _PORTS[scheme] else f"{scheme}://{host}:{origin.port}"
+
+
 @lru_cache(maxsize=20_000)  # some 10 MB
 def parse_target(url: str) -> Target:
     """Raises ValueError for what is no http(s) URL of a host.  The fragment is dropped, the query kept.

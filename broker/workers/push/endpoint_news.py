@@ -1,0 +1,64 @@
+"""What the log says of push endpoints: which fail and why, which work again, which are paused.
+
+An endpoint is named by its origin: path and query of a webhook's URL often are its password.
+"""
+
+import asyncio
+import logging
+from collections.abc import Container
+
+from broker.telemetry.state_changes import StateChanges
+from broker.workers.push.endpoint import Endpoint
+from broker.workers.push.target import shown_origin
+
+_FAILING, _PAUSED = "push endpoints", "paused push subscriptions"
+
+logger = logging.getLogger(__name__)
+
+
+class EndpointNews:
+    """Of the subscriptions that this process delivers to."""
+
+    def __init__(self, states: StateChanges) -> None:
+        self._states = states
+        self._paused: set[str] = set()
+
+    def breaker_changed(self, endpoint: Endpoint) -> None:
+        """The endpoint's circuit breaker is in another state than it was."""
+        name, health = endpoint.subscription.name, endpoint.health
+        pushes = f"pushes of {name} to {shown_origin(endpoint.subscription.push_config.endpoint)}"
+        if health.breaker == "open":
+            pause = endpoint.subscription.extensions.push.circuit_breaker.open_duration.total_seconds()
+            often = f"{health.consecutive_failures} failures in a row"
+            why = f"{endpoint.last_failure} ({often}); tried again every {pause:g} s"
+            lasted = asyncio.get_running_loop().time() - endpoint.failing_since
+            self._states.begins(_FAILING, name, f"{pushes} fail", why, lasted=lasted)
+        elif health.breaker == "closed":
+            self._states.ends(_FAILING, name, f"{pushes} work again")
+        else:
+            logger.debug("%s: one is tried", pushes)
+
+    def removed(self, endpoint: Endpoint) -> None:
+        """It is another's now, or paused, or gone, or about to be made anew."""
+        self._states.forget(_FAILING, endpoint.subscription.name)
+
+    def pause_is(self, name: str, reason: str) -> None:
+        """Whether pushing is paused (a reason) or not ("")."""
+        if reason:
+            self._paused.add(name)
+            self._states.begins(
+                _PAUSED, name, f"pushes of {name} are paused, until :resumePush", reason.rstrip(".")
+            )
+        elif name in self._paused:
+            self._paused.remove(name)
+            self._states.ends(_PAUSED, name, f"pushes of {name} are resumed")
+
+    def not_ours(self, name: str) -> None:
+        """The subscription is deleted, is not pushed any more, or is another process's."""
+        self._paused.discard(name)
+        self._states.forget(_PAUSED, name)
+
+    def all_of_ours(self, names: Container[str]) -> None:
+        """There are no others than these."""
+        for name in [name for name in self._paused if name not in names]:
+            self.not_ours(name)
