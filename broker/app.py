@@ -94,13 +94,7 @@ class Broker:
         self.answers = RequestMemory(config.request_memory_mb * 1_000_000)
         self.long_poll = self._long_poll(attempt_ids, jitter)
         self._outstanding = Outstanding(self._database, self._clock)
-        self._processes = RunningProcesses(
-            self._database,
-            self._clock,
-            changed=self._processes_changed,
-            look=self._look_for_work,
-            states=self.states,
-        )
+        self._processes = self._running_processes()
         is_alone = self._processes.is_alone
         self._wake_ups = WakeUps(self._database, wake=self._wake, drop=self._drop, is_alone=is_alone)
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
@@ -116,6 +110,15 @@ class Broker:
         self.janitor = RetentionJanitor(self._database, self._clock)
         self.services = self._services(
             PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks), acks, attempt_ids
+        )
+
+    def _running_processes(self) -> RunningProcesses:
+        return RunningProcesses(
+            self._database,
+            self._clock,
+            changed=self._processes_changed,
+            look=self._look_for_work,
+            states=self.states,
         )
 
     def _long_poll(self, attempt_ids: AttemptIds, jitter: Jitter) -> LongPoll:

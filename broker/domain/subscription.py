@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
@@ -128,6 +128,13 @@ class Subscription:
     def is_push(self) -> bool:
         """Whether messages are pushed to an endpoint; such a subscription cannot be pulled."""
         return bool(self.push_config.endpoint) and not self.detached
+
+    @property
+    def state(self) -> Literal["ACTIVE", "RESOURCE_ERROR"]:
+        """Google's field: RESOURCE_ERROR is of one that cannot receive messages because of where it pushes them
+        (google.pubsub.v1.Subscription.State).  An endpoint that fails and is tried again leaves it ACTIVE.
+        """
+        return "RESOURCE_ERROR" if self.is_push and self.push_paused_reason else "ACTIVE"
 
     @property
     def retention(self) -> timedelta:

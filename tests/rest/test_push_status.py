@@ -107,9 +107,11 @@ async def test_pushing_is_paused_and_resumed(pushed: Pushed) -> None:
         status = await pushed.status()
         assert (status["state"], status["pausedReason"]) == ("PAUSED", reason)
         assert (await pushed.subscription()).push_paused_reason == reason
+        assert (await pushed.rest.ok("GET", pushed.name))["state"] == "RESOURCE_ERROR"
     for _ in range(2):
         assert await pushed.rest.ok("POST", f"{pushed.name}:resumePush") == {}
         assert (await pushed.status())["state"] == "ACTIVE"
+        assert (await pushed.rest.ok("GET", pushed.name))["state"] == "ACTIVE"
     assert (await pushed.subscription()).push_paused_reason == ""
 
 

@@ -85,7 +85,7 @@ def subscription_message(subscription: Subscription) -> Any:
         enable_exactly_once_delivery=s.enable_exactly_once_delivery,
         filter=s.filter,
         detached=s.detached,
-        state="ACTIVE",
+        state=s.state,
     )
     message.expiration_policy.SetInParent()
     if s.expiration_ttl is not None:

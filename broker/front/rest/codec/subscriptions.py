@@ -195,7 +195,7 @@ def subscription_json(subscription: Subscription) -> dict[str, Any]:
         body["detached"] = True
     if s.topic_message_retention is not None:
         body["topicMessageRetentionDuration"] = format_duration(s.topic_message_retention)
-    return body | {"state": "ACTIVE"} | dict(s.kept)
+    return body | {"state": s.state} | dict(s.kept)
 
 
 def _options_json(subscription: Subscription) -> Mapping[str, Any]:
