@@ -15,6 +15,7 @@ from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
 from broker.domain.request_memory import RequestMemory
+from broker.front.call_log import CallLog
 from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
@@ -70,6 +71,7 @@ READY_SECONDS = 2.0  # after which a database that does not answer counts as awa
 # Keys in the state of the ASGI lifespan:
 STOP_WAITING = "stop_waiting"  # what a server calls before it stops
 GRPC_DOOR = "grpc_door"  # what serves the connections that speak HTTP/2
+STATES = "states"  # what is to be told of connections that are refused
 
 
 class Broker:
@@ -203,6 +205,10 @@ class Broker:
     def _is_away(self) -> bool:
         return self.states.lasts(*DATABASE)
 
+    def is_excused(self) -> bool:
+        """Whether calls are refused for a reason that the log has: the database is away, or the broker stops."""
+        return self._is_away() or self.long_poll.is_stopping
+
     def _look_for_work(self) -> None:
         self._wake(None, None)
 
@@ -332,12 +338,14 @@ def serve_broker(broker: Broker, *, while_away: WhileAway = contextlib.nullconte
         "requests": broker.requests,
         "answers": broker.answers,
         "resource_calls": ResourceCalls(),
+        "calls": CallLog(broker.states, excused=broker.is_excused),
     }
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
         async with broker.running(while_away):
-            yield {STOP_WAITING: broker.stop_waiting, GRPC_DOOR: GrpcDoor(broker.services, METHODS, **limits)}
+            door = GrpcDoor(broker.services, METHODS, **limits)
+            yield {STOP_WAITING: broker.stop_waiting, GRPC_DOOR: door, STATES: broker.states}
 
     routes = [*health_routes(broker.check_ready), *openapi_routes(), *broker.well_known_routes()]
     surroundings = Starlette(routes=routes, lifespan=lifespan)

@@ -6,38 +6,33 @@ pays for the other.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any, cast
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from broker.app import GRPC_DOOR
+from broker.app import GRPC_DOOR, STATES
 from broker.cli.http1 import Http1Protocol
 from broker.front.grpc.http2.frames import PREFACE
 from broker.front.grpc.server import GrpcDoor
+from broker.telemetry.state_changes import StateChanges
 
 SILENCE_SECONDS = 30.0  # from connecting to the first bytes
-WARN_SECONDS = 60.0
-
-logger = logging.getLogger(__name__)
 
 
 class ConnectionLimit:
     """How many connections of clients a process has at most; its other files and connections need room too."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, states: StateChanges) -> None:
         self._most = most
-        self._warned = float("-inf")
+        self._states = states
 
     def has_room(self, connections: int) -> bool:
         if connections < self._most:
             return True
-        now = asyncio.get_running_loop().time()
-        if now - self._warned >= WARN_SECONDS:
-            self._warned = now
-            logger.warning("%d connections are open, as many as may be; new ones are closed", connections)
+        what = "new connections of clients are closed"
+        self._states.happens("refused connections", "", what, f"{connections} are open, as many as may be")
         return False
 
 
@@ -99,10 +94,11 @@ class FirstBytes(asyncio.Protocol):
 
 
 class MakeProtocol:
-    """For uvicorn.Config(http=…), of an application whose lifespan gives GRPC_DOOR."""
+    """For uvicorn.Config(http=…), of an application whose lifespan gives GRPC_DOOR and STATES."""
 
     def __init__(self, *, most_connections: int) -> None:
-        self._limit = ConnectionLimit(most_connections)
+        self._most = most_connections
+        self._limit: ConnectionLimit | None = None
 
     def __call__(
         self,
@@ -113,9 +109,10 @@ class MakeProtocol:
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> FirstBytes:
         door: GrpcDoor = app_state[GRPC_DOOR]
+        limit = self._limit = self._limit or ConnectionLimit(self._most, app_state[STATES])
         return FirstBytes(
             server_state.connections,
             lambda: Http1Protocol(config, server_state, app_state, _loop),
             lambda: door.connection(cast(Any, server_state.connections), cast(Any, server_state.tasks)),
-            limit=self._limit,
+            limit=limit,
         )

@@ -96,11 +96,20 @@ class StateChanges:
         """What it was of is gone, or another process's."""
         self._troubles.pop((kind, name), None)
 
-    def happens(self, kind: str, name: str, what: str, why: str, *, level: int = logging.WARNING) -> None:
+    def happens(
+        self,
+        kind: str,
+        name: str,
+        what: str,
+        why: str,
+        *,
+        level: int = logging.WARNING,
+        error: BaseException | None = None,
+    ) -> None:
         """It happened once more; it is over when it has not happened for QUIET_SECONDS."""
         trouble = self._troubles.get((kind, name))
         if trouble is None:
-            self.begins(kind, name, what, why, level=level)
+            self.begins(kind, name, what, why, level=level, error=error)
             trouble = self._troubles[kind, name]
         trouble.count += 1
         trouble.why = why

@@ -10,11 +10,13 @@ from typing import Any, cast
 import hpack
 
 from broker.domain.request_memory import RequestMemory
+from broker.front.call_log import CallLog
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
 from broker.front.grpc.methods import Method
 from broker.front.grpc.server import GrpcDoor
 from broker.front.resource_calls import ResourceCalls
+from broker.telemetry.state_changes import StateChanges
 
 SERVICE = "test.Service"
 REQUEST = [
@@ -266,6 +268,7 @@ def make_door(service: Service) -> GrpcDoor:
         requests=service.requests,
         answers=service.answers,
         resource_calls=ResourceCalls(),
+        calls=CallLog(StateChanges()),
     )
 
 

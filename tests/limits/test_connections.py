@@ -97,5 +97,5 @@ async def test_more_connections_than_files_are_closed_and_those_that_were_there_
         await eventually(lambda: open_files(narrow) < 100)
         async with good_client(narrow):
             pass
-    assert any("new ones are closed" in line for line in narrow.log)
+    assert any("new connections of clients are closed" in line for line in narrow.log)
     assert faults(narrow) == []

@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 from broker.cli.http1 import Http1Protocol, Pace
 from broker.cli.one_port import ConnectionLimit, FirstBytes
 from broker.front.grpc.http2.frames import PREFACE
+from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.broker import eventually
 from tests.limits.raw import Caller, calling, request
 
@@ -60,7 +61,7 @@ class Served:
             self.state.connections,
             lambda: self._http1(config),
             asyncio.Protocol,
-            limit=ConnectionLimit(3),
+            limit=ConnectionLimit(3, StateChanges()),
             silence_seconds=self.silence_seconds,
         )
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from broker.domain.errors import Unavailable, Unimplemented
 from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission, admission_of
+from broker.front.call_log import CallLog
 from broker.front.grpc.http2.connection import Http2Connection, Registry
 from broker.front.grpc.http2.stream import Receiver, Stream
 from broker.front.grpc.messages import unsupported_encoding
@@ -47,8 +48,10 @@ class GrpcDoor:
         requests: RequestMemory,
         answers: RequestMemory,
         resource_calls: ResourceCalls,
+        calls: CallLog,
     ) -> None:
         self._services = services
+        self._calls = calls
         self._requests, self._answers = requests, answers
         self._targets = {
             method.path: _Target(
@@ -66,8 +69,10 @@ class GrpcDoor:
         It keeps itself among `connections`, and its calls among `tasks`, for as long as they last: the server that
         stops waits for them.  `options` are Http2Connection's.
         """
-        session = Session(self._services, tasks, self._requests, self._answers)
-        return Http2Connection(lambda stream: self._accept(session, stream), connections, **options)
+        session = Session(self._services, tasks, self._requests, self._answers, self._calls)
+        connection = Http2Connection(lambda stream: self._accept(session, stream), connections, **options)
+        session.peer = connection.peer_address
+        return connection
 
     def _accept(self, session: Session, stream: Stream) -> Receiver:
         fields = stream.headers.fields
@@ -81,7 +86,9 @@ class GrpcDoor:
         elif encoding not in (b"identity", b"gzip", b"deflate"):
             refuse(stream, unsupported_encoding(encoding))
         elif len(session.running) >= MAX_RUNNING:
-            refuse(stream, Unavailable("Too many calls of this connection are under way; try again."))
+            error = Unavailable("Too many calls of this connection are under way; try again.")
+            self._calls.refused(error)
+            refuse(stream, error)
         else:
             timeout = _timeout(fields.get(b"grpc-timeout"))
             if target.unary is not None:

@@ -1,23 +1,22 @@
 """Calls with any number of requests and answers."""
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from time import perf_counter
 
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.front.admission import Admission
+from broker.front.call_log import resource_of
 from broker.front.grpc.call import StreamingCall
 from broker.front.grpc.held import BODY_TICKS, Holder
 from broker.front.grpc.http2.stream import Stream
 from broker.front.grpc.messages import MessageReader, pack_message
 from broker.front.grpc.responses import BEGINNING, OK, error_block
-from broker.front.grpc.unary import Session, taken
+from broker.front.grpc.unary import Session, shown, taken
 from broker.services.services import Services
 
 REQUEST_BYTES = 128  # what a request in the queue takes beside its own bytes
-
-logger = logging.getLogger(__name__)
 
 
 class StreamingRpc(Holder):
@@ -51,6 +50,8 @@ class StreamingRpc(Holder):
         self._started = False
         self._when_gone: Callable[[], None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._opened = perf_counter() if session.calls.on else 0.0
+        self._resource = "-"
         self._task = session.start(self._run(), "gRPC stream")
         if timeout is not None:
             late = DeadlineExceeded("The deadline of the call has passed.")
@@ -105,6 +106,8 @@ class StreamingRpc(Holder):
         while True:
             while self._requests:
                 message, size = self._requests.popleft()
+                if self._opened and self._resource == "-":
+                    self._resource = resource_of(message)
                 self._stream.consumed(size)
                 yield message
                 self._queued -= len(message) + REQUEST_BYTES
@@ -159,6 +162,7 @@ class StreamingRpc(Holder):
                 await self._handler(self)
                 self._begin()
                 self._stream.send_trailers(OK)
+                self._tell("OK")
         except BrokerError as error:
             self._fail(error)
         except asyncio.CancelledError:
@@ -166,9 +170,8 @@ class StreamingRpc(Holder):
             self._fail(self._error or Unavailable("The broker stops."))
             if not by_caller:
                 raise
-        except Exception:
-            path = self._stream.headers.fields[b":path"].decode("latin-1")
-            logger.exception("unexpected fault in %s", path)
+        except Exception as error:
+            self._session.calls.fault(shown(self._stream), error)
             self._fail(Internal("The broker met an unexpected fault; its log has the details."))
         finally:
             if self._deadline is not None:
@@ -177,5 +180,13 @@ class StreamingRpc(Holder):
             self._reader.forget()
             self._let_go()
 
+    def _tell(self, code: str) -> None:
+        if self._opened:
+            session, call = self._session, f"{shown(self._stream)} {self._resource}"
+            session.calls.answered(call, code, perf_counter() - self._opened, session.peer())
+
     def _fail(self, error: BrokerError) -> None:
+        if self._stream.trailers is None and not self._stream.closed:
+            self._session.calls.refused(error)
+        self._tell(error.code)
         self._stream.send_trailers(error_block(self._stream, error, begun=self._begun))

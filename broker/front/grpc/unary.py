@@ -1,13 +1,14 @@
 """Calls with one request and one answer."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from time import perf_counter
 from typing import Any
 
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission
+from broker.front.call_log import CallLog, resource_of
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.held import BODY_TICKS, ConnectionBudget, Holder
 from broker.front.grpc.http2.frames import Code
@@ -18,7 +19,10 @@ from broker.services.services import Services
 
 ANSWER_SECONDS = 60.0  # for the caller to take an answer
 
-logger = logging.getLogger(__name__)
+
+def shown(stream: Stream) -> str:
+    """The method of a call, for the log."""
+    return stream.headers.fields[b":path"].decode("latin-1")
 
 
 class Session:
@@ -33,8 +37,11 @@ class Session:
         tasks: set[asyncio.Task[Any]],
         requests: RequestMemory,
         answers: RequestMemory,
+        calls: CallLog,
     ) -> None:
         self.services = services
+        self.calls = calls
+        self.peer: Callable[[], object] = lambda: None  # the caller's address
         self.budget = ConnectionBudget(requests)
         self.answers = answers
         self.running: set[asyncio.Task[Any]] = set()
@@ -79,11 +86,13 @@ class UnaryRpc(Holder):
     """Collects a request, then runs its handler.  It holds the request until the handler has ended."""
 
     __slots__ = (
+        "_began",
         "_call",
         "_deadline",
         "_handler",
         "_message",
         "_reader",
+        "_resource",
         "_running",
         "_session",
         "_stream",
@@ -108,6 +117,8 @@ class UnaryRpc(Holder):
         self._message: bytes | None = None
         self._running = False
         self._ticks = 0
+        self._began = perf_counter() if session.calls.on else 0.0
+        self._resource = "-"
         self._deadline: asyncio.TimerHandle | None = None
         if timeout is not None:
             self._deadline = asyncio.get_running_loop().call_later(timeout, self._too_late)
@@ -153,6 +164,8 @@ class UnaryRpc(Holder):
 
     async def _run(self, request: bytes) -> None:
         call, stream = self._call, self._stream
+        if self._began:
+            self._resource = resource_of(request)
         try:
             answer = await self._handler(call, request)
             del request
@@ -164,8 +177,8 @@ class UnaryRpc(Holder):
         except asyncio.CancelledError:
             self._fail(Unavailable("The broker stops."))
             raise
-        except Exception:
-            logger.exception("unexpected fault in %s", stream.headers.fields[b":path"].decode("latin-1"))
+        except Exception as error:
+            self._session.calls.fault(shown(stream), error)
             self._fail(Internal("The broker met an unexpected fault; its log has the details."))
         finally:
             self._running = False
@@ -179,6 +192,8 @@ class UnaryRpc(Holder):
         stream.send_headers(BEGINNING)
         stream.send_data(pack_message(answer))
         stream.send_trailers(OK)
+        if self._began:
+            self._tell("OK")
         if not stream.outbox:
             return True
         try:
@@ -197,7 +212,14 @@ class UnaryRpc(Holder):
         """Answer with an error, if there is no answer yet; what else arrives is ignored."""
         self._finish()
         if self._stream.trailers is None:
+            self._session.calls.refused(error)
             self._stream.send_trailers(error_block(self._stream, error, begun=False))
+            if self._began:
+                self._tell(error.code)
+
+    def _tell(self, code: str) -> None:
+        session, call = self._session, f"{shown(self._stream)} {self._resource}"
+        session.calls.answered(call, code, perf_counter() - self._began, session.peer())
 
     def _finish(self) -> None:
         if self._deadline is not None:

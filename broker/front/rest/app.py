@@ -5,8 +5,8 @@ hot call pays for nothing that it does not use.  Starlette serves what surrounds
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission, admission_of
+from broker.front.call_log import CallLog
 from broker.front.resource_calls import HOT, ResourceCalls
 from broker.front.rest.body import BodyReader
 from broker.front.rest.call import Call
@@ -26,8 +27,6 @@ PREFIX = "/v1/"
 LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
 MAX_KNOWN_PATHS = 20_000  # some 10 MB
 MAX_KNOWN_PATH = 512  # bytes
-
-logger = logging.getLogger(__name__)
 
 
 class _Target(NamedTuple):
@@ -50,8 +49,10 @@ class RestDoor:
         requests: RequestMemory,
         answers: RequestMemory,
         resource_calls: ResourceCalls,
+        calls: CallLog,
     ) -> None:
         self._services = services
+        self._calls = calls
         self._requests, self._answers = requests, answers
         self._bodies = BodyReader(requests)
         self._targets = _targets(routes, requests, resource_calls)
@@ -59,21 +60,25 @@ class RestDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status, retry_after, held = 200, None, 0
+        began = perf_counter() if self._calls.on else 0.0
         try:
             target, name = self._find(scope)
             body, held = await self._bodies.read(scope, receive, target.admission)
             call = Call(self._services, name, _query(scope), body, _hung_up(receive))
             answer = await target.handler(call)
         except BrokerError as error:
+            self._calls.refused(error)
             status, answer, retry_after = encode_error(error)
         except asyncio.CancelledError:  # the server does that to what is left when it has stopped for long enough
             status, answer, retry_after = encode_error(Unavailable("The broker stops; try again."))
-        except Exception:
-            logger.exception("unexpected fault in %s %s", scope["method"], scope["path"])
+        except Exception as error:
+            self._calls.fault(_shown(scope), error)
             fault = Internal("The broker met an unexpected fault; its log has the details.")
             status, answer, retry_after = encode_error(fault)
         finally:
             self._requests.held -= held
+        if began:
+            self._calls.answered(_shown(scope), status, perf_counter() - began, scope.get("client"))
         headers = [
             (b"content-type", b"application/json; charset=UTF-8"),
             (b"content-length", b"%d" % len(answer)),
@@ -143,6 +148,11 @@ def _targets(
         )
         for route in routes
     }
+
+
+def _shown(scope: Scope) -> str:
+    """The call, for the log; the query is the caller's own."""
+    return f"{scope['method']} {scope['path']}"
 
 
 def _query(scope: Scope) -> dict[str, str]:

@@ -1,0 +1,62 @@
+"""What the log says of calls: that some are refused for want of room, what was a fault of ours, at debug each one.
+
+A call is named by its method and its resource; what else a caller sends is not written.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.domain.errors import BrokerError
+from broker.telemetry.state_changes import StateChanges
+
+logger = logging.getLogger("broker.calls")
+
+
+class CallLog:
+    """One for a process.  `on`: whether each call has a line; looked up once, so that calls need not ask."""
+
+    def __init__(self, states: StateChanges, *, excused: Callable[[], bool] = lambda: False) -> None:
+        """`excused()`: calls are refused for a reason that was told (the database is away, the broker stops)."""
+        self.on = logger.isEnabledFor(logging.DEBUG)
+        self._states = states
+        self._excused = excused
+
+    def answered(self, call: str, code: object, seconds: float, peer: object) -> None:
+        """A call, its status, how long it took, and the caller's address."""
+        address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "?"
+        logger.debug("%s %s %.1f ms %s", call, code, seconds * 1000, address)
+
+    def refused(self, error: BrokerError) -> None:
+        """A call was answered with an error.  One that is worth another try tells of too much load."""
+        if error.retry_seconds is not None and error.__cause__ is None and not self._excused():
+            what = f"calls are refused with {error.code}"
+            self._states.happens("refused calls", f"{error.code} {error.message}", what, error.message.rstrip("."))
+
+    def fault(self, call: str, error: Exception) -> None:
+        """A defect of the broker: the first of a kind is traced, the others are counted."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
+        name = f"{type(error).__name__} {place}"
+        what = f"unexpected fault in {call}"
+        self._states.happens("faults", name, what, name, level=logging.ERROR, error=error)
+
+
+def resource_of(request: bytes) -> str:
+    """The resource that a request over gRPC is about; "-" if it cannot be told.
+
+    In all of Google's requests that is the first field, or the first field of the resource that is the first field.
+    """
+    for _ in range(2):
+        if request[:1] != b"\x0a":  # field 1, with a length
+            break
+        size, start = request[1:2], 2
+        length = size[0] if size else 0
+        if length & 0x80:
+            length, start = length & 0x7F | request[2] << 7 if len(request) > 2 else 0, 3
+        request = request[start : start + length]
+        if request.startswith(b"projects/"):
+            return request.decode("utf-8", "replace")
+    return "-"

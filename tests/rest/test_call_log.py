@@ -1,0 +1,84 @@
+"""What the log says of calls: nothing, or at debug a line for each; and once that calls are refused."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from broker.app import Broker, serve_broker
+from broker.app_config import AppConfig
+from broker.front.call_log import resource_of
+from broker.front.grpc.generated import messages
+from tests.fixtures.broker import Rest
+from tests.grpc.wire import serving
+
+
+@asynccontextmanager
+async def _rest(database_url: str, **config: int) -> AsyncIterator[Rest]:
+    broker = Broker(AppConfig(database_url=database_url, **config))
+    app = httpx.ASGITransport(serve_broker(broker), client=("192.0.2.7", 4711))
+    async with broker.running(), httpx.AsyncClient(transport=app, base_url="http://broker") as client:
+        yield Rest(client, "projects/p")
+
+
+def _said(caplog: pytest.LogCaptureFixture, logger: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == logger]
+
+
+async def test_at_debug_each_call_has_a_line_without_what_it_carries(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "broker.calls")
+    async with _rest(database_url) as rest:
+        await rest.create_topic()
+        await rest.error("GET", rest.topic("none"), params={"key": "SECRET"})
+    created, missing = _said(caplog, "broker.calls")
+    assert created.startswith("PUT /v1/projects/p/topics/topic 200 ")
+    assert created.endswith(" ms 192.0.2.7:4711")
+    assert missing.startswith("GET /v1/projects/p/topics/none 404 ")
+
+
+async def test_a_call_over_grpc_has_one_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "broker.calls")
+    async with serving() as served:
+        peer = await served.connect()
+        peer.call(1, method="Nothing")
+        await peer.answer(1)
+        peer.call(3, method="Fault")
+        await peer.answer(3)
+    said = _said(caplog, "broker.calls")
+    assert [line.split()[:3] for line in said][-1] == ["/test.Service/Fault", "-", "INTERNAL"]
+    assert " ms 127.0.0.1:" in said[-1]
+
+
+async def test_calls_that_are_refused_are_one_line_however_many_they_are(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "broker")
+    async with _rest(database_url, max_waiting_pulls=0) as rest:
+        await rest.create_topic()
+        await rest.create_subscription()
+        for _ in range(3):
+            assert (await rest.error("POST", f"{rest.subscription()}:pull", {"maxMessages": 1}))[0] == "UNAVAILABLE"
+    assert _said(caplog, "broker.state") == [
+        "calls are refused with UNAVAILABLE: Too many pulls wait in this process; try again"
+    ]
+    assert _said(caplog, "broker.calls") == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "resource"),
+    [
+        (messages.Topic(name="projects/p/topics/t", labels={"a": "b"}), "projects/p/topics/t"),
+        (messages.UpdateTopicRequest(topic=messages.Topic(name="projects/p/topics/t")), "projects/p/topics/t"),
+        (messages.PullRequest(subscription=f"projects/p/subscriptions/{'s' * 200}", max_messages=9), "s" * 200),
+        (messages.ListTopicsRequest(project="projects/p"), "projects/p"),
+        (messages.ListTopicsRequest(), "-"),
+        (messages.PullRequest(max_messages=9), "-"),
+    ],
+)
+def test_the_resource_of_a_call_over_grpc_is_told(request_: object, resource: str) -> None:
+    assert resource_of(request_.SerializeToString()).removeprefix("projects/p/subscriptions/") == resource  # type: ignore[attr-defined]
+    for broken in (b"\x0a", b"\x0a\xff", b"\x0a\x05", b"\x0a\xff\xff\xff", b"\xff", b""):
+        assert resource_of(broken) == "-"
