@@ -1,4 +1,4 @@
-"""Writes broker/front/grpc/generated/descriptors.binpb: the messages and services that the gRPC door speaks.
+"""Writes broker/front/generated/descriptors.binpb: the messages and services that the gRPC door speaks.
 
 Run it (`make grpc-descriptors`) when the reviewed google-cloud-pubsub changes; a test holds the file against it.
 It takes the definitions out of the packages that clients use: the broker needs neither these packages nor protoc.
@@ -14,7 +14,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-TARGET = Path(__file__).parents[1] / "broker" / "front" / "grpc" / "generated" / "descriptors.binpb"
+TARGET = Path(__file__).parents[1] / "broker" / "front" / "generated" / "descriptors.binpb"
 PUBSUB, SCHEMA = "google/pubsub/v1/pubsub.proto", "google/pubsub/v1/schema.proto"
 REFLECTION = "grpc/reflection/v1alpha/reflection.proto"
 EMPTY = "google/protobuf/empty.proto"

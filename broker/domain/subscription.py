@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
+from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
 from broker.domain.push_limits import check_push
@@ -33,13 +34,14 @@ _ATTRIBUTES = {
     "enable_exactly_once_delivery": "enable_exactly_once_delivery",
     "extensions": "extensions",
 }
-MUTABLE_FIELDS = {
-    *_ATTRIBUTES,
-    "bigquery_config",
-    "cloud_storage_config",
-    "bigtable_config",
-    "message_transforms",
+# Field mask path -> JSON name, for fields that are stored and given back without effect: exports to other services.
+KEPT_FIELDS = {
+    "bigquery_config": "bigqueryConfig",
+    "cloud_storage_config": "cloudStorageConfig",
+    "bigtable_config": "bigtableConfig",
 }
+_DESTINATIONS = {"bigqueryConfig": "table", "cloudStorageConfig": "bucket", "bigtableConfig": "table"}
+MUTABLE_FIELDS = {*_ATTRIBUTES, *KEPT_FIELDS, "message_transforms"}
 IMMUTABLE_FIELDS = {
     "name",
     "topic",
@@ -52,9 +54,6 @@ IMMUTABLE_FIELDS = {
     "analytics_hub_subscription_info",
 }
 UNSUPPORTED_FIELDS = {  # refused when set, and why
-    "bigquery_config": "this broker exports to no other service",
-    "cloud_storage_config": "this broker exports to no other service",
-    "bigtable_config": "this broker exports to no other service",
     "message_transforms": "message transforms are not served",
     "tags": "there is no resource manager to hold tags",
 }
@@ -130,11 +129,21 @@ class Subscription:
         return bool(self.push_config.endpoint) and not self.detached
 
     @property
+    def export(self) -> str:
+        """The JSON name of the config by which messages are for another service; "" if they are not.
+
+        Nothing is exported: they wait for as long as they are retained, and cannot be pulled.
+        """
+        if self.detached or not self.kept:
+            return ""
+        return next((name for name in _DESTINATIONS if name in self.kept), "")
+
+    @property
     def state(self) -> Literal["ACTIVE", "RESOURCE_ERROR"]:
-        """Google's field: RESOURCE_ERROR is of one that cannot receive messages because of where it pushes them
+        """Google's field: RESOURCE_ERROR is of one that cannot receive messages because of where they are to go
         (google.pubsub.v1.Subscription.State).  An endpoint that fails and is tried again leaves it ACTIVE.
         """
-        return "RESOURCE_ERROR" if self.is_push and self.push_paused_reason else "ACTIVE"
+        return "RESOURCE_ERROR" if self.export or (self.is_push and self.push_paused_reason) else "ACTIVE"
 
     @property
     def retention(self) -> timedelta:
@@ -157,7 +166,8 @@ class Subscription:
     def updated(self, wanted: "Subscription", paths: Collection[str]) -> "Subscription":
         """This subscription with the masked fields of `wanted`, which holds the default where one is absent."""
         attributes = [_ATTRIBUTES[path] for path in paths if path in _ATTRIBUTES]
-        return replace(self, **{attribute: getattr(wanted, attribute) for attribute in attributes})
+        changed = {attribute: getattr(wanted, attribute) for attribute in attributes}
+        return replace(self, kept=update_kept(self.kept, wanted.kept, paths, KEPT_FIELDS), **changed)
 
 
 def default_ack_deadline_seconds(*, exactly_once: bool) -> int:
@@ -182,6 +192,7 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
         exactly_once=subscription.enable_exactly_once_delivery,
         ordered=subscription.enable_message_ordering,
     )
+    _check_exports(subscription)
     if subscription.expiration_ttl is not None:
         _check_expiration_ttl(subscription.expiration_ttl)  # first: a retention that is not given follows it
     check_retention(subscription.message_retention)
@@ -196,6 +207,24 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
         _check_retry_policy(subscription.retry_policy)
     if subscription.dead_letter_policy is not None:
         _check_dead_letter_policy(subscription.dead_letter_policy, min_delivery_attempts)
+
+
+def _check_exports(subscription: Subscription) -> None:
+    """Google's rules: a subscription delivers in one way, and exactly once only by pull."""
+    exports = [name for name in _DESTINATIONS if name in subscription.kept]
+    ways = [*(["pushConfig.pushEndpoint"] if subscription.push_config.endpoint else []), *exports]
+    if len(ways) > 1:
+        raise InvalidArgument(
+            f"{' and '.join(ways)} cannot be used together: a subscription delivers in one way; give one of them."
+        )
+    for name in exports:
+        if not subscription.kept[name].get(_DESTINATIONS[name]):
+            raise InvalidArgument(f"Invalid value at '{name}': it needs a {_DESTINATIONS[name]}.")
+        if subscription.enable_exactly_once_delivery:
+            raise InvalidArgument(
+                f"enableExactlyOnceDelivery cannot be used together with {name}: exactly-once delivery is for pull "
+                "subscriptions only."
+            )
 
 
 def _check_expiration_ttl(ttl: timedelta) -> None:

@@ -7,26 +7,28 @@ from typing import Any
 
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
+from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
-from broker.domain.refusals import refuse_nul
 
 DELETED_TOPIC = "_deleted-topic_"  # what a subscription shows once its topic is gone (Google's spec)
 MIN_RETENTION, MAX_RETENTION = timedelta(minutes=10), timedelta(days=31)  # Google's limits
 
 # Field mask path -> JSON name, for fields that are stored and given back without effect.
-KEPT_FIELDS = {"message_storage_policy": "messageStoragePolicy", "kms_key_name": "kmsKeyName"}
+KEPT_FIELDS = {
+    "message_storage_policy": "messageStoragePolicy",
+    "kms_key_name": "kmsKeyName",
+    "ingestion_data_source_settings": "ingestionDataSourceSettings",
+}
 MUTABLE_FIELDS = {
     "labels",
     "message_retention_duration",
     "schema_settings",
-    "ingestion_data_source_settings",
     "message_transforms",
     *KEPT_FIELDS,
 }
 IMMUTABLE_FIELDS = {"name", "tags", "state", "satisfies_pzs"}
 UNSUPPORTED_FIELDS = {  # refused when set, and why
     "schema_settings": "schemas are not served yet",
-    "ingestion_data_source_settings": "this broker imports from no other service",
     "message_transforms": "message transforms are not served",
     "tags": "there is no resource manager to hold tags",
 }
@@ -47,6 +49,12 @@ class Topic:
     message_retention: timedelta | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def state(self) -> str:
+        """google.pubsub.v1.Topic.State: a source of messages is never reached.  "" without one, as of Google."""
+        sources = self.kept.get("ingestionDataSourceSettings", {}).keys() - {"platformLogsSettings"}
+        return "INGESTION_RESOURCE_ERROR" if sources else ""
+
     def updated(self, wanted: "Topic", paths: Collection[str]) -> "Topic":
         """This topic with the masked fields of `wanted`; a field absent there is cleared."""
         return replace(
@@ -59,20 +67,9 @@ class Topic:
         )
 
 
-def update_kept(
-    kept: Mapping[str, Any], wanted: Mapping[str, Any], paths: Collection[str], fields: Mapping[str, str]
-) -> dict[str, Any]:
-    """The kept fields after an update: those in the mask as wanted, the others as they were."""
-    masked = {name for path, name in fields.items() if path in paths}
-    return {name: value for name, value in kept.items() if name not in masked} | {
-        name: value for name, value in wanted.items() if name in masked
-    }
-
-
 def check_topic(topic: Topic) -> None:
     """Raises InvalidArgument for values out of Google's limits."""
     check_labels(topic.labels)
-    refuse_nul(topic.kept)
     if topic.message_retention is not None:
         check_retention(topic.message_retention)
 

@@ -79,4 +79,9 @@ async def pullable(resources: ResourceCache, name: str) -> Subscription:
         raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
     if subscription.is_push:
         raise FailedPrecondition(f"The subscription is a push subscription and cannot be pulled (resource={name}).")
+    if subscription.export:
+        raise FailedPrecondition(
+            f"The subscription has a {subscription.export} and cannot be pulled; this broker exports to no other "
+            f"service, its messages wait (resource={name})."
+        )
     return subscription

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from broker.domain.errors import AlreadyExists, BrokerError
 from broker.domain.field_mask import check_field_mask
+from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, random_name
 from broker.domain.page import Page, cut_page
 from broker.domain.push_config import PushConfig
@@ -70,6 +71,7 @@ class SubscriptionService:
             wanted = replace(wanted, name=random_name(beside=wanted.topic, collection="subscriptions"))
         check_name(wanted.name, "subscriptions")
         check_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)
+        check_kept(wanted.kept)
         if wanted.filter:
             wanted = replace(wanted, filter_path=to_jsonpath(parse_filter(wanted.filter)))
         async with self._database.transaction() as connection:
@@ -94,6 +96,7 @@ class SubscriptionService:
     async def update_subscription(self, wanted: Subscription, paths: Sequence[str]) -> Subscription:
         """Change the fields in the mask.  Raises InvalidArgument, NotFound; nothing is changed then."""
         check_field_mask(paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
+        check_kept(wanted.kept)
         async with self._database.transaction() as connection:
             current = await locked_subscription(connection, wanted.name)
             subscription = current.updated(wanted, paths)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from broker.domain.errors import AlreadyExists, BrokerError
 from broker.domain.field_mask import check_field_mask
+from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, leaf, not_found
 from broker.domain.page import Page, cut_page
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
@@ -33,6 +34,7 @@ class TopicService:
         """Raises InvalidArgument, AlreadyExists."""
         check_name(wanted.name, "topics")
         check_topic(wanted)
+        check_kept(wanted.kept)
         async with self._database.transaction() as connection:
             topic = await topics.insert_topic(
                 connection, topic=wanted, shard_count=self._shards_per_topic, now=self._clock.now()
@@ -53,6 +55,7 @@ class TopicService:
     async def update_topic(self, wanted: Topic, paths: Sequence[str]) -> Topic:
         """Change the fields in the mask.  Raises InvalidArgument, NotFound; nothing is changed then."""
         check_field_mask(paths, resource="Topic", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
+        check_kept(wanted.kept)
         async with self._database.transaction() as connection:
             current = await topics.lock_topic(connection, name=wanted.name)
             if current is None:

@@ -10,8 +10,7 @@ from google.pubsub_v1.services.schema_service.transports import SchemaServiceTra
 from google.pubsub_v1.services.subscriber.transports import SubscriberTransport
 
 from broker.domain import snapshot, subscription, topic
-from broker.domain.topic import KEPT_FIELDS
-from broker.front.grpc.generated.messages import POOL
+from broker.front.generated.messages import POOL
 from broker.front.grpc.methods import METHODS
 from broker.front.not_served import REASONS
 from broker.front.rest.routes import ROUTES
@@ -89,8 +88,9 @@ def test_the_refused_fields_are_those_that_the_codec_refuses_with_the_same_reaso
     assert listed == UNSUPPORTED[message]
 
 
-def test_the_kept_fields_of_a_topic_are_those_that_the_domain_keeps() -> None:
-    assert {field for field, entry in MESSAGES["Topic"].items() if level(entry) == "kept"} == KEPT_FIELDS.keys()
+def test_the_kept_fields_are_those_that_the_domain_keeps() -> None:
+    for message, kept in (("Topic", topic.KEPT_FIELDS), ("Subscription", subscription.KEPT_FIELDS)):
+        assert {field for field, entry in MESSAGES[message].items() if level(entry) == "kept"} == kept.keys()
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from broker.front.grpc.generated import messages
+from broker.front.generated import messages
 from broker.front.grpc.methods import METHODS
 from broker.front.not_served import REASONS
 from broker.front.rest.routes import ROUTES, Route
@@ -57,7 +57,7 @@ REFUSALS: dict[str, Callable[[Rest], tuple[Any, ...]]] = {
     "a subscription's": lambda r: (
         "PUT",
         r.subscription("other"),
-        {"topic": r.topic(), "bigqueryConfig": {"table": "t"}},
+        {"topic": r.topic(), "bigqueryConfig": {"table": "t"}, "bigtableConfig": {"table": "t"}},
     ),
     "a filter": lambda r: ("PUT", r.subscription("other"), {"topic": r.topic(), "filter": "attributes.a = "}),
     "a short retention": lambda r: (

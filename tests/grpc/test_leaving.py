@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import grpc
 import pytest
 
-from broker.front.grpc.generated import messages
+from broker.front.generated import messages
 from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, reset
 from tests.fixtures.broker import BrokerProcess, Rest
 from tests.fixtures.grpc import GrpcRest, channel_to

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import grpc
 import pytest
 
-from broker.front.grpc.generated import messages
+from broker.front.generated import messages
 from broker.front.grpc.http2.frames import PREFACE, Flag, Kind, frame, settings
 from tests.fixtures.broker import Rest
 from tests.fixtures.grpc import GrpcRest, channel_to

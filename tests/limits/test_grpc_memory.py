@@ -14,7 +14,7 @@ import grpc
 import httpx
 import pytest
 
-from broker.front.grpc.generated import messages
+from broker.front.generated import messages
 from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.grpc.wire import Peer, packed

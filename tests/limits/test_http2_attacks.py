@@ -10,7 +10,7 @@ import hpack
 import httpx
 import pytest
 
-from broker.front.grpc.generated import messages
+from broker.front.generated import messages
 from broker.front.grpc.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, settings, window_update
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.grpc.test_floods import FLOODS

@@ -7,7 +7,7 @@ import httpx
 import psycopg
 import pytest
 
-from broker.front.grpc.generated import messages
+from broker.front.generated import messages
 from broker.store.tables import subscriptions
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 from tests.limits.conftest import MEGABYTE, good_client, rss

@@ -9,7 +9,7 @@ import pytest
 from broker.app import Broker, serve_broker
 from broker.app_config import AppConfig
 from broker.front.call_log import resource_of
-from broker.front.grpc.generated import messages
+from broker.front.generated import messages
 from tests.fixtures.broker import Rest
 from tests.grpc.wire import serving
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from grpc import aio
 
-from broker.front.grpc.generated.messages import StreamingPullRequest, StreamingPullResponse
+from broker.front.generated.messages import StreamingPullRequest, StreamingPullResponse
 from tests.fixtures.broker import Json, Rest
 
 PATH = "/google.pubsub.v1.Subscriber/StreamingPull"

@@ -7,7 +7,7 @@ from google.protobuf import json_format
 
 from broker.domain.errors import BrokerError
 from broker.front.error_details import error_details
-from broker.front.grpc.generated import messages
+from broker.front.generated import messages
 
 GRPC_STATUS = {
     "OK": 0,

@@ -3,8 +3,8 @@
 import asyncio
 
 from broker.domain.errors import NotFound
+from broker.front.generated.messages import HealthCheckRequest, HealthCheckResponse
 from broker.front.grpc.call import StreamingCall, UnaryCall
-from broker.front.grpc.generated.messages import HealthCheckRequest, HealthCheckResponse
 
 SERVICES = ("", "google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber")
 

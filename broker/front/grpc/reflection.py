@@ -7,9 +7,9 @@ from typing import Any
 
 from google.protobuf.descriptor import FileDescriptor
 
+from broker.front.generated.messages import POOL, ServerReflectionRequest, ServerReflectionResponse, files
 from broker.front.grpc.call import StreamingCall
 from broker.front.grpc.errors import GRPC_STATUS
-from broker.front.grpc.generated.messages import POOL, ServerReflectionRequest, ServerReflectionResponse, files
 
 
 async def server_reflection(call: StreamingCall) -> None:

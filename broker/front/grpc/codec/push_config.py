@@ -3,7 +3,7 @@
 from typing import Any
 
 from broker.domain.push_config import OidcToken, PushConfig
-from broker.front.grpc.generated import messages
+from broker.front.generated import messages
 
 
 def push_config_from(message: Any) -> PushConfig:

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from broker.domain.errors import InvalidArgument
 from broker.domain.names import check_shape
 from broker.domain.page import Page, parse_page
-from broker.front.grpc.generated.messages import Duration, Timestamp
+from broker.front.generated.messages import Duration, Timestamp
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

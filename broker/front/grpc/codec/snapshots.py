@@ -3,8 +3,8 @@
 from typing import Any
 
 from broker.domain.snapshot import Snapshot
+from broker.front.generated import messages
 from broker.front.grpc.codec.requests import from_datetime
-from broker.front.grpc.generated import messages
 
 
 def snapshot_message(snapshot: Snapshot) -> Any:

@@ -3,22 +3,22 @@
 from datetime import timedelta
 from typing import Any
 
-from google.protobuf import json_format
-
 from broker.domain.refusals import refuse_unsupported
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import (
     DEFAULT_DELIVERY_ATTEMPTS,
     DEFAULT_EXPIRATION_TTL,
+    KEPT_FIELDS,
     UNSUPPORTED_FIELDS,
     DeadLetterPolicy,
     Subscription,
     default_ack_deadline_seconds,
     default_retention,
 )
+from broker.front.generated import messages
 from broker.front.grpc.codec.push_config import push_config_from, push_config_message
 from broker.front.grpc.codec.requests import from_timedelta, given_fields, to_timedelta
-from broker.front.grpc.generated import messages
+from broker.front.kept_fields import kept_from_message, put_kept
 
 
 def subscription_from(message: Any) -> Subscription:
@@ -43,6 +43,7 @@ def subscription_from(message: Any) -> Subscription:
         dead_letter_policy=_dead_letter_policy(message),
         retry_policy=_retry_policy(message),
         push_config=push_config_from(message.push_config),
+        kept=kept_from_message(message, KEPT_FIELDS),
     )
 
 
@@ -98,5 +99,5 @@ def subscription_message(subscription: Subscription) -> Any:
         message.retry_policy.maximum_backoff.CopyFrom(from_timedelta(s.retry_policy.maximum_backoff))
     if s.topic_message_retention is not None:
         message.topic_message_retention_duration.CopyFrom(from_timedelta(s.topic_message_retention))
-    json_format.ParseDict(dict(s.kept), message, ignore_unknown_fields=True)
+    put_kept(message, s.kept)
     return message

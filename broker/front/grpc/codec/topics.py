@@ -2,24 +2,16 @@
 
 from typing import Any
 
-from google.protobuf import json_format
-
 from broker.domain.refusals import refuse_unsupported
 from broker.domain.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
+from broker.front.generated import messages
 from broker.front.grpc.codec.requests import from_timedelta, given_fields, to_timedelta
-from broker.front.grpc.generated import messages
+from broker.front.kept_fields import kept_from_message, put_kept
 
 
 def topic_from(message: Any) -> Topic:
     """The topic that a call wants.  Raises InvalidArgument."""
     refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
-    kept = messages.Topic(
-        message_storage_policy=message.message_storage_policy
-        if message.HasField("message_storage_policy")
-        else None,
-        kms_key_name=message.kms_key_name,
-    )
-    given = json_format.MessageToDict(kept)
     retention = message.message_retention_duration
     return Topic(
         name=message.name,
@@ -27,14 +19,13 @@ def topic_from(message: Any) -> Topic:
         message_retention=to_timedelta(retention, "messageRetentionDuration")
         if message.HasField("message_retention_duration")
         else None,
-        kept={name: given[name] for name in KEPT_FIELDS.values() if given.get(name)},
+        kept=kept_from_message(message, KEPT_FIELDS),
     )
 
 
 def topic_message(topic: Topic) -> Any:
-    message = messages.Topic(name=topic.name, labels=topic.labels)
+    message = messages.Topic(name=topic.name, labels=topic.labels, state=topic.state or None)
     if topic.message_retention is not None:
         message.message_retention_duration.CopyFrom(from_timedelta(topic.message_retention))
-    # What is kept may have been given over REST, in a newer client's words.
-    json_format.ParseDict(dict(topic.kept), message, ignore_unknown_fields=True)
+    put_kept(message, topic.kept)
     return message

@@ -1,8 +1,8 @@
 """Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
 
+from broker.front.generated.messages import AcknowledgeRequest, ModifyAckDeadlineRequest
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.codec.requests import decode_request, resource_name
-from broker.front.grpc.generated.messages import AcknowledgeRequest, ModifyAckDeadlineRequest
 
 EMPTY = b""
 

@@ -2,6 +2,7 @@
 
 from broker.domain.refusals import refuse_unsupported
 from broker.domain.snapshot import UNSUPPORTED_FIELDS
+from broker.front.generated import messages
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.codec.requests import (
     decode_request,
@@ -13,7 +14,6 @@ from broker.front.grpc.codec.requests import (
     to_datetime,
 )
 from broker.front.grpc.codec.snapshots import snapshot_message
-from broker.front.grpc.generated import messages
 
 
 async def create_snapshot(call: UnaryCall, body: bytes) -> bytes:

@@ -1,10 +1,10 @@
 """The Subscriber service's subscriptions."""
 
+from broker.front.generated import messages
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.codec.push_config import push_config_from
 from broker.front.grpc.codec.requests import decode_request, mask_paths, page_of, project_name, resource_name
 from broker.front.grpc.codec.subscriptions import subscription_from, subscription_message
-from broker.front.grpc.generated import messages
 
 
 async def create_subscription(call: UnaryCall, body: bytes) -> bytes:

@@ -1,9 +1,9 @@
 """The Publisher service's topics."""
 
+from broker.front.generated import messages
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.codec.requests import decode_request, mask_paths, page_of, project_name, resource_name
 from broker.front.grpc.codec.topics import topic_from, topic_message
-from broker.front.grpc.generated import messages
 
 
 async def create_topic(call: UnaryCall, body: bytes) -> bytes:

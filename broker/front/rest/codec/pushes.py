@@ -37,7 +37,8 @@ def decode_push_failure_page(query: Mapping[str, str]) -> PushFailurePage:
 def push_status_json(subscription: Subscription, state: PushState | None) -> dict[str, Any]:
     """Of a push subscription with all that is known, zeros included; of another just what it is."""
     if not subscription.is_push:
-        return {"state": "DETACHED" if subscription.detached else "PULL"}
+        other = "EXPORT" if subscription.export else "PULL"
+        return {"state": "DETACHED" if subscription.detached else other}
     if state is None:
         return {"state": "ACTIVE", "circuitBreaker": {"state": "CLOSED", "consecutiveFailures": 0}}
     body: dict[str, Any] = {"state": "ACTIVE"}

@@ -13,6 +13,7 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import (
     DEFAULT_DELIVERY_ATTEMPTS,
     DEFAULT_EXPIRATION_TTL,
+    KEPT_FIELDS,
     UNSUPPORTED_FIELDS,
     DeadLetterPolicy,
     Extensions,
@@ -20,6 +21,7 @@ from broker.domain.subscription import (
     default_ack_deadline_seconds,
     default_retention,
 )
+from broker.front.kept_fields import kept_from_json
 from broker.front.rest.codec.push_config import (
     PushConfigBody,
     PushOptionsBody,
@@ -118,6 +120,7 @@ def _from_body(body: SubscriptionBody, name: str) -> Subscription:
     require_same_name(body.name, name)
     ttl = _expiration_ttl(body.expiration_policy)
     retention = body.message_retention_duration
+    kept = {json_name: getattr(body, path) for path, json_name in KEPT_FIELDS.items() if getattr(body, path)}
     return Subscription(
         name=name,
         topic=body.topic,
@@ -138,6 +141,7 @@ def _from_body(body: SubscriptionBody, name: str) -> Subscription:
         dead_letter_policy=_dead_letter_policy(body.dead_letter_policy),
         retry_policy=_retry_policy(body.retry_policy),
         push_config=push_config(body.push_config),
+        kept=kept_from_json("Subscription", kept),
     )
 
 

@@ -8,6 +8,7 @@ from broker.domain.durations import format_duration
 from broker.domain.field_mask import parse_field_mask
 from broker.domain.refusals import refuse_unsupported
 from broker.domain.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
+from broker.front.kept_fields import kept_from_json
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import given_fields, require_same_name
 from broker.front.rest.codec.scalars import parse_duration
@@ -58,7 +59,7 @@ def _from_body(body: TopicBody, name: str) -> Topic:
         name=name,
         labels=body.labels,
         message_retention=parse_duration(retention, "messageRetentionDuration") if retention else None,
-        kept=kept,
+        kept=kept_from_json("Topic", kept),
     )
 
 
@@ -69,4 +70,6 @@ def topic_json(topic: Topic) -> dict[str, Any]:
         body["labels"] = topic.labels
     if topic.message_retention is not None:
         body["messageRetentionDuration"] = format_duration(topic.message_retention)
+    if topic.state:
+        body["state"] = topic.state
     return body | dict(topic.kept)

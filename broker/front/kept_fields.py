@@ -1,0 +1,64 @@
+"""The fields that are only kept, in the one form that both doors and the store have: protobuf's JSON, normalised.
+
+They are Google's messages whatever door they come by, with their types, oneofs and enums; REST's clients may write
+them in any spelling that protobuf's JSON mapping allows.
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+from google.protobuf import json_format
+
+from broker.domain.errors import InvalidArgument
+from broker.front.generated import messages
+
+_SHOWN = 500  # characters of what the parser says
+
+
+def kept_from_json(resource: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a "Topic" or "Subscription" that are `given` by their JSON names.
+
+    Raises InvalidArgument that names the field, for what is not of its type.
+    """
+    message = getattr(messages, resource)()
+    for name, value in given.items():
+        try:
+            json_format.ParseDict({name: value}, message)
+        except (json_format.ParseError, ValueError) as error:
+            reason = str(error).partition("\n")[0][:_SHOWN]
+            raise InvalidArgument(f"Invalid value at '{name}': {reason}") from error
+    return kept_from_message(message, [field.name for field, _ in message.ListFields()])
+
+
+def kept_from_message(message: Any, fields: Collection[str]) -> dict[str, Any]:
+    """Those of the `fields` that a Topic or Subscription has, by their JSON names, without what is output only.
+
+    What is empty is as if it were absent.
+    """
+    kept = {}
+    for field, value in message.ListFields():
+        if field.name in fields:
+            given = json_format.MessageToDict(_writable(value)) if field.message_type is not None else value
+            if given:
+                kept[field.json_name] = given
+    return kept
+
+
+def put_kept(message: Any, kept: Mapping[str, Any]) -> None:
+    """Set the kept fields of a message.  What release 0.1.0 took over REST and protobuf does not is left out."""
+    for name, value in kept.items():
+        with suppress(json_format.ParseError):
+            json_format.ParseDict({name: value}, message, ignore_unknown_fields=True)
+
+
+def _writable(message: Any) -> Any:
+    """A copy without `state`, which is output only wherever these messages have it."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    for field, value in copy.ListFields():
+        if field.name == "state":
+            copy.ClearField("state")
+        elif field.message_type is not None and any(f.name == "state" for f in field.message_type.fields):
+            value.ClearField("state")
+    return copy
