@@ -63,6 +63,7 @@ from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Loop, Supervisor, Worker
 
 WhileAway = Callable[[], AbstractAsyncContextManager[None]]
+StartFailed = Callable[[Exception], None]
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
@@ -326,12 +327,19 @@ class Broker:
         }
 
 
-def create_app(config: AppConfig, *, while_away: WhileAway = contextlib.nullcontext) -> ASGIApp:
-    """The broker as an ASGI application; its lifespan opens and closes everything (and see STOP_WAITING)."""
-    return serve_broker(Broker(config), while_away=while_away)
+def create_app(
+    config: AppConfig, *, while_away: WhileAway = contextlib.nullcontext, start_failed: StartFailed | None = None
+) -> ASGIApp:
+    """The broker as an ASGI application; its lifespan opens and closes everything (and see STOP_WAITING).
+
+    `start_failed` is told why it could not begin; servers of ASGI only get the text of a traceback.
+    """
+    return serve_broker(Broker(config), while_away=while_away, start_failed=start_failed)
 
 
-def serve_broker(broker: Broker, *, while_away: WhileAway = contextlib.nullcontext) -> ASGIApp:
+def serve_broker(
+    broker: Broker, *, while_away: WhileAway = contextlib.nullcontext, start_failed: StartFailed | None = None
+) -> ASGIApp:
     """As create_app, for a broker that the caller has built and keeps hold of."""
 
     limits: dict[str, Any] = {
@@ -343,9 +351,16 @@ def serve_broker(broker: Broker, *, while_away: WhileAway = contextlib.nullconte
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
-        async with broker.running(while_away):
-            door = GrpcDoor(broker.services, METHODS, **limits)
-            yield {STOP_WAITING: broker.stop_waiting, GRPC_DOOR: door, STATES: broker.states}
+        begun = False
+        try:
+            async with broker.running(while_away):
+                begun = True
+                door = GrpcDoor(broker.services, METHODS, **limits)
+                yield {STOP_WAITING: broker.stop_waiting, GRPC_DOOR: door, STATES: broker.states}
+        except Exception as error:
+            if start_failed is not None and not begun:
+                start_failed(error)
+            raise
 
     routes = [*health_routes(broker.check_ready), *openapi_routes(), *broker.well_known_routes()]
     surroundings = Starlette(routes=routes, lifespan=lifespan)

@@ -1,6 +1,7 @@
-"""Child processes of the broker's parent."""
+"""Child processes of the broker's parent, and their words to it."""
 
 import signal
+from dataclasses import dataclass
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.process import BaseProcess
 
@@ -18,3 +19,15 @@ def start_deaf(process: BaseProcess) -> None:
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A worker's word on its pipe: from now on it serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A worker's word on its pipe: it cannot start, and ends.  `why` is one line for the operator."""
+
+    why: str

@@ -8,92 +8,173 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from broker.app_config import AppConfig
-from broker.cli.child_process import CONTEXT, start_deaf
+from broker.cli.child_process import CONTEXT, Failed, Serving, start_deaf
+from broker.cli.turning_away import turning_away
 
 logger = logging.getLogger(__name__)
 
 _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.2, 10.0  # before a child that dies young again and again is started
-_HEALTHY_SECONDS = 5.0  # of a life that was not short
+_LONG_SECONDS = 5.0  # of a service that was not short
 _STOP_SECONDS = 10.0  # then a child is killed; the database keeps what it had
+_REMIND_SECONDS = 3600.0  # of a child that cannot be started, for the same reason as before
+
+_NO_WORKER = "No worker process of the broker serves; try again."
+
+
+@dataclass(slots=True)
+class _Life:
+    """One run of a worker: starting ──Serving──► serving ──► ended, or starting ──(Failed)──► ended."""
+
+    serving_since: float | None = None
+    why: str = ""  # it ended
+    failed: bool = False  # by what it said itself
+
+    def was_long(self, now: float) -> bool:
+        return self.serving_since is not None and now - self.serving_since > _LONG_SECONDS
 
 
 class Children:
-    """`count` worker processes on one listening socket, each started again when it dies."""
+    """`count` worker processes on one listening socket, each started again when it ends.
+
+    As long as no worker has ever served there is nothing to keep up: when each has ended without, `given_up` is
+    set, and `why` says why.  Later all are started again and again, and whoever connects while none serves is told.
+    """
 
     def __init__(self, config: AppConfig, listener: socket.socket, *, count: int, log_level: str) -> None:
         self._config = config
         self._listener = listener
         self._count = count
         self._log_level = log_level
-        self._serving: set[int] = set()  # the numbers of those that have begun to
-        self._ready = asyncio.Event()
+        self._have_served: set[int] = set()  # the numbers of workers
+        self._serving: set[int] = set()
+        self._failed: set[int] = set()  # those that will not be back at once
+        self._none_serves, self._some_serve = asyncio.Event(), asyncio.Event()
+        self.ready = asyncio.Event()  # all have begun to serve
+        self.given_up = asyncio.Event()
+        self.why = ""
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[asyncio.Event]:
-        """Keep the children running within the block; yields an event that is set once all serve."""
-        keepers = [asyncio.create_task(self._keep(number)) for number in range(self._count)]
+    async def running(self) -> AsyncIterator[None]:
+        """Keep the children running within the block."""
+        tasks = [asyncio.create_task(self._keep(number)) for number in range(self._count)]
+        tasks.append(asyncio.create_task(self._turn_away_while_none_serves()))
         try:
-            yield self._ready
+            yield
         finally:
-            for keeper in keepers:
-                keeper.cancel()
-            await asyncio.gather(*keepers, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep(self, number: int) -> None:
         short_lives = 0  # in a row
+        said: tuple[str, float] = ("", 0.0)
+        said_at = float("-inf")
         loop = asyncio.get_running_loop()
         while True:
-            started = loop.time()
-            how: int | OSError | None
-            try:
-                how = await self._run_one(number)
-            except OSError as error:  # no memory, no file, no process is free
-                how = error
-            short_lives = 0 if loop.time() - started > _HEALTHY_SECONDS else short_lives + 1
+            life = await self._run_one(number)
+            if life.serving_since is None and self._give_up_after(number, life.why):
+                return
+            short_lives = 0 if life.was_long(loop.time()) else short_lives + 1
             delay = restart_delay(short_lives)
-            logger.warning("worker process %d ended (%s); starting it again in %.1f s", number, how, delay)
+            if delay:
+                self._failed.add(number)  # also one that serves, and soon ends, again and again
+                self._tell()
+            is_news = said != (life.why, delay) or loop.time() - said_at > _REMIND_SECONDS
+            if is_news and (self._have_served or short_lives > 1):  # else the broker ends with it, or it passes
+                said, said_at = (life.why, delay), loop.time()
+                level = logging.ERROR if life.failed else logging.WARNING
+                when = f" in {delay:.1f} s" if delay else ""
+                logger.log(level, "worker process %d %s; starting it again%s", number, life.why, when)
             await asyncio.sleep(delay)
 
-    async def _run_one(self, number: int) -> int | None:
+    def _give_up_after(self, number: int, why: str) -> bool:
+        self._failed.add(number)
+        if not self._have_served and len(self._failed) == self._count:
+            self.why = f"worker process {number} {why}"
+            self.given_up.set()
+        self._tell()
+        return self.given_up.is_set()
+
+    async def _run_one(self, number: int) -> _Life:
+        life = _Life()
         ours, theirs = CONTEXT.Pipe()
         process = CONTEXT.Process(
             target=_run_worker,
             args=(self._config, self._listener, theirs, self._log_level),
             name=f"worker-{number}",
         )
-        start_deaf(process)
-        theirs.close()
         try:
-            await self._wait(process, ours, number)
+            start_deaf(process)
+        except OSError as error:  # no memory, no file, no process is free
+            life.why = f"could not be made: {error}"
+            ours.close()
+            return life
         finally:
+            theirs.close()
+        try:
+            await self._wait(process, ours, number, life)
+        finally:
+            self._serving.discard(number)
+            self._tell()
             await _stop(process)
             ours.close()
-        return process.exitcode
+        life.why = life.why or _how_it_ended(process.exitcode)
+        return life
 
-    async def _wait(self, process: BaseProcess, pipe: Connection, number: int) -> None:
-        """Until the child ends; its one word on the pipe says that it serves."""
+    async def _wait(self, process: BaseProcess, pipe: Connection, number: int, life: _Life) -> None:
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         loop.add_reader(process.sentinel, ended.set)
-        loop.add_reader(pipe.fileno(), self._hear, pipe, number)
+        loop.add_reader(pipe.fileno(), self._hear, pipe, number, life)
         try:
             await ended.wait()
+            self._hear(pipe, number, life)
         finally:
             loop.remove_reader(process.sentinel)
             loop.remove_reader(pipe.fileno())
 
-    def _hear(self, pipe: Connection, number: int) -> None:
+    def _hear(self, pipe: Connection, number: int, life: _Life) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            pipe.recv()
-            self._serving.add(number)
-            if len(self._serving) == self._count:
-                self._ready.set()
+            while pipe.poll():
+                match pipe.recv():
+                    case Serving():
+                        life.serving_since = loop.time()
+                        self._begins_to_serve(number)
+                    case Failed(why):
+                        life.why, life.failed = f"cannot start: {why}", True
         except (EOFError, OSError):
-            asyncio.get_running_loop().remove_reader(pipe.fileno())
+            loop.remove_reader(pipe.fileno())
+
+    def _begins_to_serve(self, number: int) -> None:
+        if number in self._failed:
+            logger.info("worker process %d serves again", number)
+        self._failed.discard(number)
+        self._serving.add(number)
+        self._have_served.add(number)
+        if len(self._have_served) == self._count:
+            self.ready.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        """A worker that was killed is back at once, and connections wait for it; one that cannot start is not."""
+        none_serves = bool(self._failed) and not self._serving
+        for event, is_so in ((self._none_serves, none_serves), (self._some_serve, not none_serves)):
+            if is_so:
+                event.set()
+            else:
+                event.clear()
+
+    async def _turn_away_while_none_serves(self) -> None:
+        while True:
+            await self._none_serves.wait()
+            async with turning_away(self._listener, _NO_WORKER, alive=False):
+                await self._some_serve.wait()
 
 
 def restart_delay(short_lives: int) -> float:
@@ -101,6 +182,13 @@ def restart_delay(short_lives: int) -> float:
     if short_lives < 2:
         return 0.0
     return min(_FIRST_DELAY_SECONDS * 2.0 ** min(short_lives - 2, 10), _MAX_DELAY_SECONDS)
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        with contextlib.suppress(ValueError):  # a signal that Python has no name for
+            return f"was ended by {signal.Signals(-exit_code).name}"
+    return f"ended with exit code {exit_code}"
 
 
 async def _stop(process: BaseProcess) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 from broker.app_config import AppConfig
 from broker.cli.children import Children
+from broker.cli.listener import base_url, bound_socket, listen
+from broker.cli.listener import url as url_of
 from broker.cli.schema import check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
@@ -29,7 +31,7 @@ def serve(settings: Settings) -> int:
     try:
         with (
             _data_directory(settings) as cluster,
-            _listening(settings.host, settings.port) as listener,
+            bound_socket(settings.host, settings.port) as listener,
             _database(settings, cluster) as url,
         ):
             return asyncio.run(_serve(settings, listener, cluster, url))
@@ -70,22 +72,6 @@ def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise Stop(f"cannot listen on {host}:{port}: {error.strerror}") from error
-    listener.listen(2048)
-    listener.set_inheritable(True)
-    with listener:
-        yield listener
-
-
-@contextmanager
 def _database(settings: Settings, cluster: Cluster | None) -> Iterator[str]:
     """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated."""
     if cluster is None:
@@ -107,7 +93,7 @@ async def _serve(settings: Settings, listener: socket.socket, cluster: Cluster |
         janitor_interval_seconds=settings.janitor_interval_seconds,
         shards_per_topic=settings.shards_per_topic,
         min_delivery_attempts=settings.min_delivery_attempts,
-        base_url=_base_url(listener),
+        base_url=base_url(listener),
         issuer=settings.issuer,
         push_private_addresses=settings.push_private_addresses,
         push_allowed_networks=settings.push_allowed_networks,
@@ -118,25 +104,18 @@ async def _serve(settings: Settings, listener: socket.socket, cluster: Cluster |
     for number in _stop_signals():
         loop.add_signal_handler(number, stopping.set)
     children = Children(config, listener, count=settings.workers, log_level=settings.log_level)
-    async with _kept_running(cluster), children.running() as ready:
-        await _first(ready.wait(), stopping.wait())
-        if ready.is_set() and not stopping.is_set():
-            host, port = listener.getsockname()[:2]
-            print(f"Ready: {_url(host, port)}", flush=True)  # noqa: T201
+    listen(listener)
+    async with _kept_running(cluster), children.running():
+        await _first(children.ready.wait(), children.given_up.wait(), stopping.wait())
+        if children.given_up.is_set() and not stopping.is_set():
+            raise Stop(children.why)
+        if not stopping.is_set():
+            print(f"Ready: {url_of(listener)}", flush=True)  # noqa: T201
         await stopping.wait()
         for number in _stop_signals():
             loop.remove_signal_handler(number)  # the loop would restore the deadly default at its end
         _ignore_signals()
     return 0
-
-
-def _base_url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return _url("localhost" if host in ("0.0.0.0", "::") else host, port)  # noqa: S104
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

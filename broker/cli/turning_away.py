@@ -1,6 +1,7 @@
-"""What a process answers while it waits for the database at its start: that it is there, and not ready.
+"""What a socket answers that cannot be served from just now: that somebody is there, and not ready.
 
-Connections would otherwise wait unanswered in the listening socket for as long.
+Connections would otherwise wait unanswered in the listening socket for as long: in a worker that waits for the
+database at its start, and in the parent while it has no worker that serves.
 """
 
 import asyncio
@@ -12,38 +13,41 @@ from contextlib import asynccontextmanager, suppress
 from broker.front.grpc.http2.frames import PREFACE
 
 _REQUEST_SECONDS = 5.0
-_REASON = "The database is away; try again."
+_BACKLOG = 2048  # as the server's own: the socket is the same
 
 
 @asynccontextmanager
-async def turning_away(listener: socket.socket) -> AsyncIterator[None]:
-    """Answer what comes to the socket within the block; each connection is closed after its answer."""
-    server = await asyncio.start_server(_refuse, sock=listener.dup())
+async def turning_away(listener: socket.socket, reason: str, *, alive: bool) -> AsyncIterator[None]:
+    """Answer what comes to the socket within the block; each connection is closed after its answer.
+
+    `alive`: what /healthz says.
+    """
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                if not PREFACE.startswith(head):  # a client of gRPC takes the end of its connection for UNAVAILABLE
+                    writer.write(_answer(head.split(b" ", 2)[1:2], reason, alive=alive))
+                    writer.write_eof()
+                    while await reader.read(65536):  # a body that nobody reads would take the answer along
+                        pass
+        writer.close()
+
+    server = await asyncio.start_server(refuse, sock=listener.dup(), backlog=_BACKLOG)
     try:
         yield
     finally:
         server.close()
 
 
-async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        async with asyncio.timeout(_REQUEST_SECONDS):
-            head = await reader.readuntil(b"\r\n\r\n")
-            if not PREFACE.startswith(head):  # a client of gRPC takes the end of its connection for UNAVAILABLE
-                writer.write(_answer(head.split(b" ", 2)[1:2]))
-                writer.write_eof()
-                while await reader.read(65536):  # a body that nobody reads would take the answer along
-                    pass
-    writer.close()
-
-
-def _answer(path: list[bytes]) -> bytes:
-    body: dict[str, object] = {"error": {"code": 503, "message": _REASON, "status": "UNAVAILABLE"}}
+def _answer(path: list[bytes], reason: str, *, alive: bool) -> bytes:
+    body: dict[str, object] = {"error": {"code": 503, "message": reason, "status": "UNAVAILABLE"}}
     status = "503 Service Unavailable"
-    if path == [b"/healthz"]:
+    if path == [b"/healthz"] and alive:
         status, body = "200 OK", {"status": "ok"}
-    elif path == [b"/readyz"]:
-        body = {"status": "unavailable", "reason": _REASON}
+    elif path in ([b"/healthz"], [b"/readyz"]):
+        body = {"status": "unavailable", "reason": reason}
     encoded = json.dumps(body).encode()
     head = (
         f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(encoded)}\r\n"

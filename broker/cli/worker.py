@@ -9,7 +9,9 @@ import os
 import resource
 import signal
 import socket
+import sys
 import threading
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import cast
 
@@ -18,9 +20,10 @@ import uvloop
 
 from broker.app import STOP_WAITING, create_app
 from broker.app_config import AppConfig
+from broker.cli.child_process import Failed, Serving
 from broker.cli.one_port import MakeProtocol
 from broker.cli.turning_away import turning_away
-from broker.telemetry.log import set_up_log
+from broker.telemetry.log import reason, set_up_log
 
 OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit
 LARGE_BLOCK_BYTES = 1 << 20
@@ -28,6 +31,8 @@ _M_MMAP_THRESHOLD = -3  # of mallopt(3)
 _LOOK_SECONDS = 0.1  # between two looks whether to stop, as uvicorn's own
 GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
 ANSWERING_SECONDS = 2  # for what is given up then
+
+_AWAY = "The database is away; try again."
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +58,13 @@ class _Server(uvicorn.Server):
         gc.set_threshold(50_000, 20, 50)
         if self.started:
             with contextlib.suppress(OSError):  # the parent is gone: _end_with_parent hears of it too
-                self._pipe.send("ready")
+                self._pipe.send(Serving())
 
     async def _start(self, sockets: list[socket.socket] | None) -> SystemExit | None:
         """uvicorn exits if it cannot start; raised in a task that would leave the event loop as it is."""
         try:
-            await super().startup(sockets)
+            with _unsaid():  # the parent says it
+                await super().startup(sockets)
         except SystemExit as exit_:
             return exit_
         return None
@@ -84,11 +90,27 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     set_up_log(log_level)
+
+    def failed(error: Exception) -> None:
+        logger.debug("the start failed", exc_info=error)
+        with contextlib.suppress(OSError):  # the parent is gone
+            pipe.send(Failed(reason(error)))
+
+    try:
+        _serve(config, listener, pipe, failed)
+    except Exception as error:
+        failed(error)
+        sys.exit(1)
+
+
+def _serve(
+    config: AppConfig, listener: socket.socket, pipe: Connection, failed: Callable[[Exception], None]
+) -> None:
     files = _raise_file_limit()
     _give_large_blocks_back()
     server = _Server(
         uvicorn.Config(
-            create_app(config, while_away=lambda: turning_away(listener)),
+            create_app(config, while_away=lambda: turning_away(listener, _AWAY, alive=True), start_failed=failed),
             loop="uvloop",
             http=cast(type[asyncio.Protocol], MakeProtocol(most_connections=files - files // 8)),
             ws="none",
@@ -106,6 +128,21 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
     threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve([listener]))
+
+
+@contextlib.contextmanager
+def _unsaid() -> Iterator[None]:
+    """Without a word of uvicorn's within the block."""
+    said = logging.getLogger("uvicorn.error")
+    said.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        said.removeFilter(_nothing)
+
+
+def _nothing(_: logging.LogRecord) -> bool:
+    return False
 
 
 def _raise_file_limit() -> int:

@@ -51,6 +51,7 @@ def one_line(text: str) -> str:
 def reason(error: BaseException) -> str:
     """Why, in one line: what is behind an error that was made of another, with its kind where that says more."""
     cause = error.__cause__ or error
+    cause = getattr(cause, "orig", None) or cause  # SQLAlchemy wraps what PostgreSQL said into words of its own
     first = str(cause).strip().partition("\n")[0].rstrip(" .;:")
     is_plain = type(cause).__module__ == "builtins" and not isinstance(cause, OSError)
     return f"{type(cause).__name__}: {first}" if is_plain or not first else first

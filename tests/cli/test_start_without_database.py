@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from broker.app_config import AppConfig
 from broker.cli.children import restart_delay
 from broker.embedded_postgres.cluster import Cluster
 from broker.store import migrations
-from tests.cli.processes import alive, faults
+from tests.cli.processes import alive, complaint, faults
 from tests.fixtures.broker import BrokerProcess, eventually
 
 StartBroker = Callable[..., BrokerProcess]
@@ -78,7 +79,7 @@ async def test_a_worker_that_starts_without_its_database_refuses_calls_until_it_
         await asyncio.to_thread(own_server.open)
     await _served_again(broker)
     assert _said(broker, "broker.state: the database is back") == 1
-    assert _said(broker, "worker process 0 ended") == 1
+    assert _said(broker, "worker process 0 was ended by SIGKILL") == 1
     assert faults(broker) == []
 
 
@@ -140,15 +141,31 @@ async def test_a_database_that_goes_away_within_a_start_is_waited_for_too(
     assert faults(broker) == []
 
 
-async def test_a_worker_that_cannot_start_says_why_once_and_is_started_again(
+async def test_a_worker_that_cannot_start_says_why_and_is_started_again_and_calls_are_refused_at_once_meanwhile(
     start_broker: StartBroker, own_server: Cluster
 ) -> None:
     broker = start_broker("--database-url", own_server.url, "--port", "0")
     with _starting_fails(broker, own_server, _UNFORESEEN):
-        await eventually(lambda: _said(broker, "worker process 0 ended (3)") >= 1, seconds=60)
+        await eventually(lambda: _said(broker, "worker process 0 cannot start: no keys; ") >= 1, seconds=60)
+        async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
+            for path in ("/readyz", "/healthz", "/v1/projects/p/topics"):
+                answer = await client.get(path)
+                assert (answer.status_code, "No worker process" in answer.text) == (503, True)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await _any_call_over_grpc(broker)
+            assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
     await _served_again(broker)
-    assert _said(broker, "Application startup failed") >= 1
-    assert _said(broker, "never retrieved") == 0
+    await eventually(lambda: _said(broker, "worker process 0 serves again") == 1)
+    for told_elsewhere in ("Traceback", "Application startup failed", "never retrieved"):
+        assert _said(broker, told_elsewhere) == 0
+
+
+def test_a_broker_none_of_whose_workers_can_start_ends_and_says_why_in_one_line(own_server: Cluster) -> None:
+    """Where it would start them again and again for ever, on a port that takes calls and never answers."""
+    with psycopg.connect(own_server.url, autocommit=True) as database:
+        database.execute(_FAIL.format(_UNFORESEEN))
+    said = complaint("serve", "--database-url", own_server.url, "--port", "0", "--workers", "2")
+    assert re.fullmatch("worker process [01] cannot start: no keys", said)
 
 
 def test_a_worker_that_died_is_started_at_once_and_one_that_does_so_young_again_and_again_later_and_later() -> None:

@@ -1,0 +1,69 @@
+"""The socket that all processes of a broker accept from, and how it is named to people and clients."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+
+from broker.cli.stop import Stop
+
+_BACKLOG = 2048
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (and how this machine reaches itself then)
+
+
+@contextmanager
+def bound_socket(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that has its address, so that nobody else gets it, and refuses connections until `listen`.
+
+    Raises Stop.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise Stop(_why_not(host, port, error)) from error
+        listener.set_inheritable(True)
+        yield listener
+
+
+def listen(listener: socket.socket) -> None:
+    """Let connections come; they wait until somebody accepts them.  Raises Stop."""
+    try:
+        listener.listen(_BACKLOG)
+    except OSError as error:  # somebody else was bound to it too, and was first
+        host, port = listener.getsockname()[:2]
+        raise Stop(_why_not(host, port, error)) from error
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    return f"cannot listen on {host_and_port(host, port)}: {error.strerror}"
+
+
+def host_and_port(host: str, port: int) -> str:
+    """As it stands in a URL."""
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def url(listener: socket.socket) -> str:
+    """Where the broker listens."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{host_and_port(host, port)}"
+
+
+def base_url(listener: socket.socket) -> str:
+    """Where receivers on this machine reach the broker."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{host_and_port('localhost' if host in _EVERYWHERE else host, port)}"
+
+
+def emulator_host(listener: socket.socket) -> str:
+    """What PUBSUB_EMULATOR_HOST is to be for clients on this machine."""
+    host, port = listener.getsockname()[:2]
+    return host_and_port(_EVERYWHERE.get(host, host), port)
+
+
+def is_open_to_others(listener: socket.socket) -> bool:
+    """Whether other machines may reach it."""
+    return not ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
