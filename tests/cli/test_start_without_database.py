@@ -18,7 +18,7 @@ from broker.app_config import AppConfig
 from broker.cli.children import restart_delay
 from broker.embedded_postgres.cluster import Cluster
 from broker.store import migrations
-from tests.cli.processes import alive, complaint, faults
+from tests.cli.processes import alive, faults, run_broker
 from tests.fixtures.broker import BrokerProcess, eventually
 
 StartBroker = Callable[..., BrokerProcess]
@@ -164,8 +164,14 @@ def test_a_broker_none_of_whose_workers_can_start_ends_and_says_why_in_one_line(
     """Where it would start them again and again for ever, on a port that takes calls and never answers."""
     with psycopg.connect(own_server.url, autocommit=True) as database:
         database.execute(_FAIL.format(_UNFORESEEN))
-    said = complaint("serve", "--database-url", own_server.url, "--port", "0", "--workers", "2")
-    assert re.fullmatch("worker process [01] cannot start: no keys", said)
+    done = run_broker("serve", "--database-url", own_server.url, "--port", "0", "--workers", "2")
+    *logged, said = done.stderr.splitlines()
+    assert (done.returncode, bool(re.fullmatch("broker: worker process [01] cannot start: no keys", said))) == (
+        1,
+        True,
+    )
+    assert len(logged) <= 2  # what each process met
+    assert "Traceback" not in done.stderr
 
 
 def test_a_worker_that_died_is_started_at_once_and_one_that_does_so_young_again_and_again_later_and_later() -> None:
