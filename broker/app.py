@@ -26,6 +26,7 @@ from broker.front.rest.routes import ROUTES
 from broker.front.well_known import well_known_routes
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
@@ -55,6 +56,7 @@ from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.address_policy import parse_address_policy
+from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.pusher import GRACE_SECONDS, Pusher
@@ -92,7 +94,8 @@ class Broker:
         self._clock = make_clock(self._database)
         self._tasks = Tasks()
         attempt_ids = AttemptIds()
-        self._resources = ResourceCache(self._database, self._tasks)
+        self._dead_letter_news = DeadLetterNews(self.states)
+        self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news)
         self.requests = RequestMemory(config.request_memory_mb * 1_000_000)
         self.answers = RequestMemory(config.request_memory_mb * 1_000_000)
         self.long_poll = self._long_poll(attempt_ids, jitter)
@@ -110,7 +113,7 @@ class Broker:
         self.dead_letter_forwarder = DeadLetterForwarder(
             self._database, self._clock, self._resources, self._wake_ups
         )
-        self.janitor = RetentionJanitor(self._database, self._clock)
+        self.janitor = RetentionJanitor(self._database, self._clock, self.states)
         self.services = self._services(
             PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks), acks, attempt_ids
         )
@@ -181,7 +184,7 @@ class Broker:
             self._wake_ups,
             self._tasks,
             self._signer,
-            self.states,
+            EndpointNews(self.states, self._dead_letter_news),
             owns=self._processes.owns,
             make_client=self._make_push_client,
             jitter=jitter,
@@ -263,6 +266,7 @@ class Broker:
                     async with asyncio.timeout(READY_SECONDS):
                         await self.pusher.stop_claiming()
                 await supervisor.stop()
+                self.dead_letter_forwarder.tell()
                 await self._finish_pushes()
                 await self._tasks.close()
                 await self._record_last_activity()

@@ -11,7 +11,6 @@ the broker ends.  What outlived a broker or a postmaster (kill -9) is ended befo
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
 import shutil
 import signal
@@ -26,8 +25,11 @@ from urllib.parse import quote
 from broker.embedded_postgres.binaries import MAJOR_VERSION, bin_directory
 from broker.embedded_postgres.drop_root import become, own, unprivileged_user
 from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
+from broker.telemetry.state_changes import StateChanges
 
-logger = logging.getLogger(__name__)
+# What StateChanges knows them by.
+_POSTGRESQL = ("the embedded PostgreSQL", "running")
+_START = ("the embedded PostgreSQL", "starting")
 
 _USER, _DATABASE = "postgres", "broker"
 _START_SECONDS = 60.0  # crash recovery reads at most max_wal_size of WAL
@@ -151,16 +153,22 @@ class Cluster:
 
     async def keep_running(self) -> None:
         """Start PostgreSQL again whenever its postmaster has died, until cancelled."""
+        states = StateChanges()
         try:
             while True:
                 await asyncio.sleep(_CHECK_SECONDS)
                 if self._process is not None and self._process.poll() is not None:
-                    logger.warning("PostgreSQL ended (%s); starting it again", self._process.returncode)
+                    how = f"it ended with {self._process.returncode}"
+                    states.begins(*_POSTGRESQL, "the embedded PostgreSQL is started again", how)
                     try:
                         await asyncio.to_thread(self._start_again)
                     except ClusterError as error:
-                        logger.warning("%s; trying again in %.0f s", error, _RETRY_SECONDS)
+                        states.begins(*_START, "the embedded PostgreSQL does not start", str(error))
                         await asyncio.sleep(_RETRY_SECONDS)
+                    else:
+                        states.forget(*_START)
+                        states.ends(*_POSTGRESQL, "the embedded PostgreSQL runs again")
+                states.tick()
         finally:
             self._closing = True
 

@@ -17,9 +17,11 @@ from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.names import not_found
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
+from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.tasks import Tasks
 from broker.store import subscriptions, topics
 from broker.store.database import Database
+from broker.telemetry.state_changes import StateChanges
 
 MAX_AGE_SECONDS = 30.0  # C8
 MAX_ENTRIES = 20_000  # some 20 MB
@@ -57,7 +59,7 @@ class _Entries(Generic[Resource]):
         entry = self._entries.get(name)
         if entry is not None and (left := entry[1] - time.monotonic()) > 0:
             if left < MAX_AGE_SECONDS - AGEING_SECONDS:
-                self._refresh_soon(name)
+                self.read_soon(name)
             return entry[0]
         if self._loading and time.monotonic() - self._began > _SLOW_SECONDS:
             raise Unavailable(_AWAY)
@@ -106,7 +108,7 @@ class _Entries(Generic[Resource]):
         except TimeoutError:
             raise Unavailable(_AWAY) from None
 
-    def _refresh_soon(self, name: str) -> None:
+    def read_soon(self, name: str) -> None:
         self._ageing[name] = None
         if not self._refreshing:
             self._refreshing = True
@@ -146,8 +148,10 @@ class _Entries(Generic[Resource]):
 class ResourceCache:
     """Reads topics and subscriptions through a bounded cache."""
 
-    def __init__(self, database: Database, tasks: Tasks) -> None:
+    def __init__(self, database: Database, tasks: Tasks, news: DeadLetterNews | None = None) -> None:
+        """`news` is told of each subscription that is read."""
         self._database = database
+        self._news = news or DeadLetterNews(StateChanges())
         self._topics = _Entries[Topic](self._load_topics, tasks)
         self._subscriptions = _Entries[Subscription](self._load_subscriptions, tasks)
 
@@ -178,6 +182,8 @@ class ResourceCache:
         self._topics.drop(name)
         is_topic = name is not None and "/topics/" in name
         self._subscriptions.drop(None if is_topic else name)
+        if name is not None and self._news.is_told(name):  # nobody else may ask for it
+            self._subscriptions.read_soon(name)
 
     async def _load_topics(self, names: Sequence[str]) -> Mapping[str, Topic]:
         async with self._database.transaction() as connection:
@@ -186,4 +192,10 @@ class ResourceCache:
     async def _load_subscriptions(self, names: Sequence[str]) -> Mapping[str, Subscription]:
         async with self._database.transaction() as connection:
             found = await subscriptions.find_subscriptions(connection, names=names)
-        return {subscription.name: subscription for subscription in found}
+        by_name = {subscription.name: subscription for subscription in found}
+        for name in names:
+            if name in by_name:
+                self._news.read(by_name[name])
+            else:
+                self._news.gone(name)
+        return by_name

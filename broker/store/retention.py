@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from broker.store import statements
 from broker.store.database import Connection
 from broker.store.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
+from broker.telemetry.state_changes import StateChanges
 
 _READ_OLDEST_PINS = statements.load("read_oldest_pins")
 _COUNT_STRAGGLERS = statements.load("count_stragglers")
@@ -20,6 +21,7 @@ _LOCK = 4_711_002  # advisory: one process at a time tidies up
 _SETTLED = timedelta(minutes=5)
 MAX_STRAGGLERS = 10_000  # messages that are moved aside rather than keep their partition
 _BATCH = 1_000  # rows deleted in one statement
+_KEPT = "partitions that cannot be dropped"
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -37,12 +39,15 @@ async def tidying(connection: Connection) -> AsyncIterator[bool]:
         await connection.execute(b"SELECT pg_advisory_unlock(%s)", [_LOCK])
 
 
-async def drop_partitions_behind(connection: Connection, *, now: datetime) -> int:
-    """Drop the partitions that nobody wants a message of.  Returns how many.
+async def drop_partitions_behind(
+    connection: Connection, *, now: datetime, states: StateChanges | None = None
+) -> int:
+    """Drop the partitions that nobody wants a message of, and tell `states` of it.  Returns how many.
 
     A partition that only a few delivery attempts still want is dropped as well, after their messages have been
     moved to `straggler_batches`.
     """
+    states = states or StateChanges()
     await drop_detached_leftovers(connection)
     cursor = await connection.execute(_READ_OLDEST_PINS, {"now": now})
     row = await cursor.fetchone()
@@ -52,13 +57,20 @@ async def drop_partitions_behind(connection: Connection, *, now: datetime) -> in
     for partition in await list_partitions(connection):
         if partition.end > min(now - _SETTLED, oldest) and not partition.detaching:
             continue
-        if oldest_attempt < partition.end and not await _move_stragglers(connection, partition):
+        if oldest_attempt < partition.end and not await _move_stragglers(connection, partition, states):
             continue
-        dropped += await drop_partition(connection, partition)
+        if await drop_partition(connection, partition):
+            dropped += 1
+            states.forget(_KEPT, partition.name)
+            states.tell("partitions", f"space is given back: {_described(partition)} are wanted no more")
     return dropped
 
 
-async def _move_stragglers(connection: Connection, partition: Partition) -> bool:
+def _described(partition: Partition) -> str:
+    return f"the messages published from {partition.start:%Y-%m-%dT%H:%MZ} to {partition.end:%Y-%m-%dT%H:%MZ}"
+
+
+async def _move_stragglers(connection: Connection, partition: Partition, states: StateChanges) -> bool:
     """Copy the messages of a partition that are still out; False if they are too many to move.
 
     All cursors are past the partition, so no new attempt can want a message of it: those that exist, and what
@@ -69,6 +81,8 @@ async def _move_stragglers(connection: Connection, partition: Partition) -> bool
     row = await cursor.fetchone()
     assert row is not None
     if row[0] > MAX_STRAGGLERS:
+        why = f"{row[0]:,} are delivered and not acknowledged; up to {MAX_STRAGGLERS:,} would be moved aside"
+        states.begins(_KEPT, partition.name, f"{_described(partition)} keep their space", why)
         return False
     if row[0]:
         await connection.execute(_COPY_STRAGGLERS, bounds)

@@ -12,21 +12,28 @@ from broker.store.dead_letters import (
     forward_dead_letters,
     retry_exhausted_attempts,
 )
+from broker.telemetry.tally import Tally
 
 
 class DeadLetterForwarder:
     """Every process has one; rows that one has locked are passed by the others."""
 
     def __init__(
-        self, database: Database, clock: DatabaseClock, resources: ResourceCache, wake_ups: WakeUps
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        resources: ResourceCache,
+        wake_ups: WakeUps,
     ) -> None:
         self._database = database
         self._clock = clock
         self._resources = resources
         self._wake_ups = wake_ups
+        self._tally = Tally("dead letters")
 
     async def run_once(self) -> int:
-        """Forward all that waits.  Returns the number of messages."""
+        """Forward all that waits, and tell of it once a minute.  Returns the number of messages."""
+        self._tally.tick()
         async with self._database.hot() as connection:
             work = await find_dead_letter_work(connection, now=self._clock.now())
         return sum([await self._forward_all(name, shard_id) for name, shard_id in work])
@@ -56,11 +63,17 @@ class DeadLetterForwarder:
         except (DeadLetterTopicClosed, NotFound):
             await self._retry(subscription, shard_id)
             return 0, False
+        if done.count:
+            self._tally.add(f"of {subscription.name} to {topic.name}", {"given up": done.count})
         for dead_letter_shard in done.shard_ids:
             self._wake_ups.published(dead_letter_shard)
         if done.count and subscription.enable_message_ordering:  # the next messages of the keys
             self._wake_ups.redeliverable(subscription.subscription_id)
         return done.count, done.more
+
+    def tell(self) -> None:
+        """What is not told yet: the broker stops."""
+        self._tally.tick(at_once=True)
 
     async def _retry(self, subscription: Subscription, shard_id: int) -> None:
         self._resources.drop(subscription.name)

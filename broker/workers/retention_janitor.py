@@ -1,20 +1,24 @@
 """Makes partitions ahead and gives space back."""
 
+from functools import partial
+
 from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.database import Database, translate_errors
 from broker.store.partitions import make_partitions_ahead
 from broker.store.retention import delete_unwanted, drop_partitions_behind, tidying
 from broker.store.snapshots import delete_expired_snapshots
+from broker.telemetry.state_changes import StateChanges
 
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
-_PARTS = (make_partitions_ahead, delete_expired_snapshots, delete_unwanted, drop_partitions_behind)
+_PARTS = (make_partitions_ahead, delete_expired_snapshots, delete_unwanted)
 
 
 class RetentionJanitor:
     """Every process has one; they take turns (one holds the lock for a pass)."""
 
-    def __init__(self, database: Database, clock: DatabaseClock) -> None:
+    def __init__(self, database: Database, clock: DatabaseClock, states: StateChanges | None = None) -> None:
+        self._states = states or StateChanges()
         self._database = database
         self._clock = clock
 
@@ -25,7 +29,7 @@ class RetentionJanitor:
             if not our_turn:
                 return
             now = self._clock.now()
-            for part in _PARTS:
+            for part in (*_PARTS, partial(drop_partitions_behind, states=self._states)):
                 try:
                     with translate_errors():
                         await part(connection, now=now)

@@ -3,9 +3,12 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from broker.store import subscriptions, topics
 from broker.store.partitions import list_partitions, make_partitions_ahead
 from broker.store.retention import MAX_STRAGGLERS, delete_unwanted, drop_partitions_behind, tidying
+from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.log import Log, add_subscription, texts
 
 HOUR = timedelta(hours=1)
@@ -16,7 +19,7 @@ async def _tidy(log: Log, now: datetime) -> int:
     async with log.database.connection() as connection:
         await make_partitions_ahead(connection, now=now)
         await delete_unwanted(connection, now=now)
-        return await drop_partitions_behind(connection, now=now)
+        return await drop_partitions_behind(connection, now=now, states=StateChanges())
 
 
 async def _oldest_start(log: Log) -> datetime:
@@ -70,7 +73,9 @@ async def test_a_few_messages_that_are_still_out_do_not_keep_a_partition(log: Lo
     assert await log.rows("SELECT count(*) FROM straggler_messages") == [(0,)]
 
 
-async def test_too_many_stragglers_keep_their_partition(log: Log) -> None:
+async def test_too_many_stragglers_keep_their_partition_and_the_log_says_so(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(MAX_STRAGGLERS // 1000 + 1):
         await log.publish(*["x"] * 1000)
         await log.pull(1000)
@@ -78,6 +83,11 @@ async def test_too_many_stragglers_keep_their_partition(log: Log) -> None:
     await _tidy(log, later)
     assert await log.rows("SELECT count(*) FROM straggler_messages") == [(0,)]
     assert len(await log.pull_texts(1000, now=later)) == 1000
+    [kept] = [record.getMessage() for record in caplog.records if "keep their space" in record.getMessage()]
+    assert kept.startswith("the messages published from 2")
+    assert kept.endswith(
+        " keep their space: 11,000 are delivered and not acknowledged; up to 10,000 would be moved aside"
+    )
 
 
 async def test_what_is_older_than_every_retention_is_dropped_unread(log: Log) -> None:

@@ -7,6 +7,8 @@ import asyncio
 import logging
 from collections.abc import Container
 
+from broker.domain.subscription import Subscription
+from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.target import shown_origin
@@ -19,8 +21,9 @@ logger = logging.getLogger(__name__)
 class EndpointNews:
     """Of the subscriptions that this process delivers to."""
 
-    def __init__(self, states: StateChanges) -> None:
+    def __init__(self, states: StateChanges, dead_letters: DeadLetterNews) -> None:
         self._states = states
+        self._dead_letters = dead_letters
         self._paused: set[str] = set()
 
     def breaker_changed(self, endpoint: Endpoint) -> None:
@@ -42,8 +45,10 @@ class EndpointNews:
         """It is another's now, or paused, or gone, or about to be made anew."""
         self._states.forget(_FAILING, endpoint.subscription.name)
 
-    def pause_is(self, name: str, reason: str) -> None:
-        """Whether pushing is paused (a reason) or not ("")."""
+    def read(self, subscription: Subscription) -> None:
+        """This is how it is now."""
+        name, reason = subscription.name, subscription.push_paused_reason
+        self._dead_letters.read(subscription)
         if reason:
             self._paused.add(name)
             self._states.begins(
@@ -53,10 +58,12 @@ class EndpointNews:
             self._paused.remove(name)
             self._states.ends(_PAUSED, name, f"pushes of {name} are resumed")
 
-    def not_ours(self, name: str) -> None:
-        """The subscription is deleted, is not pushed any more, or is another process's."""
+    def not_ours(self, name: str, *, pulled: bool = False) -> None:
+        """The subscription is deleted, is another process's, or is `pulled`: any process tells of that one."""
         self._paused.discard(name)
         self._states.forget(_PAUSED, name)
+        if not pulled:
+            self._dead_letters.gone(name)
 
     def all_of_ours(self, names: Container[str]) -> None:
         """There are no others than these."""

@@ -127,10 +127,10 @@ class Endpoints:
             return
         known = self._by_name.get(name)
         if subscription is None or not subscription.is_push or not self._owns(subscription.subscription_id):
-            self._news.not_ours(name)
+            self._news.not_ours(name, pulled=subscription is not None and not subscription.is_push)
             subscription = None
         else:
-            self._news.pause_is(name, subscription.push_paused_reason)
+            self._news.read(subscription)
             if subscription.push_paused_reason:
                 subscription = None
         if known is not None and (

@@ -13,7 +13,6 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.database import Database
 from broker.store.push_states import pause_pushes
-from broker.telemetry.state_changes import StateChanges
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_news import EndpointNews
@@ -42,7 +41,7 @@ class Pusher:
         wake_ups: WakeUps,
         tasks: Tasks,
         signer: TokenSigner,
-        states: StateChanges,
+        news: EndpointNews,
         *,
         owns: Callable[[int], bool],
         make_client: Callable[[], PushClient],
@@ -61,7 +60,7 @@ class Pusher:
         self._log = PushLog(database)
         self._settlement = Settlement(coalescer)
         self._planner = PushPlanner(database, clock, attempt_ids, jitter=jitter)
-        self._news = EndpointNews(states)
+        self._news = news
         self._endpoints = Endpoints(
             database, self._news, owns=owns, added=self._planner.add, removed=self._planner.remove
         )
