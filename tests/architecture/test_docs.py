@@ -1,0 +1,83 @@
+"""What the documentation tells people to type, and where it sends them, exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from broker import settings
+from broker.cli.main import COMMANDS
+from tests.architecture.surface import operations
+from tests.fixtures.broker import repository
+
+PAGES = [
+    repository() / "README.md",
+    repository() / "CONTRIBUTING.md",
+    repository() / "examples" / "README.md",
+    *sorted((repository() / "docs").rglob("*.md")),
+]
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_CURL = re.compile(
+    r"curl (?:-\w+ )*?(?:-X (\w+) )?(?:-\w+ )*\"?(?:\$(url|api|URL)|http://127\.0\.0\.1:8085)([^\s\"]*)"
+)
+_BASES = {"url": "", "api": "/v1/projects/demo", "URL": "/v1/projects/demo", None: ""}
+_SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+_COMMAND = re.compile(r"\s*(?:[A-Z_]+=\S+ )*broker ([a-z]+)([^#|>]*)")
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(repository()))
+
+
+def _anchors(page: Path) -> set[str]:
+    """As the usual hosts make them of headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in _LINK.findall(page.read_text()):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in _anchors(linked), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_calls_in_the_documentation_are_calls_of_the_broker(page: Path) -> None:
+    patterns: dict[str, list[re.Pattern[str]]] = {method: [] for method, _ in operations()}
+    for method, path in operations():
+        patterns[method].append(re.compile(re.sub(r"\\\{\w+\\\}", "[^/:]+", re.escape(path)) + r"(\?.*)?"))
+    # /.well-known and the like are no part of the specification of the API.
+    for method, base, rest in _CURL.findall(page.read_text()):
+        path = _BASES[base or None] + rest.rstrip("`).,")
+        known = any(pattern.fullmatch(path) for pattern in patterns[method or "GET"])
+        assert known or path.startswith("/.well-known/"), f"{method or 'GET'} {path}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_commands_in_the_documentation_are_commands_of_the_broker(page: Path) -> None:
+    typed = [line for block in _SHELL.findall(page.read_text()) for line in block.splitlines()]
+    for line in (*typed, *re.findall(r"`([^`\n]+)`", page.read_text())):
+        if not (command := _COMMAND.match(line)):
+            continue
+        name, arguments = command.groups()
+        assert name in COMMANDS, line
+        if COMMANDS[name].program:
+            arguments = re.split(r" (?=[a-z])(?<!--data-dir )", arguments)[0]  # the rest is the program's
+        known = {f"--{flag}" for flag in COMMANDS[name].flags} | {"--help"}
+        known |= {settings.option(setting) for setting in COMMANDS[name].settings}
+        assert set(re.findall(r"(?<!\S)--[a-z-]+", arguments)) <= known, line
+
+
+def test_every_page_of_the_documentation_can_be_reached_from_the_readme() -> None:
+    reached, waiting = set(), {repository() / "README.md"}
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        targets = {(page.parent / target.partition("#")[0]).resolve() for target in _LINK.findall(page.read_text())}
+        waiting |= {target for target in targets if target.suffix == ".md" and target.exists()} - reached
+    assert {_name(page) for page in PAGES if page not in reached and page.parent.name != "decisions"} == set()
