@@ -199,7 +199,9 @@ def _first_partition(connection: "psycopg.Connection[tuple[object, ...]]") -> da
 def database_connection(url: str) -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
     """A connection in autocommit mode to the broker's own database.  Raises LoadFailed."""
     try:
-        with psycopg.connect(url, autocommit=True, prepare_threshold=None, options="-c timezone=UTC") as connection:
+        with psycopg.connect(
+            url, autocommit=True, prepare_threshold=None, options="-c timezone=UTC -c search_path=broker"
+        ) as connection:
             yield connection
     except psycopg.Error as error:
         raise LoadFailed(f"PostgreSQL: {error}") from error

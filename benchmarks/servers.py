@@ -193,8 +193,8 @@ class Broker(Server):
 
     @property
     def database_url(self) -> str:
-        """The embedded PostgreSQL, by its unix socket."""
-        return Cluster(self.directory / "data").url
+        """The embedded PostgreSQL, by its unix socket, where the broker's tables are found by their names."""
+        return f"{Cluster(self.directory / 'data').url}&options=-csearch_path%3Dbroker"
 
     def _command(self) -> Sequence[str]:
         return [

@@ -90,7 +90,8 @@ class Broker:
         """Every part asks the clock of `make_clock` what time it is; `jitter` lengthens retry delays."""
         self._config = config
         self.states = StateChanges()
-        self._database = Database(config.database_url, pool_size=config.pool_size, states=self.states)
+        url, schema = config.database_url, config.database_schema
+        self._database = Database(url, schema=schema, pool_size=config.pool_size, states=self.states)
         self._clock = make_clock(self._database)
         self._tasks = Tasks()
         attempt_ids = AttemptIds()

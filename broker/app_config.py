@@ -1,7 +1,8 @@
 """What a broker process is told.  It imports next to nothing: the parent of the processes has it as well."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 
 
@@ -13,7 +14,8 @@ class AppConfig:
     `base_url`: where the broker listens, which is the issuer of its tokens if there is no other.
     """
 
-    database_url: str
+    database_url: str = field(repr=False)  # may have a password
+    database_schema: str = DEFAULT_SCHEMA
     pull_wait_seconds: float = 20.0
     pool_size: int = 8
     request_memory_mb: int = 256

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
-from broker.domain.database_url import check_database_url, without_password
+from broker.domain.database_url import check_database_url, check_schema_name, without_password
 from broker.setting_checks import (
     check_ca_file,
     check_host,
@@ -57,6 +57,11 @@ class Settings:
         "PostgreSQL 15+ of your own, also DATABASE_URL. Empty: the embedded one.",
         Text("a URL such as postgresql://localhost:5432/broker", "URL", check_database_url),
         show=without_password,
+    )
+    database_schema: str = _setting(
+        "",
+        "Schema of the database for the broker's tables; default: `broker`, or `public` with those of 0.1.0.",
+        Text("small letters, digits and _, at most 40", "NAME", check_schema_name),
     )
     workers: int = _setting(1, "Number of broker processes that share the port.", Whole(1, 256))
     pull_wait_seconds: float = _setting(

@@ -4,18 +4,45 @@ import os
 
 import psycopg
 from alembic import context
-from sqlalchemy import create_engine, pool, text
+from psycopg import sql
+from sqlalchemy import create_engine, pool
 
-from broker.store.connection_parameters import RELEASE_0_1_SCHEMA, connection_parameters
-from broker.store.migration_waits import APPLICATION_NAME, LOCK, MigrationUnderWay, Patience
+from broker.domain.database_url import DEFAULT_SCHEMA
+from broker.store.advisory_locks import MIGRATING, lock_key
+from broker.store.connection_parameters import connection_parameters
+from broker.store.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
 from broker.store.tables import metadata
 
+told = context.config.attributes
+schema = told.get("schema", DEFAULT_SCHEMA)
 
-def _connect():
-    url = context.config.attributes.get("database_url") or os.environ["DATABASE_URL"]
+
+def connect():
+    url = told.get("database_url") or os.environ["DATABASE_URL"]
+    seconds = told.get("lock_seconds", Patience().lock_seconds)
     return psycopg.connect(
-        **connection_parameters(url, schema=RELEASE_0_1_SCHEMA, application_name=APPLICATION_NAME)
+        **connection_parameters(
+            url,
+            schema=schema,
+            application_name=APPLICATION_NAME,
+            settings={"lock_timeout": f"{seconds * 1000:.0f}ms"},
+        )
     )
+
+
+def begin(session):
+    """Be the one who migrates, and have a schema to do it in."""
+    # To wait for it in the database would hold up an index that is built concurrently by the one who has it.
+    [locked] = session.execute(
+        sql.SQL("SELECT pg_try_advisory_lock({})").format(lock_key(MIGRATING, schema))
+    ).fetchone()
+    if not locked:
+        raise MigrationUnderWay
+    # CREATE SCHEMA IF NOT EXISTS asks for the right to make one even if it is there.
+    [there] = session.execute("SELECT to_regnamespace(%s) IS NOT NULL", [schema]).fetchone()
+    if not there:
+        session.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    session.commit()
 
 
 def include_object(object_, name, type_, reflected, compare_to):
@@ -24,14 +51,9 @@ def include_object(object_, name, type_, reflected, compare_to):
 
 
 def run() -> None:
-    seconds = context.config.attributes.get("lock_seconds", Patience().lock_seconds)
-    engine = create_engine("postgresql+psycopg://", poolclass=pool.NullPool, creator=_connect)
+    engine = create_engine("postgresql+psycopg://", poolclass=pool.NullPool, creator=connect)
     with engine.connect() as connection:
-        connection.execute(text(f"SET lock_timeout = '{seconds * 1000:.0f}ms'"))
-        # To wait for it in the database would hold up an index that is built concurrently by the one who has it.
-        if not connection.scalar(text(f"SELECT pg_try_advisory_lock({LOCK})")):
-            raise MigrationUnderWay
-        connection.commit()
+        begin(connection.connection.driver_connection)
         context.configure(
             connection=connection,
             target_metadata=metadata,
@@ -40,8 +62,6 @@ def run() -> None:
         )
         with context.begin_transaction():
             context.run_migrations()
-        connection.execute(text(f"SELECT pg_advisory_unlock({LOCK})"))
-        connection.commit()
 
 
 run()

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from broker.cli.stop import Misuse, Stop
+from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
 from broker.embedded_postgres.binaries import bin_directory
 from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
 from broker.settings import Settings
+
+# By their names alone, in the broker's schema or where release 0.1.0 made them.
+_FINDING_TABLES = f"-csearch_path%3D{DEFAULT_SCHEMA}%2C{RELEASE_0_1_SCHEMA}"
 
 PROGRAMS = ("psql", "pg_dump", "pg_restore")  # each takes --dbname=URL
 
@@ -32,7 +36,8 @@ def run_on_embedded(settings: Settings, command: Sequence[str]) -> int:
             cluster.open()
         # Ctrl-C is the program's: psql gives up a statement by it.
         signal.signal(signal.SIGINT, lambda *_: None)
-        with subprocess.Popen([bin_directory() / program, f"--dbname={cluster.url}", *arguments]) as process:  # noqa: S603
+        there = f"--dbname={cluster.url}&options={_FINDING_TABLES}"
+        with subprocess.Popen([bin_directory() / program, there, *arguments]) as process:  # noqa: S603
             try:
                 return process.wait()
             except KeyboardInterrupt:

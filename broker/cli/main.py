@@ -22,10 +22,10 @@ def _serve(found: FoundSettings, _: Mapping[str, Any]) -> int:
     return serve(found.settings)
 
 
-def _migrate(found: FoundSettings, _: Mapping[str, Any]) -> int:
+def _migrate(found: FoundSettings, flags: Mapping[str, Any]) -> int:
     from broker.cli.migrate import migrate
 
-    return migrate(found.settings)
+    return migrate(found.settings, flags)
 
 
 def _settings(found: FoundSettings, _: Mapping[str, Any]) -> int:
@@ -48,8 +48,11 @@ COMMANDS = {
     ),
     "migrate": Command(
         summary="bring the schema of a PostgreSQL of your own up to date",
-        settings=("database_url", "log_level"),
+        settings=("database_url", "database_schema", "log_level"),
         run=_migrate,
+        flags={
+            "move-schema": "first move the tables of release 0.1.0 out of `public`; no broker may run",
+        },
     ),
     "settings": Command(
         summary="show the settings that `broker serve` would have, and where each is from",

@@ -3,68 +3,91 @@
 That needs Alembic and SQLAlchemy, which the parent of the broker's processes would then keep in memory for ever.
 """
 
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from broker.cli.child_process import CONTEXT, start_deaf
 from broker.cli.stop import Stop
 from broker.telemetry.log import set_up_log
 
+logger = logging.getLogger(__name__)
+
 MIN_SERVER_VERSION = 15
 
 
-def upgrade_schema(database_url: str) -> None:
-    """Bring the schema up to date.  Raises Stop."""
-    _in_a_process(_upgrade, database_url)
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The schema of the database that the broker's tables are in, and its revision; or the `problem` ("": none).
+
+    `remark` is a sentence that an operator should see ("": there is nothing to say).
+    """
+
+    schema: str = ""
+    revision: str = ""
+    remark: str = ""
+    problem: str = ""
 
 
-def check_schema(database_url: str) -> None:
+def upgrade_schema(database_url: str, schema: str) -> Served:
+    """Bring a schema of the database up to date ("": the broker finds it by itself).  Raises Stop."""
+    return _in_a_process(_upgrade, database_url, schema)
+
+
+def check_schema(database_url: str, schema: str) -> Served:
     """Whether a database of the operator's own can be served from.  Raises Stop."""
-    _in_a_process(_check, database_url)
+    return _in_a_process(_check, database_url, schema)
 
 
-def _in_a_process(work: Callable[[str], str], database_url: str) -> None:
+def _in_a_process(work: Callable[[str, str], Served], database_url: str, schema: str) -> Served:
     ours, theirs = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=_answer, args=(work, database_url, theirs), name="schema")
+    process = CONTEXT.Process(target=_answer, args=(work, database_url, schema, theirs), name="schema")
     start_deaf(process)
     theirs.close()
     try:
-        problem = ours.recv()
+        served: Served = ours.recv()
     except EOFError:
-        problem = "the process that looks after the database's schema ended without a word"
+        served = Served(problem="the process that looks after the database's schema ended without a word")
     except KeyboardInterrupt:
         process.terminate()
         raise
     finally:
         process.join()
-    if problem:
-        raise Stop(problem)
+    if served.problem:
+        raise Stop(served.problem)
+    return served
 
 
-def _answer(work: Callable[[str], str], database_url: str, pipe: Connection) -> None:
+def _answer(work: Callable[[str, str], Served], database_url: str, schema: str, pipe: Connection) -> None:
     set_up_log("info")  # a migration that waits says for whom
-    pipe.send(work(database_url))
+    served = work(database_url, schema)
+    if served.remark:
+        logger.info(served.remark)
+    pipe.send(served)
 
 
-def _upgrade(database_url: str) -> str:
-    """What is wrong ("": nothing)."""
+def _upgrade(database_url: str, schema: str) -> Served:
     from broker.store import migrations
 
     try:
-        migrations.upgrade(database_url)
+        migrations.upgrade(database_url, schema=schema)
     except migrations.DatabaseUnreachable as error:
-        return str(error)
-    return ""
+        return Served(problem=str(error))
+    return _check(database_url, schema)
 
 
-def _check(database_url: str) -> str:
-    """What is wrong ("": nothing)."""
+def _check(database_url: str, schema: str) -> Served:
     from broker.store import migrations
 
     try:
-        state = migrations.inspect(database_url)
+        state = migrations.inspect(database_url, schema)
     except migrations.DatabaseUnreachable as error:
-        return str(error)
+        return Served(problem=str(error))
     if state.server_major_version < MIN_SERVER_VERSION:
-        return f"PostgreSQL {state.server_major_version} is too old: the broker needs {MIN_SERVER_VERSION}+"
-    return migrations.why_not_served(state.revision)
+        return Served(
+            problem=f"PostgreSQL {state.server_major_version} is too old: the broker needs {MIN_SERVER_VERSION}+"
+        )
+    if problem := migrations.why_not_served(state.revision):
+        return Served(problem=f"{problem}. {state.remark}" if state.remark else problem)
+    return Served(state.schema, str(state.revision), state.remark)

@@ -16,7 +16,7 @@ from broker.app_config import AppConfig
 from broker.cli.children import Children
 from broker.cli.listener import base_url, bound_socket, listen
 from broker.cli.listener import url as url_of
-from broker.cli.schema import check_schema, upgrade_schema
+from broker.cli.schema import Served, check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.settings import Settings
@@ -32,9 +32,9 @@ def serve(settings: Settings) -> int:
         with (
             _data_directory(settings) as cluster,
             bound_socket(settings.host, settings.port) as listener,
-            _database(settings, cluster) as url,
+            _database(settings, cluster) as (url, served),
         ):
-            return asyncio.run(_serve(settings, listener, cluster, url))
+            return asyncio.run(_serve(settings, listener, cluster, url, served.schema))
     except KeyboardInterrupt:
         return 0
 
@@ -72,20 +72,23 @@ def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
 
 
 @contextmanager
-def _database(settings: Settings, cluster: Cluster | None) -> Iterator[str]:
-    """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated."""
+def _database(settings: Settings, cluster: Cluster | None) -> Iterator[tuple[str, Served]]:
+    """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated; and
+    where the tables are in it.
+    """
     if cluster is None:
-        check_schema(settings.database_url)
-        yield settings.database_url
+        yield settings.database_url, check_schema(settings.database_url, settings.database_schema)
         return
     cluster.open()
-    upgrade_schema(cluster.url)
-    yield cluster.url
+    yield cluster.url, upgrade_schema(cluster.url, settings.database_schema)
 
 
-async def _serve(settings: Settings, listener: socket.socket, cluster: Cluster | None, url: str) -> int:
+async def _serve(
+    settings: Settings, listener: socket.socket, cluster: Cluster | None, url: str, schema: str
+) -> int:
     config = AppConfig(
         database_url=url,
+        database_schema=schema,
         pull_wait_seconds=settings.pull_wait_seconds,
         pool_size=settings.pool_size,
         request_memory_mb=settings.request_memory_mb,

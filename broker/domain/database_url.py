@@ -7,6 +7,9 @@ what it could trip over is refused here, without a word of it but the scheme.
 
 import re
 
+DEFAULT_SCHEMA = "broker"
+RELEASE_0_1_SCHEMA = "public"  # where release 0.1.0 made its tables, and where they may still be
+
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NOT_ESCAPED = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")
 _SECRETS = "password|sslpassword|scram_client_key|scram_server_key|oauth_client_secret"

@@ -56,7 +56,7 @@ class WakeUps:
         """A topic or subscription has changed and that change is committed."""
         self._drop(name)
         async with self._database.connection() as connection:
-            await notify_resource_changed(connection, name=name)
+            await notify_resource_changed(connection, schema=self._database.schema, name=name)
 
     async def run_sender(self) -> None:
         """Tell other processes, for ever."""
@@ -66,7 +66,12 @@ class WakeUps:
             shard_ids, self._shard_ids = self._shard_ids, set()
             subscription_ids, self._subscription_ids = self._subscription_ids, set()
             async with self._database.hot() as connection:
-                await notify_wake(connection, shard_ids=shard_ids, subscription_ids=subscription_ids)
+                await notify_wake(
+                    connection,
+                    schema=self._database.schema,
+                    shard_ids=shard_ids,
+                    subscription_ids=subscription_ids,
+                )
             await asyncio.sleep(_SPACING_SECONDS)
 
     async def run_listener(self) -> None:

@@ -10,10 +10,7 @@ from typing import Any
 import psycopg
 from psycopg import conninfo, pq
 
-from broker.domain.database_url import check_database_url
-
-DEFAULT_SCHEMA = "broker"
-RELEASE_0_1_SCHEMA = "public"  # where release 0.1.0 made its tables, and where they may still be
+from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA, check_database_url
 
 # A server that vanished without a word is given up after half a minute, unless the caller's URL says otherwise.
 _REACHING: dict[str, Any] = {
@@ -57,10 +54,15 @@ def connection_parameters(
     return {
         **_REACHING,
         **parameters,
-        "fallback_application_name": "broker",
+        "fallback_application_name": session_name(schema),
         "client_encoding": "UTF8",
         "options": " ".join(options).strip(),
     }
+
+
+def session_name(schema: str) -> str:
+    """The application_name of sessions that work in a schema, unless the caller gives them another."""
+    return "broker" if schema in (DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA) else f"broker {schema}"
 
 
 def _named(error: psycopg.Error) -> str:

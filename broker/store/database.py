@@ -19,8 +19,9 @@ from sqlalchemy.exc import DBAPIError, InvalidatePoolError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
+from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable
-from broker.store.connection_parameters import RELEASE_0_1_SCHEMA, connection_parameters
+from broker.store.connection_parameters import connection_parameters
 from broker.store.hot_connection import HotConnection
 from broker.store.hot_pool import HotPool
 from broker.store.patient_connection import PATIENCE_SECONDS, PatientConnection
@@ -150,7 +151,7 @@ class Database:
         self,
         url: str,
         *,
-        schema: str = RELEASE_0_1_SCHEMA,
+        schema: str = DEFAULT_SCHEMA,
         pool_size: int = 8,
         connect_timeout_seconds: float = _POOL_WAIT_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
@@ -162,7 +163,7 @@ class Database:
         Raises ValueError for a URL that cannot be used.
         """
         self._states = states or StateChanges()
-        self.url = url
+        self.url, self.schema = url, schema
         self._hot_parameters = connection_parameters(url, schema=schema, settings=_HOT)
         self._parameters = connection_parameters(url, schema=schema, settings=_NOT_HOT)
         self._patience_seconds = patience_seconds

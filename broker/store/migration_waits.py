@@ -18,13 +18,11 @@ import psycopg
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 from sqlalchemy.exc import DBAPIError
 
-from broker.store.connection_parameters import RELEASE_0_1_SCHEMA, connection_parameters
+from broker.store.connection_parameters import connection_parameters
 
 logger = logging.getLogger(__name__)
 
 APPLICATION_NAME = "broker migrate"
-LOCK = 4_711_000  # advisory: who migrates; two that start at once take turns
-
 _LOOK_SECONDS = 0.1
 _BLOCKING = """
     SELECT other.pid, other.application_name, clock_timestamp() - other.xact_start
@@ -64,8 +62,9 @@ def migrate_patiently(attempt: Callable[[], None], database_url: str, patience: 
                 return attempt()
             except MigrationUnderWay as error:
                 blocker, reason = watch.blocker or "another process that migrates", error
-            except DBAPIError as error:
-                if not isinstance(error.orig, LockNotAvailable | DeadlockDetected):
+            except (DBAPIError, psycopg.Error) as error:
+                cause = error.orig if isinstance(error, DBAPIError) else error
+                if not isinstance(cause, LockNotAvailable | DeadlockDetected):
                     raise
                 blocker, reason = watch.blocker or "another session", error
             give_up_at = give_up_at or time.monotonic() + patience.total_seconds
@@ -95,7 +94,7 @@ class _Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        parameters = connection_parameters(self._url, schema=RELEASE_0_1_SCHEMA)
+        parameters = connection_parameters(self._url, schema="pg_catalog")
         with suppress(psycopg.Error), psycopg.connect(autocommit=True, **parameters) as session:
             while not self._over.wait(_LOOK_SECONDS):
                 if found := session.execute(_BLOCKING, [APPLICATION_NAME]).fetchone():

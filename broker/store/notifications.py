@@ -1,16 +1,17 @@
 """Wake-ups between broker processes, over LISTEN and NOTIFY.
 
-Two channels.  `broker_wake` carries what may be claimed now, as words: `s12` (shard 12 has new messages), `r7`
-(subscription 7 has redeliveries, or another time for them).  `broker_resources` carries the name of a topic or
-subscription that changed; nothing where that is too long for it, and then any may have changed.  A lost
-notification costs time, never a message: pulls also look for themselves.
+Two channels, for each schema its own.  `broker_wake` carries what may be claimed now, as words: `s12` (shard 12 has
+new messages), `r7` (subscription 7 has redeliveries, or another time for them).  `broker_resources` carries the
+name of a topic or subscription that changed; nothing where that is too long for it, and then any may have changed.
+A lost notification costs time, never a message: pulls also look for themselves.
 """
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
-from psycopg import Notify
+from psycopg import Notify, sql
 
+from broker.domain.database_url import RELEASE_0_1_SCHEMA
 from broker.store import statements
 from broker.store.database import Connection, Database, translate_errors
 from broker.store.hot_connection import HotConnection
@@ -47,19 +48,24 @@ def _payloads(words: Iterable[str]) -> list[str]:
     return payloads
 
 
+def _channel(name: str, schema: str) -> str:
+    """Channels belong to a database.  In `public` they are as in release 0.1.0, which may work there as well."""
+    return name if schema == RELEASE_0_1_SCHEMA else f"{name}.{schema}"
+
+
 async def notify_wake(
-    connection: HotConnection, *, shard_ids: Iterable[int], subscription_ids: Iterable[int]
+    connection: HotConnection, *, schema: str, shard_ids: Iterable[int], subscription_ids: Iterable[int]
 ) -> None:
     """Tell all processes what can be claimed; never part of another transaction (NOTIFY serialises commits)."""
     words = [f"s{shard_id}" for shard_id in shard_ids] + [f"r{id_}" for id_ in subscription_ids]
     for payload in _payloads(words):
-        await connection.run((_NOTIFY_WAKE, {"channel": _WAKE, "payload": payload}))
+        await connection.run((_NOTIFY_WAKE, {"channel": _channel(_WAKE, schema), "payload": payload}))
 
 
-async def notify_resource_changed(connection: Connection, *, name: str) -> None:
+async def notify_resource_changed(connection: Connection, *, schema: str, name: str) -> None:
     """Tell all processes that a topic or subscription changed."""
     payload = name if len(name.encode()) <= _MAX_PAYLOAD else ""
-    await connection.execute("SELECT pg_notify(%s, %s)", [_RESOURCES, payload])
+    await connection.execute("SELECT pg_notify(%s, %s)", [_channel(_RESOURCES, schema), payload])
 
 
 async def listen(
@@ -74,8 +80,9 @@ async def listen(
     with translate_errors():
         try:
             connection.patience = answer_seconds
-            await connection.execute(f"LISTEN {_WAKE}".encode())
-            await connection.execute(f"LISTEN {_RESOURCES}".encode())
+            for name in (_WAKE, _RESOURCES):
+                channel = sql.Identifier(_channel(name, database.schema))
+                await connection.execute(sql.SQL("LISTEN {}").format(channel))
             yield None
             while True:
                 async for notification in connection.notifies(timeout=silence_seconds):
@@ -86,7 +93,7 @@ async def listen(
 
 
 def _announcement(notification: Notify) -> Wake | ResourceChanged:
-    if notification.channel == _RESOURCES:
+    if notification.channel.startswith(_RESOURCES):
         return ResourceChanged(notification.payload or None)
     return _parse_wake(notification.payload)
 

@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from psycopg import errors, sql
 
 from broker.domain.partition_width import MIN_WIDTH, next_width
+from broker.store.advisory_locks import MAKING_PARTITIONS, lock_key
 from broker.store.database import Connection
 
 # Publishes may land this far ahead of now; the janitor must run at least twice in it.
 AHEAD = timedelta(minutes=10)
-_LOCK = 4_711_001  # advisory: one process at a time makes or drops
 _LOCK_TIMEOUT = "500ms"
 
 # A batch stays in its row as long as that fits a page: store/message_batches.py fills two rows a page.
@@ -59,7 +59,7 @@ async def make_partitions_ahead(connection: Connection, *, now: datetime) -> int
 
     Also covers publish times that shards have already reached, should the clock have gone back.
     """
-    await connection.execute(sql.SQL("SELECT pg_advisory_lock({})").format(_LOCK))
+    await connection.execute(sql.SQL("SELECT pg_advisory_lock({})").format(lock_key(MAKING_PARTITIONS)))
     try:
         partitions = await list_partitions(connection)
         cursor = await connection.execute(b"SELECT max(last_publish_time) FROM shards")
@@ -72,7 +72,7 @@ async def make_partitions_ahead(connection: Connection, *, now: datetime) -> int
             made += 1
         return made
     finally:
-        await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(_LOCK))
+        await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(MAKING_PARTITIONS)))
 
 
 async def _missing(

@@ -4,7 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+from psycopg import sql
+
 from broker.store import statements
+from broker.store.advisory_locks import TIDYING, lock_key
 from broker.store.database import Connection
 from broker.store.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
 from broker.telemetry.state_changes import StateChanges
@@ -16,7 +19,6 @@ _DELETE_UNWANTED_STRAGGLERS = statements.load("delete_unwanted_stragglers")
 _DELETE_FINISHED_ATTEMPTS = statements.load("delete_finished_attempts")
 _DELETE_CLOSED_SHARDS = statements.load("delete_closed_shards")
 
-_LOCK = 4_711_002  # advisory: one process at a time tidies up
 # No publish can be on its way into a partition that ended so long ago: its statement would have timed out.
 _SETTLED = timedelta(minutes=5)
 MAX_STRAGGLERS = 10_000  # messages that are moved aside rather than keep their partition
@@ -28,7 +30,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 @asynccontextmanager
 async def tidying(connection: Connection) -> AsyncIterator[bool]:
     """Whether it is this process's turn to tidy up; the lock goes with the connection if the process dies."""
-    cursor = await connection.execute(b"SELECT pg_try_advisory_lock(%s)", [_LOCK])
+    cursor = await connection.execute(sql.SQL("SELECT pg_try_advisory_lock({})").format(lock_key(TIDYING)))
     row = await cursor.fetchone()
     if row is None or not row[0]:
         yield False
@@ -36,7 +38,7 @@ async def tidying(connection: Connection) -> AsyncIterator[bool]:
     try:
         yield True
     finally:
-        await connection.execute(b"SELECT pg_advisory_unlock(%s)", [_LOCK])
+        await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(TIDYING)))
 
 
 async def drop_partitions_behind(

@@ -31,6 +31,10 @@ from sqlalchemy.types import UserDefinedType
 
 metadata = MetaData()
 
+# What the migrations make beside the tables: it moves with them (store/schema_move.py).
+VIEWS = ("messages", "straggler_messages")
+FUNCTIONS = ("nth_sequence", "unsettled")
+
 
 class JsonPath(UserDefinedType[str]):
     """jsonpath, written and read as text."""

@@ -62,6 +62,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "port": (0, "65536"),
     "data_dir": ("/var/lib/broker", ""),
     "database_url": ("postgresql://u@h/x", "mysql://***"),
+    "database_schema": ("pubsub", "pg_pubsub"),
     "workers": (2, "0"),
     "pull_wait_seconds": (0.5, "-1"),
     "pool_size": (1, "0"),

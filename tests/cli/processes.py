@@ -17,14 +17,17 @@ from tests.fixtures.broker import BrokerProcess, Rest
 Signalling = Callable[[BrokerProcess], None]
 
 
-def run_broker(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """A `broker …` command that is expected to end by itself."""
+def run_broker(
+    *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A `broker …` command that is expected to end by itself; `cwd` may have the code of another version."""
     return subprocess.run(
         [sys.executable, "-m", "broker", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
+        cwd=cwd,
         env={k: v for k, v in os.environ.items() if k != "DATABASE_URL"} | dict(env or {}),
     )
 

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import httpx
 import psycopg
+import pytest
+from sqlalchemy import make_url
 
 from broker.store.migrations import head_revision
-from tests.cli.processes import complaint, run_broker
-from tests.fixtures.broker import BrokerProcess
+from tests.cli.processes import complaint, faults, is_ready, run_broker
+from tests.faults.versions import RELEASE, has_release, released_code
+from tests.fixtures.broker import BrokerProcess, Rest, text
 from tests.fixtures.database import other_database
+from tests.migrations.test_installations import APPLICATION
 
 StartBroker = Callable[..., BrokerProcess]
 ANY_PORT = {"BROKER_PORT": "0"}
@@ -21,7 +25,7 @@ def test_migrate_brings_an_empty_database_up_and_serve_uses_it(
 ) -> None:
     for _ in range(2):  # the second time there is nothing to do
         done = run_broker("migrate", env={"DATABASE_URL": empty_database_url})
-        assert (done.returncode, done.stdout) == (0, f"The schema is at {head_revision()}.\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, f"The schema broker is at {head_revision()}.\n"), done.stderr
     broker = start_broker("--port", "0", env={"DATABASE_URL": empty_database_url})
     assert httpx.get(f"{broker.url}/readyz").status_code == 200
 
@@ -54,7 +58,7 @@ def test_serve_and_migrate_leave_a_newer_schema_that_only_adds(
 ) -> None:
     _set_revision(database_url, f"9999_since_{head_revision()[:4]}")
     done = run_broker("migrate", env={"DATABASE_URL": database_url})
-    assert (done.returncode, done.stdout) == (0, f"The schema is at 9999_since_{head_revision()[:4]}.\n")
+    assert (done.returncode, done.stdout) == (0, f"The schema broker is at 9999_since_{head_revision()[:4]}.\n")
     broker = start_broker("--port", "0", env={"DATABASE_URL": database_url})
     assert httpx.get(f"{broker.url}/readyz").status_code == 200
     _set_revision(database_url, "9999")
@@ -97,3 +101,79 @@ def test_a_user_without_rights_is_told_so(empty_database_url: str) -> None:
         said = complaint("migrate", "--database-url", empty_database_url.replace("//postgres@", "//powerless@"))
         admin.execute("DROP ROLE powerless")
     assert "permission denied" in said
+
+
+async def _exchange(broker: BrokerProcess, data: str, project: str = "projects/p") -> None:
+    """A message goes through the broker, on a topic that is made when there is none."""
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+        rest = Rest(client, project)
+        await rest.create_topic()
+        await rest.create_subscription()
+        await rest.publish(data)
+        assert [text(received) for received in await rest.drain()] == [data]
+
+
+@pytest.mark.timeout(300)
+async def test_an_application_and_two_brokers_share_a_database(
+    start_broker: StartBroker, empty_database_url: str
+) -> None:
+    """Its role and its database have a search path, it has tables and versions of its own, and its URL options."""
+    name = make_url(empty_database_url).database
+    with psycopg.connect(empty_database_url, autocommit=True) as admin:
+        admin.execute(APPLICATION)
+        admin.execute("DROP ROLE IF EXISTS application")
+        admin.execute("CREATE ROLE application LOGIN")
+        admin.execute("ALTER ROLE application SET search_path = shop, public")
+        admin.execute(f"ALTER DATABASE {name} SET search_path = public, shop".encode())
+        admin.execute(f"GRANT CREATE ON DATABASE {name} TO application".encode())
+    url = empty_database_url.replace("//postgres@", "//application@").replace("postgresql:", "postgresql+psycopg:")
+    url += "&options=-csearch_path%3Dpublic"
+    brokers = []
+    for schema in ("broker", "second"):
+        given = ("--database-url", url, *(("--database-schema", schema) if schema == "second" else ()))
+        done = run_broker("migrate", *given)
+        assert (done.returncode, done.stdout.startswith(f"The schema {schema} is at ")) == (0, True), done.stderr
+        brokers.append(start_broker(*given, "--port", "0"))
+    for broker, data in zip(brokers, ("to one", "to the other"), strict=True):
+        await _exchange(broker, data)  # of the same names
+        assert is_ready(broker)
+        assert faults(broker) == []
+    with psycopg.connect(empty_database_url) as admin:
+        assert admin.execute("SELECT version_num FROM public.alembic_version").fetchall() == [("4f1c9e",)]
+        there = admin.execute("SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace")
+        assert there.fetchone() == (4,)  # three tables and an index
+    for broker in brokers:
+        broker.stop()
+    with psycopg.connect(empty_database_url, autocommit=True) as admin:
+        admin.execute("DROP OWNED BY application")
+        admin.execute("DROP ROLE application")
+
+
+@pytest.mark.skipif(not has_release(), reason=f"this clone's history does not go back to {RELEASE}")
+@pytest.mark.timeout(300)  # eight processes
+async def test_a_database_of_release_0_1_0_is_served_moved_and_served_again(
+    start_broker: StartBroker, empty_database_url: str, tmp_path: Path
+) -> None:
+    url = ("--database-url", empty_database_url)
+    code = released_code(RELEASE, tmp_path)
+    assert run_broker("migrate", *url, cwd=code).returncode == 0
+    old = start_broker(*url, "--port", "0", cwd=code)
+    assert run_broker("migrate", *url).stdout.startswith(f"The schema public is at {head_revision()}. ")
+    new = start_broker(*url, "--port", "0")
+    await _exchange(old, "by the old one")
+    async with httpx.AsyncClient(base_url=old.url) as client, httpx.AsyncClient(base_url=new.url) as other:
+        here, there = Rest(client, "projects/p"), Rest(other, "projects/p")
+        await here.publish("one", "two", "three")
+        [first] = await there.pull(max_messages=1)
+        await there.acknowledge([first])
+    said = complaint("migrate", "--move-schema", *url)
+    assert "broker processes are at work on the schema public, 2 of them (from this machine: sessions " in said
+    for broker in (old, new):
+        broker.stop()
+        assert faults(broker) == []
+    moved = run_broker("migrate", "--move-schema", *url)
+    assert moved.stdout == f"The tables were moved.\nThe schema broker is at {head_revision()}.\n", moved.stderr
+    broker = start_broker(*url, "--port", "0")
+    async with httpx.AsyncClient(base_url=broker.url) as client:
+        drained = await Rest(client, "projects/p").drain()
+    assert {text(first), *(text(received) for received in drained)} == {"one", "two", "three"}

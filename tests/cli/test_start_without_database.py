@@ -20,6 +20,7 @@ from broker.embedded_postgres.cluster import Cluster
 from broker.store import migrations
 from tests.cli.processes import alive, faults, run_broker
 from tests.fixtures.broker import BrokerProcess, eventually
+from tests.fixtures.database import in_schema
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -124,7 +125,7 @@ _CONNECTION_LOST, _UNFORESEEN = "57P01", "XX001"
 @contextmanager
 def _starting_fails(broker: BrokerProcess, server: Cluster, sqlstate: str) -> Iterator[None]:
     """The broker's worker is started again, and cannot within the block."""
-    with psycopg.connect(server.url, autocommit=True) as database:
+    with psycopg.connect(in_schema(server.url), autocommit=True) as database:
         database.execute(_FAIL.format(sqlstate))
         broker.workers()[0].kill()
         yield

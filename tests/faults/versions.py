@@ -39,10 +39,10 @@ class Versions:
     def __init__(self, directory: Path, *, brokers: int) -> None:
         self._released = [True] * brokers
         self._directory = directory
-        self._code = Path()
+        self.code = Path()
 
     def prepare(self) -> None:
-        self._code = released_code(RELEASE, self._directory)
+        self.code = released_code(RELEASE, self._directory)
 
     def change(self, place: int) -> None:
         """The broker at `place` is of the other version when it is started the next time."""
@@ -53,4 +53,4 @@ class Versions:
 
     def options(self, place: int) -> dict[str, Any]:
         """For the process of the broker at `place`: its program looks for its code where it is started."""
-        return {"cwd": self._code if self._released[place] else repository()}
+        return {"cwd": self.code if self._released[place] else repository()}

@@ -142,6 +142,8 @@ class World:
 
     def _start_postgres(self) -> None:
         program = [sys.executable, "-m", "tests.faults.postgres", str(self._directory)]
+        if self.versions is not None:  # what is upgraded was made by the release
+            program.append(str(self.versions.code))
         pipe = subprocess.PIPE
         self._postgres = subprocess.Popen(program, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
         assert self._postgres.stdout is not None
@@ -243,7 +245,11 @@ class World:
         for n in range(tries):
             try:
                 return await psycopg.AsyncConnection.connect(
-                    self.database_url, autocommit=True, connect_timeout=5, application_name="fault"
+                    self.database_url,
+                    autocommit=True,
+                    connect_timeout=5,
+                    application_name="fault",
+                    options="-c search_path=broker,public",  # release 0.1.0 works in the latter
                 )
             except psycopg.OperationalError:
                 if n == tries - 1:

@@ -8,13 +8,14 @@ from sqlalchemy import create_engine, make_url, text
 
 from broker.store import migrations
 from broker.store.tables import metadata
+from tests.fixtures.database import in_schema
 
 # SQLAlchemy cannot reflect it; the name of the column is compared all the same.
 pytestmark = pytest.mark.filterwarnings("ignore:Did not recognize type 'jsonpath'")
 
 
 def _differences(url: str) -> list[object]:
-    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
+    engine = create_engine(make_url(in_schema(url)).set(drivername="postgresql+psycopg"))
 
     def declared(_object: object, name: str | None, type_: str, reflected: bool, _to: object) -> bool:
         return not (type_ == "table" and reflected and str(name).startswith("messages_"))
@@ -35,7 +36,7 @@ def test_migrating_an_empty_database_gives_the_declared_tables(empty_database_ur
 
 def test_a_drift_would_be_seen(empty_database_url: str) -> None:
     migrations.upgrade(empty_database_url)
-    engine = create_engine(make_url(empty_database_url).set(drivername="postgresql+psycopg"))
+    engine = create_engine(make_url(in_schema(empty_database_url)).set(drivername="postgresql+psycopg"))
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE cursors ADD COLUMN surplus int"))
     engine.dispose()

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from broker.store import migrations
-from broker.store.migration_waits import LOCK, Patience
+from broker.store.advisory_locks import MIGRATING, lock_key
+from broker.store.migration_waits import Patience
 from broker.store.migrations import DatabaseUnreachable
 from tests.migrations.revisions import ADD_COLUMNS, BUILD_INDEXES, with_revisions
 
@@ -58,7 +60,7 @@ def test_it_gives_up_and_names_the_session(database_url: str, tmp_path: Path) ->
 def test_of_two_that_start_at_once_one_waits_for_the_other(database_url: str, tmp_path: Path) -> None:
     directory = with_revisions(tmp_path, ADD_COLUMNS)
     with psycopg.connect(database_url, autocommit=True) as other:
-        other.execute(f"SELECT pg_advisory_lock({LOCK})")
+        other.execute(sql.SQL("SELECT pg_advisory_lock({})").format(lock_key(MIGRATING)))
         with pytest.raises(DatabaseUnreachable, match="another process that migrates"):
             migrations.upgrade(database_url, directory=directory, patience=SHORT)
     migrations.upgrade(database_url, directory=directory, patience=SHORT)

@@ -13,7 +13,7 @@ from broker.store.statements import Statement
 
 # As an application may have it for itself, each of which would make the broker lose, refuse or misread something.
 HOSTILE = {
-    "search_path": "elsewhere",
+    "search_path": "elsewhere,public",
     "synchronous_commit": "off",
     "default_transaction_isolation": "serializable",
     "default_transaction_read_only": "on",
@@ -25,7 +25,7 @@ HOSTILE = {
     "timezone": "Asia/Tokyo",
 }
 NAMES = (*HOSTILE, "work_mem")
-OURS = ("public", "on", "read committed", "off", "0", "0", "ISO, DMY", "postgres", "hex", "UTC", "12345kB")
+OURS = ("broker", "on", "read committed", "off", "0", "0", "ISO, DMY", "postgres", "hex", "UTC", "12345kB")
 _SHOW = "SELECT " + ", ".join(f"current_setting('{name}')" for name in NAMES)
 
 

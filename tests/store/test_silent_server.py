@@ -178,7 +178,7 @@ async def test_a_listener_hears_what_is_announced_while_it_looks_for_the_server(
     async def announce() -> None:
         async with database.connection() as connection:
             for name in names:
-                await notify_resource_changed(connection, name=name)
+                await notify_resource_changed(connection, schema=database.schema, name=name)
 
     async with asyncio.timeout(_BOUND_SECONDS):
         announcing = asyncio.create_task(announce())

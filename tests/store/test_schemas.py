@@ -1,0 +1,70 @@
+"""Two brokers in one database, each in a schema of its own, neither wake each other nor wait for each other."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import datetime
+
+import pytest
+
+from broker.store.database import Database
+from broker.store.notifications import ResourceChanged, listen, notify_resource_changed
+from broker.store.partitions import list_partitions, make_partitions_ahead
+from broker.store.retention import tidying
+
+
+@pytest.fixture
+async def three(database_url: str) -> AsyncIterator[list[Database]]:
+    """In the default schema, in one that has no tables, and again in the default one."""
+    async with AsyncExitStack() as stack:
+        databases = [
+            Database(database_url, schema=schema, pool_size=2) for schema in ("broker", "second", "broker")
+        ]
+        for database in databases:
+            await database.open()
+            stack.push_async_callback(database.close)
+        async with databases[0].connection() as connection:
+            await connection.execute(b"CREATE SCHEMA second")
+        yield databases
+
+
+async def test_a_notification_is_heard_in_its_own_schema_alone(three: list[Database]) -> None:
+    first, second, _ = three
+    listening = [listen(database) for database in three]
+    assert [await anext(announcements) for announcements in listening] == [None] * 3
+    for database, name in ((first, "of the first"), (second, "of the second")):
+        async with database.connection() as connection:
+            await notify_resource_changed(connection, schema=database.schema, name=name)
+    async with asyncio.timeout(30):
+        heard = [await anext(announcements) for announcements in listening]
+    assert heard == [ResourceChanged(f"of the {which}") for which in ("first", "second", "first")]
+    for announcements in listening:
+        await announcements.aclose()
+
+
+async def test_who_tidies_up_in_one_schema_holds_up_nobody_in_another(three: list[Database]) -> None:
+    async with AsyncExitStack() as stack:
+        connections = [await stack.enter_async_context(database.connection()) for database in three]
+        turns = [await stack.enter_async_context(tidying(connection)) for connection in connections]
+        assert turns == [True, True, False]
+
+
+async def test_in_public_the_locks_are_those_of_release_0_1_0(three: list[Database], database_url: str) -> None:
+    released = Database(database_url, schema="public")
+    await released.open()
+    async with three[0].connection() as other, released.connection() as connection:
+        await other.execute(b"SELECT pg_advisory_lock(4711002)")
+        async with tidying(connection) as turn:
+            assert not turn
+    await released.close()
+
+
+async def test_partitions_are_made_in_the_schema_of_the_session(database: Database, now: datetime) -> None:
+    async with database.connection() as connection:
+        await make_partitions_ahead(connection, now=now)
+        names = [partition.name for partition in await list_partitions(connection)]
+        cursor = await connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'broker'::regnamespace AND relispartition"
+            " AND relkind = 'r' ORDER BY relname"
+        )
+        assert [name for (name,) in await cursor.fetchall()] == sorted(names)
