@@ -11,6 +11,7 @@ every few seconds at what has come since the last takes the place of timers for 
 
 import asyncio
 import json
+import logging
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -28,6 +29,8 @@ _LOOKED_AT = frozenset([b"host", b"content-length", b"expect", b"transfer-encodi
 _TOO_MANY_HEADERS = f"The request has more than {MAX_HEADERS} headers."
 _IDLE, _HEAD, _BODY = range(3)  # phases; an Enum's members cost a call each, several times a request
 _PIECE_BYTES = 1024  # what is parsed at a time where another request may begin: at most some 40 of them
+logger = logging.getLogger("broker.calls")
+
 _CODES = {408: "DEADLINE_EXCEEDED", 501: "UNIMPLEMENTED", 505: "UNIMPLEMENTED"}  # else INVALID_ARGUMENT
 
 
@@ -308,7 +311,7 @@ class Http1Protocol(HttpToolsProtocol):
         """Say it, and close; a peer that still sends would lose the answer if that were at once."""
         self._refused = True
         self.url, self.headers = b"", []
-        self.logger.debug("refused a request: %s", reason)
+        logger.debug("refused a request: %s", reason)
         error = {"code": status, "message": reason, "status": _CODES.get(status, "INVALID_ARGUMENT")}
         body = json.dumps({"error": error}).encode()
         self.transport.write(

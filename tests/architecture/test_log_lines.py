@@ -1,0 +1,40 @@
+"""What goes on is told once, by telemetry/state_changes.py; a line of its own has only what is rare."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.fixtures.broker import repository
+
+_WRITING = {"info", "warning", "error", "exception", "critical", "log"}
+# Each is bounded by what it is about: a deletion, a look at the clock, a stop, a worker's life, a wait.
+_LISTED = {
+    "broker/cli/children.py: worker process %d %s; starting it again%s",
+    "broker/cli/children.py: worker process %d serves again",
+    "broker/cli/schema.py: logger.info(served.remark)",
+    "broker/cli/worker.py: %d calls had no answer when the broker stopped",
+    "broker/runtime/database_clock.py: "
+    "the database's clock is %+.1f s from where it was: it was set, or a machine stood still",
+    "broker/store/migration_waits.py: The migration waits for a lock that is held by %s, and tries again.",
+    "broker/workers/subscription_expirer.py: "
+    "subscription %s was deleted by its expiration policy: nobody used it for %s",
+}
+
+
+def _lines(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _WRITING
+            and "logger" in ast.unparse(node.func.value)
+        ):
+            texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            yield texts[0] if texts else ast.unparse(node)
+
+
+def test_every_line_is_of_a_change_of_state_or_at_debug_or_known_to_be_rare() -> None:
+    package = repository() / "broker"
+    modules = [path for path in package.rglob("*.py") if path.parent.name != "telemetry"]
+    found = {f"{path.relative_to(repository())}: {line}" for path in modules for line in _lines(path)}
+    assert found == _LISTED
