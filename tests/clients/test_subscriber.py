@@ -301,3 +301,10 @@ def test_a_handler_outlives_the_process_it_was_connected_to(
     assert handler.texts == ["first", "after its stop", "after its death"]
     assert google.pull_at_once() == []
     google.close()
+
+
+def test_a_pull_of_nothing_answers_with_nothing_before_the_callers_deadline(google: Google) -> None:
+    """It was DEADLINE_EXCEEDED after it, for any deadline below 20 s."""
+    google.create()
+    answer = google.subscriber.pull(subscription=google.subscription, max_messages=1, timeout=4, retry=None)
+    assert not answer.received_messages

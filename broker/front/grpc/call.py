@@ -14,10 +14,12 @@ class UnaryCall:
     pass.  A handler is never cancelled for that: what it has begun may already be committed.
     """
 
-    __slots__ = ("_gone", "_waiting", "services", "unsent")
+    __slots__ = ("_deadline", "_gone", "_waiting", "services", "unsent")
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, deadline: float | None = None) -> None:
+        """`deadline`: the caller's, in the event loop's time."""
         self.services = services
+        self._deadline = deadline
         self._gone = False
         self._waiting: asyncio.Future[None] | None = None
         self.unsent: Callable[[], Awaitable[None]] | None = None
@@ -25,6 +27,10 @@ class UnaryCall:
     def unless_sent(self, undo: Callable[[], Awaitable[None]]) -> None:
         """What to do if the answer cannot be handed to the caller as a whole."""
         self.unsent = undo
+
+    def seconds_left(self) -> float | None:
+        """How long the caller waits for the answer; None: without end."""
+        return None if self._deadline is None else self._deadline - asyncio.get_running_loop().time()
 
     def has_hung_up(self) -> bool:
         return self._gone

@@ -112,7 +112,6 @@ class UnaryRpc(Holder):
         self._session = session
         self._stream = stream
         self._handler = handler
-        self._call = UnaryCall(session.services)
         self._reader = MessageReader(encoding)
         self._message: bytes | None = None
         self._running = False
@@ -120,8 +119,12 @@ class UnaryRpc(Holder):
         self._began = perf_counter() if session.calls.on else 0.0
         self._resource = "-"
         self._deadline: asyncio.TimerHandle | None = None
+        deadline: float | None = None
         if timeout is not None:
-            self._deadline = asyncio.get_running_loop().call_later(timeout, self._too_late)
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + timeout
+            self._deadline = loop.call_later(timeout, self._too_late)
+        self._call = UnaryCall(session.services, deadline)
 
     # --- the stream's receiver ---------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ class RestDoor:
         try:
             target, name = self._find(scope)
             body, held = await self._bodies.read(scope, receive, target.admission)
-            call = Call(self._services, name, _query(scope), body, _hung_up(receive))
+            call = Call(self._services, name, _query(scope), body, scope["headers"], _hung_up(receive))
             answer = await target.handler(call)
         except BrokerError as error:
             self._calls.refused(error)

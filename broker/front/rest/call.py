@@ -1,9 +1,12 @@
 """One REST call, as a handler sees it."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from broker.services.services import Services
+
+_SECONDS = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{0,9})?")
 
 
 @dataclass(slots=True)
@@ -17,12 +20,23 @@ class Call:
     name: str
     query: Mapping[str, str]
     body: bytes
+    headers: Iterable[tuple[bytes, bytes]]
     hung_up: Callable[[], Awaitable[None]]
 
     @property
     def update_mask(self) -> str | None:
         """The update mask, where it is given as a query parameter."""
         return self.query.get("updateMask", self.query.get("update_mask"))
+
+    def seconds_left(self) -> float | None:
+        """How long the caller waits for the answer, as far as it says so.
+
+        X-Server-Timeout, in seconds: "timeout for the server to finish processing the request", one of the system
+        parameters of Google's APIs (https://cloud.google.com/apis/docs/system-parameters).  What is no number is
+        ignored.
+        """
+        given = next((value for name, value in self.headers if name == b"x-server-timeout"), b"")
+        return float(given) if _SECONDS.fullmatch(given) else None
 
     def has_hung_up(self) -> bool:
         """Whether the caller is known to be gone already.

@@ -17,6 +17,7 @@ async def pull(call: UnaryCall, body: bytes) -> bytes:
         max_messages=request.max_messages,
         return_immediately=request.return_immediately,
         max_bytes=MAX_RESPONSE_BYTES,
+        seconds_left=call.seconds_left(),
         hung_up=call.hung_up,
     )
     response = PullResponse()

@@ -10,6 +10,7 @@ async def pull(call: Call) -> bytes:
         call.name,
         max_messages=request.max_messages,
         return_immediately=request.return_immediately,
+        seconds_left=call.seconds_left(),
         hung_up=call.hung_up,
     )
     if deliveries and call.has_hung_up():
