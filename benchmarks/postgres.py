@@ -45,7 +45,7 @@ CREATE TABLE copied (
 def scratch_connection(url: str) -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
     """A connection in autocommit mode to a schema of our own, removed at the end.  Raises LoadFailed."""
     try:
-        with psycopg.connect(url, autocommit=True, prepare_threshold=0, dbname="postgres") as connection:
+        with psycopg.connect(url, autocommit=True, prepare_threshold=0) as connection:
             connection.execute("DROP SCHEMA IF EXISTS benchmark CASCADE")
             connection.execute("CREATE SCHEMA benchmark")
             connection.execute("SET search_path = benchmark")

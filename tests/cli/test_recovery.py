@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from broker.embedded_postgres.cluster import Cluster
-from broker.embedded_postgres.drop_root import become, unprivileged_user
+from broker.embedded_postgres.system_user import running_as, unprivileged_user
 from tests.cli.processes import alive, family, faults, kill_all, running_on, waiting_pull
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 
@@ -106,16 +106,6 @@ async def test_a_stale_process_number_harms_nobody(
     again = start_broker("--data-dir", str(mine), "--port", "0")
     assert await _drained_ids(again) == published
     assert alive([other_postmaster])
-
-
-async def test_a_start_that_was_killed_between_making_the_database_and_noting_it_is_no_obstacle(
-    start_broker: StartBroker, tmp_path: Path
-) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
-    published = await _publish_some(broker)
-    broker.stop()
-    (tmp_path / "database-created").unlink()
-    assert await _drained_ids(start_broker("--data-dir", str(tmp_path), "--port", "0")) == published
 
 
 async def test_a_killed_worker_is_started_again(start_broker: StartBroker, database_url: str) -> None:
@@ -232,7 +222,8 @@ def test_leftovers_do_not_include_others_who_stand_in_the_directory(tmp_path: Pa
     cluster = Cluster(tmp_path)
     cluster.open()
     cluster.close()
-    bystander = subprocess.Popen(["sleep", "60"], cwd=tmp_path / "postgres", preexec_fn=become(unprivileged_user()))
+    standing = running_as(unprivileged_user()) | {"cwd": tmp_path / "postgres"}
+    bystander = subprocess.Popen(["sleep", "60"], **standing)
     try:
         cluster.open()
         assert bystander.poll() is None
