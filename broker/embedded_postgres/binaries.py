@@ -2,7 +2,7 @@
 
 The user that PostgreSQL runs as under root may be unable to reach the package: a checkout or a pipx below /root.
 The programs look for their libraries by their own path, so they cannot be handed over open as the data is.  Then
-they are copied, once for each version (36 MB, 0.2 s), to where everybody may read them and root alone may write.
+they are copied, once for each version (32 MB), to where everybody may read them and root alone may write.
 """
 
 import os
