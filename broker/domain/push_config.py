@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from hashlib import sha256
 
 DEFAULT_FAILURE_THRESHOLD = 20  # consecutive failures after which an endpoint's circuit breaker opens
 DEFAULT_OPEN_DURATION = timedelta(seconds=30)
@@ -56,14 +57,33 @@ class PushOptions:
     """Extensions of a push subscription; the defaults do as Google's service does.
 
     `messages_per_second` is a token bucket that holds a second's worth; `max_outstanding_requests` caps the window;
-    `webhook_secrets` ("whsec_" and base64) sign each request as Standard Webhooks says, each with a signature.
+    `webhook_secrets` ("whsec_" and base64) sign each request as Standard Webhooks says, each with a signature.  No
+    answer has them, so in a change None means those that there are, and () means none any more.
+    `copied_fingerprints` is what a request brought along from an answer: of secrets that are there already.
     """
 
     messages_per_second: float | None = None
     max_outstanding_requests: int | None = None
     digest: Digest | None = None
-    webhook_secrets: tuple[str, ...] = ()
+    webhook_secrets: tuple[str, ...] | None = field(default=None, repr=False)
+    copied_fingerprints: tuple[str, ...] = ()
     circuit_breaker: CircuitBreaker = CircuitBreaker()
+
+
+def fingerprint(secret: str) -> str:
+    """What is shown of a secret: the first 8 hexadecimal digits of the SHA-256 of its text."""
+    return sha256(secret.encode()).hexdigest()[:8]
+
+
+def query_of(endpoint: str) -> str:
+    """What follows the question mark of an endpoint's URL: many have a token there."""
+    return endpoint.partition("#")[0].partition("?")[2]
+
+
+def without_query(endpoint: str) -> str:
+    """An endpoint's URL as it is shown where it need not work: `https://example.com/push?…`."""
+    query = query_of(endpoint)
+    return endpoint.replace(query, "…", 1) if query else endpoint
 
 
 PULL = PushConfig()

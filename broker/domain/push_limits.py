@@ -152,12 +152,21 @@ def _check_options(options: PushOptions) -> None:
     if options.digest is not None:
         _check_digest(options.digest)
     _check_circuit_breaker(options.circuit_breaker)
-    if len(options.webhook_secrets) > MAX_WEBHOOK_SECRETS:
+    _check_secrets(options)
+
+
+def _check_secrets(options: PushOptions) -> None:
+    secrets = options.webhook_secrets or ()
+    if options.webhook_secrets is None and options.copied_fingerprints:
         raise InvalidArgument(
-            f"extensions.push.webhookSecrets has {len(options.webhook_secrets)} entries, the maximum is "
-            f"{MAX_WEBHOOK_SECRETS}."
+            "extensions.push.webhookSecretFingerprints is of another subscription's secrets, which no answer has: "
+            "give webhookSecrets (or neither, and requests are not signed)."
         )
-    for index, secret in enumerate(options.webhook_secrets):
+    if len(secrets) > MAX_WEBHOOK_SECRETS:
+        raise InvalidArgument(
+            f"extensions.push.webhookSecrets has {len(secrets)} entries, the maximum is {MAX_WEBHOOK_SECRETS}."
+        )
+    for index, secret in enumerate(secrets):
         if not _is_secret(secret):  # which may be a real one with a slip: it must not get into a log
             raise InvalidArgument(
                 f"Invalid value at 'extensions.push.webhookSecrets[{index}]': it must be \"{SECRET_PREFIX}\" and "

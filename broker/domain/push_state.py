@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from broker.domain.page import check_page_size, invalid_page_token
+from broker.domain.refusals import refuse_nul
 
 BreakerState = Literal["closed", "open", "half_open"]
 
@@ -53,25 +54,30 @@ class PushFailure:
 
 @dataclass(frozen=True, slots=True)
 class PushFailurePage:
-    """At most so many failures, newest first, from before this one on (None: from the newest on)."""
+    """At most so many failures, newest first, from before this one on (None: from the newest on).
+
+    `message_id`: of this message alone ("": of all).
+    """
 
     size: int
     before: int | None = None
+    message_id: str = ""
 
 
 _TOKEN = struct.Struct(">q")
 
 
-def parse_push_failure_page(size: int, token: str) -> PushFailurePage:
-    """Raises InvalidArgument for a negative size or a token that `push_failure_page_token` never gave."""
+def parse_push_failure_page(size: int, token: str, message_id: str = "") -> PushFailurePage:
+    """Raises InvalidArgument for a negative size, a token that `push_failure_page_token` never gave, or U+0000."""
     size = check_page_size(size)
+    refuse_nul(message_id, "messageId")
     if not token:
-        return PushFailurePage(size)
+        return PushFailurePage(size, message_id=message_id)
     try:
         (before,) = _TOKEN.unpack(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     except (Base64Error, ValueError, struct.error):
         raise invalid_page_token(token) from None
-    return PushFailurePage(size, before)
+    return PushFailurePage(size, before, message_id)
 
 
 def push_failure_page_token(last: PushFailure) -> str:

@@ -78,6 +78,13 @@ class Extensions:
     one_per_ordering_key: bool = False
     push: PushOptions = GOOGLES_OPTIONS
 
+    def replaced_by(self, wanted: "Extensions") -> "Extensions":
+        """`wanted`, but with the secrets that there are unless it says which: who read them could not send them."""
+        secrets = wanted.push.webhook_secrets
+        if secrets is None:
+            secrets = self.push.webhook_secrets
+        return replace(wanted, push=replace(wanted.push, webhook_secrets=secrets or None, copied_fingerprints=()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
@@ -167,6 +174,8 @@ class Subscription:
         """This subscription with the masked fields of `wanted`, which holds the default where one is absent."""
         attributes = [_ATTRIBUTES[path] for path in paths if path in _ATTRIBUTES]
         changed = {attribute: getattr(wanted, attribute) for attribute in attributes}
+        if "extensions" in changed:
+            changed["extensions"] = self.extensions.replaced_by(wanted.extensions)
         return replace(self, kept=update_kept(self.kept, wanted.kept, paths, KEPT_FIELDS), **changed)
 
 

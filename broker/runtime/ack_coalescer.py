@@ -47,12 +47,13 @@ _TOO_MANY = "Too many acknowledgements wait to be written; try again."
 
 @dataclass(frozen=True, slots=True)
 class NewDeadline:
-    """Seconds from now, and what becomes of the messages till then (see DeadlineChange.status)."""
+    """Seconds from now, and what becomes of the messages till then (see DeadlineChange)."""
 
     seconds: float
     status: AttemptStatus = "delivering"
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +299,7 @@ class AckCoalescer:
                 status=deadline.status,
                 retry_policy=deadline.retry_policy,
                 exactly_once=deadline.exactly_once,
+                failure=deadline.failure,
             )
             for attempt, (deadline, positions) in wave.items()
         ]

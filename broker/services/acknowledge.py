@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
 from broker.domain.durations import format_duration
+from broker.domain.dead_letter import NACK, REJECT
 from broker.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from broker.domain.names import leaf
 from broker.domain.retry_policy import RetryPolicy
@@ -112,8 +113,11 @@ class AcknowledgeService:
     async def _modify(
         self, subscription: Subscription, ack_ids: Sequence[str], seconds: int
     ) -> Mapping[AttemptName, set[int]]:
-        status: AttemptStatus = "delivering" if seconds else "nacked"
-        return await self._change(subscription, ack_ids, seconds, status, subscription.retry_policy)
+        if seconds:
+            deadline = self._deadline(subscription, seconds)
+        else:
+            deadline = self._deadline(subscription, 0, "nacked", NACK, subscription.retry_policy)
+        return await self._change(subscription, ack_ids, deadline)
 
     async def nack(self, subscription_name: str, ack_ids: Sequence[str], delay: timedelta | None) -> None:
         """A nack with a delay of its own (0 to 24 h; None: as the retry policy says).  An extension (A4).
@@ -129,7 +133,8 @@ class AcknowledgeService:
             )
         seconds = 0 if delay is None else delay.total_seconds()
         retry_policy = subscription.retry_policy if delay is None else None
-        stale = await self._change(subscription, ack_ids, seconds, "nacked", retry_policy)
+        deadline = self._deadline(subscription, seconds, "nacked", NACK, retry_policy)
+        stale = await self._change(subscription, ack_ids, deadline)
         if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
 
@@ -147,7 +152,8 @@ class AcknowledgeService:
                 "Messages can be rejected only by a subscription with a dead-letter topic that exists "
                 f"(resource={leaf(subscription_name)})."
             )
-        failed = await self._change(subscription, ack_ids, 0, "exhausted", None)
+        deadline = self._deadline(subscription, 0, "exhausted", REJECT)
+        failed = await self._change(subscription, ack_ids, deadline)
         if failed:
             count = sum(map(len, failed.values()))
             raise FailedPrecondition(
@@ -155,17 +161,21 @@ class AcknowledgeService:
                 f"any more, or earlier messages of their ordering key are (ack_id={next(_ack_ids(failed))})."
             )
 
-    async def _change(
-        self,
+    @staticmethod
+    def _deadline(
         subscription: Subscription,
-        ack_ids: Sequence[str],
         seconds: float,
-        status: AttemptStatus,
-        retry_policy: RetryPolicy | None,
+        status: AttemptStatus = "delivering",
+        failure: str | None = None,
+        retry_policy: RetryPolicy | None = None,
+    ) -> NewDeadline:
+        return NewDeadline(seconds, status, retry_policy, subscription.enable_exactly_once_delivery, failure)
+
+    async def _change(
+        self, subscription: Subscription, ack_ids: Sequence[str], deadline: NewDeadline
     ) -> Mapping[AttemptName, set[int]]:
         messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
         self._activity.used(subscription.subscription_id)
-        deadline = NewDeadline(seconds, status, retry_policy, subscription.enable_exactly_once_delivery)
         return await self._coalescer.modify_ack_deadline(messages, deadline)
 
 

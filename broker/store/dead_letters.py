@@ -1,14 +1,19 @@
 """Dead letters: from a subscription that gave a message up to its dead-letter topic, in one transaction (A5)."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any
 from zlib import crc32
 
 import msgspec
 
+from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID, UNKNOWN
 from broker.domain.delivery import StoredMessage
 from broker.domain.message import NewMessage
+from broker.domain.message_id import message_id
 from broker.domain.sequences import to_multirange
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
@@ -23,6 +28,7 @@ _MARK_EXHAUSTED_ATTEMPTS = statements.hot("mark_exhausted_attempts")
 _LOCK_EXHAUSTED_ATTEMPTS = statements.hot("lock_exhausted_attempts")
 _RETRY_EXHAUSTED_ATTEMPTS = statements.hot("retry_exhausted_attempts")
 _READ_DUE_MESSAGES = statements.hot("read_due_messages")
+_INSERT_DEAD_LETTERS = statements.hot("insert_dead_letters")
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 
 _MAX_ROWS = 20  # of up to 1,000 messages each, in one transaction
@@ -37,11 +43,24 @@ class DeadLetterTopicClosed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """How many messages went to which shards; `more` may be waiting."""
+    """How many messages went, by the reason (domain/dead_letter.py), to which shards; `more` may be waiting."""
 
-    count: int
+    reasons: Mapping[str, int]
     shard_ids: Sequence[int]
     more: bool
+
+    @property
+    def count(self) -> int:
+        return sum(self.reasons.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """A message that is given up after so many attempts, and why."""
+
+    source: StoredMessage
+    delivery_attempts: int
+    reason: str
 
 
 async def find_dead_letter_work(connection: HotConnection, *, now: datetime) -> list[tuple[str, int]]:
@@ -68,13 +87,13 @@ async def forward_dead_letters(
     try:
         rows = await _lock_exhausted(connection, subscription, shard_id, now)
         messages = await _read(connection, shard_id, rows)
-        letters: dict[int, list[NewMessage]] = {}
+        letters: dict[int, list[_Letter]] = {}
         for row in rows:
             given_up = _given_up(row)
-            taken = [messages[seq] for seq in given_up if seq in messages and messages[seq].data is not None]
-            for message in taken:
-                letter = _dead_letter(subscription, row.attempt_number, message)
-                letters.setdefault(_shard(topic, letter.ordering_key), []).append(letter)
+            for seq in given_up:
+                if seq in messages and messages[seq].data is not None:
+                    letter = _Letter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
+                    letters.setdefault(_shard(topic, letter.source), []).append(letter)
             # What the log does not hold any more is given up as well; what the budget left out stays.
             row.drop([seq for seq in given_up if seq not in messages or messages[seq].data is not None])
             row.changed = True
@@ -87,7 +106,7 @@ async def forward_dead_letters(
         await connection.close()  # its transaction is open
         raise
     left = any(row.open and row.status == "exhausted" for row in rows) or len(rows) == _MAX_ROWS
-    return Forwarded(sum(map(len, letters.values())), sorted(letters), left)
+    return Forwarded(Counter(letter.reason for letter in chain(*letters.values())), sorted(letters), left)
 
 
 async def _lock_exhausted(
@@ -101,7 +120,11 @@ async def _lock_exhausted(
         (_MARK_EXHAUSTED_ATTEMPTS, {**where, **exhausting}),
         (_LOCK_EXHAUSTED_ATTEMPTS, {**where, "max_rows": _MAX_ROWS}),
     )
-    return [due_attempt(row) for row in locked]
+    rows = []
+    for *columns, failure in locked:
+        rows.append(due_attempt(columns))
+        rows[-1].failure = failure
+    return rows
 
 
 def _given_up(row: DueAttempt) -> list[int]:
@@ -128,7 +151,7 @@ async def _write(
     subscription: Subscription,
     shard_id: int,
     rows: Iterable[DueAttempt],
-    letters: dict[int, list[NewMessage]],
+    letters: dict[int, list[_Letter]],
     now: datetime,
 ) -> None:
     where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
@@ -138,30 +161,57 @@ async def _write(
         writes.append((_REPLACE_ATTEMPTS, {**where, **changed}))
     published_at = now - timedelta(microseconds=now.microsecond % 1000)
     for letter_shard, batch in sorted(letters.items()):  # shard heads last, by id: the one lock order
-        writes += append_statements(letter_shard, [encode_messages([letter]) for letter in batch], published_at)
+        requests = [encode_messages([_as_published(letter, subscription, shard_id)]) for letter in batch]
+        writes += append_statements(letter_shard, requests, published_at)
+        writes.append((_INSERT_DEAD_LETTERS, _known_of(batch, letter_shard, subscription, shard_id)))
     results = await connection.run(*writes) if writes else []
-    taken = results[-2 * len(letters) :: 2] if letters else []
+    taken = results[-3 * len(letters) :: 3] if letters else []
     if not all(taken):
         raise DeadLetterTopicClosed
     await connection.run((COMMIT, {}))
 
 
-def _shard(topic: Topic, ordering_key: str) -> int:
-    return topic.shard_ids[crc32(ordering_key.encode()) % len(topic.shard_ids)]
+def _shard(topic: Topic, message: StoredMessage) -> int:
+    return topic.shard_ids[crc32((message.ordering_key or "").encode()) % len(topic.shard_ids)]
 
 
-def _dead_letter(subscription: Subscription, attempts: int, message: StoredMessage) -> NewMessage:
-    """The message as it is published anew; data, attributes and ordering key are kept."""
+def _as_published(letter: _Letter, subscription: Subscription, shard_id: int) -> NewMessage:
+    """The message as it is published anew; data, attributes and ordering key are kept.
+
+    Attributes of a publisher that are called like ours, or like Google's, are not: nobody could tell them apart.
+    There may be some more than the 100 that a publish may have.
+    """
+    message = letter.source
     _, project, _, name = subscription.name.split("/")
     publish_time = message.publish_time.astimezone(UTC).isoformat(timespec="milliseconds")
     return NewMessage(
         data=message.data,
         attributes=_decode_attributes(message.attributes)
         | {
-            "CloudPubSubDeadLetterSourceDeliveryCount": str(attempts),
+            "CloudPubSubDeadLetterSourceDeliveryCount": str(letter.delivery_attempts),
             "CloudPubSubDeadLetterSourceSubscription": name,
             "CloudPubSubDeadLetterSourceSubscriptionProject": project,
             "CloudPubSubDeadLetterSourceTopicPublishTime": publish_time,
+            SOURCE_MESSAGE_ID: message_id(shard_id, message.seq),
+            REASON: letter.reason,
         },
         ordering_key=message.ordering_key or "",
     )
+
+
+def _known_of(
+    letters: Sequence[_Letter], letter_shard: int, subscription: Subscription, shard_id: int
+) -> dict[str, Any]:
+    """The parameters of insert_dead_letters.sql."""
+    return {
+        "shard_id": letter_shard,
+        "count": len(letters),
+        "source_shard_id": shard_id,
+        "source_topic": subscription.topic,
+        "subscription_id": subscription.subscription_id,
+        "subscription": subscription.name,
+        "source_seqs": [letter.source.seq for letter in letters],
+        "source_publish_times": [letter.source.publish_time for letter in letters],
+        "delivery_attempts": [letter.delivery_attempts for letter in letters],
+        "reasons": [letter.reason for letter in letters],
+    }

@@ -32,7 +32,7 @@ class DeadlineChange:
 
     `status`: "delivering" moves the ack deadline, "nacked" is a nack (a retry policy delays it from there on), and
     "exhausted" gives the messages up to the dead-letter forwarder.  "released" is a nack of what reached nobody:
-    the attempt does not count.
+    the attempt does not count.  `failure` is how the attempt has failed (domain/dead_letter.py), if it has.
     """
 
     attempt: AttemptName
@@ -41,6 +41,7 @@ class DeadlineChange:
     status: AttemptStatus = "delivering"
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
+    failure: str | None = None
 
 
 Positions = dict[AttemptName, set[int]]
@@ -152,6 +153,7 @@ def _deadlines(shard_id: int, changes: Sequence[DeadlineChange]) -> dict[str, An
         "attempt_ids": [change.attempt.attempt_id for change in changes],
         "masks": [to_bits(change.positions, change.attempt.count) for change in changes],
         "statuses": [change.status for change in changes],
+        "failures": [change.failure for change in changes],
         "next_delivery_ats": [change.next_delivery_at for change in changes],
         "minimum_backoffs": [p and p.minimum_backoff.total_seconds() for p in policies],
         "maximum_backoffs": [p and p.maximum_backoff.total_seconds() for p in policies],

@@ -15,7 +15,10 @@ DUE_FLOOR_MARGIN = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class DueAttempt:
-    """A row of `delivery_attempts` whose time has come.  `asked`: the sequences that this claim would deliver."""
+    """A row of `delivery_attempts` whose time has come.  `asked`: the sequences that this claim would deliver.
+
+    `failure`: how the attempt ended, where that is of interest.
+    """
 
     attempt_id: int
     part: int
@@ -27,6 +30,7 @@ class DueAttempt:
     first_publish_time: datetime
     last_publish_time: datetime
     ordering_key: str | None
+    failure: str | None = None
     changed: bool = False
     asked: list[int] = field(default_factory=list)
 

@@ -44,6 +44,8 @@ async def list_push_failures(
 ) -> list[PushFailure]:
     """Up to one failure more than a page, newest first."""
     query = select(push_failures).where(push_failures.c.subscription_id == subscription_id)
+    if page.message_id:
+        query = query.where(push_failures.c.message_id == page.message_id)
     if page.before is not None:
         query = query.where(push_failures.c.failure_id < page.before)
     rows = await connection.execute(query.order_by(push_failures.c.failure_id.desc()).limit(page.size + 1))

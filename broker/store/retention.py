@@ -17,6 +17,7 @@ _COUNT_STRAGGLERS = statements.load("count_stragglers")
 _COPY_STRAGGLERS = statements.load("copy_stragglers")
 _DELETE_UNWANTED_STRAGGLERS = statements.load("delete_unwanted_stragglers")
 _DELETE_FINISHED_ATTEMPTS = statements.load("delete_finished_attempts")
+_DELETE_DEAD_LETTERS = statements.load("delete_dead_letters")
 _DELETE_CLOSED_SHARDS = statements.load("delete_closed_shards")
 
 # No publish can be on its way into a partition that ended so long ago: its statement would have timed out.
@@ -24,7 +25,7 @@ _SETTLED = timedelta(minutes=5)
 MAX_STRAGGLERS = 10_000  # messages that are moved aside rather than keep their partition
 _BATCH = 1_000  # rows deleted in one statement
 _KEPT = "partitions that cannot be dropped"
-_NEVER = datetime.max.replace(tzinfo=UTC)
+_EVER, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 @asynccontextmanager
@@ -101,4 +102,26 @@ async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
             break
     await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
     await connection.execute(_DELETE_CLOSED_SHARDS)
+    return deleted
+
+
+async def delete_dead_letters(connection: Connection, *, now: datetime) -> int:
+    """Delete what is known of dead letters that are in the log no more.  Returns how many."""
+    del now  # what has no partition any more is old, whatever the time
+    deleted = 0
+    since = _EVER
+    for partition in await list_partitions(connection):
+        deleted += await _delete_dead_letters_between(connection, since, partition.start)
+        since = partition.end
+    return deleted
+
+
+async def _delete_dead_letters_between(connection: Connection, since: datetime, until: datetime) -> int:
+    deleted = 0
+    while since < until:
+        bounds = {"since": since, "until": until, "limit": _BATCH}
+        cursor = await connection.execute(_DELETE_DEAD_LETTERS, bounds)
+        deleted += cursor.rowcount
+        if cursor.rowcount < _BATCH:
+            break
     return deleted

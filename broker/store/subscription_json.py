@@ -25,7 +25,9 @@ def encode_extensions(extensions: Extensions) -> dict[str, Any]:
     if extensions.one_per_ordering_key:
         stored["one_per_ordering_key"] = True
     if extensions.push != GOOGLES_OPTIONS:
-        stored["push"] = _in_seconds(asdict(extensions.push))
+        options = _in_seconds(asdict(extensions.push))
+        del options["copied_fingerprints"]
+        stored["push"] = options | {"webhook_secrets": extensions.push.webhook_secrets or ()}
     return stored
 
 
@@ -42,7 +44,7 @@ def _push_options(stored: dict[str, Any]) -> PushOptions:
         messages_per_second=stored["messages_per_second"],
         max_outstanding_requests=stored["max_outstanding_requests"],
         digest=digest and Digest(**{**digest, "max_delay": timedelta(seconds=digest["max_delay"])}),
-        webhook_secrets=tuple(stored["webhook_secrets"]),
+        webhook_secrets=tuple(stored["webhook_secrets"]) or None,
         circuit_breaker=CircuitBreaker(
             failure_threshold=breaker["failure_threshold"],
             open_duration=timedelta(seconds=breaker["open_duration"]),

@@ -264,6 +264,8 @@ cursors = Table(
 # sequences the first `out_count` are out under the attempt id, the others came back with them and wait, each with
 # its attempt number so far; `retry_at` is when the first of those may go out.  `waiting` are the sequences in which
 # further messages of the key wait, as far as the cursor has come.
+#
+# `failure` is how the attempt has failed, once it has (domain/dead_letter.py).
 delivery_attempts = Table(
     "delivery_attempts",
     metadata,
@@ -285,6 +287,7 @@ delivery_attempts = Table(
     Column("attempt_numbers", ARRAY(Integer)),
     Column("waiting", INT8MULTIRANGE),
     Column("retry_at", DateTime(timezone=True)),
+    Column("failure", Text),
     Index("delivery_attempts_due_idx", "shard_id", "subscription_id", "next_delivery_at"),
     Index(
         "delivery_attempts_exhausted_idx",
@@ -301,4 +304,24 @@ delivery_attempts = Table(
         postgresql_where=text("ordering_key IS NOT NULL"),
     ),
     postgresql_with={"fillfactor": "70"},
+)
+
+# Where a dead letter stands (shard_id, publish_time, seq), where its message was, and why that was given up
+# (domain/dead_letter.py).  Rows go with the letters.
+dead_letters = Table(
+    "dead_letters",
+    metadata,
+    Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("publish_time", DateTime(timezone=True), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("source_shard_id", BigInteger, nullable=False),
+    Column("source_seq", BigInteger, nullable=False),
+    Column("source_publish_time", DateTime(timezone=True), nullable=False),
+    Column("source_topic", Text, nullable=False),
+    Column("subscription_id", BigInteger, nullable=False),
+    Column("subscription", Text, nullable=False),
+    Column("delivery_attempts", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("dead_letters_source_idx", "source_shard_id", "source_seq", "subscription_id"),
+    Index("dead_letters_publish_time_idx", "publish_time"),
 )

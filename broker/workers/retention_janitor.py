@@ -6,12 +6,12 @@ from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.database import Database, translate_errors
 from broker.store.partitions import make_partitions_ahead
-from broker.store.retention import delete_unwanted, drop_partitions_behind, tidying
+from broker.store.retention import delete_dead_letters, delete_unwanted, drop_partitions_behind, tidying
 from broker.store.snapshots import delete_expired_snapshots
 from broker.telemetry.state_changes import StateChanges
 
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
-_PARTS = (make_partitions_ahead, delete_expired_snapshots, delete_unwanted)
+_PARTS = (make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_dead_letters)
 
 
 class RetentionJanitor:

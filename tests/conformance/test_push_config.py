@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hashlib
 from typing import Any
 
 import httpx
@@ -16,6 +17,8 @@ from tests.fixtures.log import Log
 
 ENDPOINT = "http://127.0.0.1:9/push"  # nobody listens there
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
+OTHER_SECRET = "whsec_" + base64.b64encode(b"t" * 32).decode()
+FINGERPRINT, OTHER_FINGERPRINT = (hashlib.sha256(s.encode()).hexdigest()[:8] for s in (SECRET, OTHER_SECRET))
 PUSH = {"pushConfig": {"pushEndpoint": ENDPOINT}}
 
 
@@ -91,7 +94,7 @@ async def test_a_push_config_is_understood_in_snake_case(rest: Rest) -> None:
     assert created["extensions"]["push"] == {
         "messagesPerSecond": 2.5,
         "maxOutstandingRequests": 3,
-        "webhookSecrets": [SECRET],
+        "webhookSecretFingerprints": [FINGERPRINT],
     }
 
 
@@ -193,7 +196,6 @@ OPTIONS: Json = {
     "messagesPerSecond": 12.5,
     "maxOutstandingRequests": 7,
     "digest": {"maxMessages": 2, "maxBytes": 3, "maxDelay": "0.500s"},
-    "webhookSecrets": [SECRET, SECRET],
     "circuitBreaker": {"failureThreshold": 3, "openDuration": "60s"},
 }
 
@@ -247,6 +249,7 @@ BAD_OPTIONS: list[tuple[Json, str]] = [
     ({"circuitBreaker": {"openDuration": "3601s"}}, "extensions.push.circuitBreaker.openDuration"),
     ({"webhookSecrets": [SECRET] * 6}, "extensions.push.webhookSecrets"),
     ({"webhookSecrets": SECRET}, "webhookSecrets"),
+    ({"webhookSecrets": [FINGERPRINT]}, "extensions.push.webhookSecrets[0]"),
     ({"rateLimit": 1}, "Cannot find field"),
 ]
 
@@ -257,6 +260,58 @@ async def test_an_option_out_of_bounds_is_refused_by_name(rest: Rest, options: J
     errors = await refusals(rest, extensions={"push": options})
     assert {code for code, _ in errors} == {"INVALID_ARGUMENT"}
     assert all(expected in message for _, message in errors), errors
+
+
+async def secrets_of(rest: Rest) -> list[Json]:
+    """What the calls that answer with a subscription show of its pushing; no answer has a secret."""
+    listed = await rest.ok("GET", f"{rest.project}/subscriptions")
+    answers = [
+        await rest.ok("GET", rest.subscription()),
+        *(s for s in listed["subscriptions"] if s["name"] == rest.subscription()),
+    ]
+    assert SECRET[6:30] not in str(answers)
+    return [answer["extensions"]["push"] for answer in answers]
+
+
+async def test_webhook_secrets_are_in_no_answer_and_their_fingerprints_are(rest: Rest) -> None:
+    """A8: whoever may look at a subscription must not be able to sign for it."""
+    await rest.create_topic()
+    created = await rest.create_subscription(extensions={"push": {"webhookSecrets": [SECRET, OTHER_SECRET]}})
+    shown = {"webhookSecretFingerprints": [FINGERPRINT, OTHER_FINGERPRINT]}
+    assert created["extensions"] == {"push": shown}
+    assert await secrets_of(rest) == [shown, shown]
+    rotated = await patch(rest, "extensions", extensions={"push": {"webhookSecrets": [OTHER_SECRET]}})
+    assert rotated["extensions"] == {"push": {"webhookSecretFingerprints": [OTHER_FINGERPRINT]}}
+
+
+async def test_webhook_secrets_stay_through_changes_that_do_not_give_any(rest: Rest) -> None:
+    """A8: what was read can be sent back, whole or changed; who does not know the secrets does not lose them."""
+    await rest.create_topic()
+    await rest.create_subscription(extensions={"push": {"webhookSecrets": [SECRET]}})
+    read = await rest.ok("GET", rest.subscription())
+    assert (await patch(rest, "extensions,labels", **read | {"labels": {"a": "b"}}))["extensions"] == read[
+        "extensions"
+    ]
+    read["extensions"]["push"]["messagesPerSecond"] = 3
+    changed = await rest.ok("PUT", rest.subscription(), read, params={"updateMask": "extensions"})
+    assert changed["extensions"] == read["extensions"]
+    await modify(rest, {"pushEndpoint": ENDPOINT})
+    for extensions in ({"push": {"webhookSecrets": None}}, {"push": {}}, {}):
+        kept = (await patch(rest, "extensions", extensions=extensions))["extensions"]
+        assert kept == {"push": {"webhookSecretFingerprints": [FINGERPRINT]}}
+    assert "extensions" not in await patch(rest, "extensions", extensions={"push": {"webhookSecrets": []}})
+
+
+async def test_a_copy_of_a_subscription_without_its_secrets_is_refused(rest: Rest) -> None:
+    """A8: rather than that it pushes unsigned, unnoticed."""
+    await rest.create_topic()
+    await rest.create_subscription("first", extensions={"push": {"webhookSecrets": [SECRET]}})
+    copy = await rest.ok("GET", rest.subscription("first")) | {"name": rest.subscription()}
+    code, message = await rest.error("PUT", rest.subscription(), copy)
+    assert (code, "extensions.push.webhookSecretFingerprints" in message) == ("INVALID_ARGUMENT", True)
+    copy["extensions"]["push"]["webhookSecrets"] = [OTHER_SECRET]
+    created = await rest.ok("PUT", rest.subscription(), copy)
+    assert created["extensions"] == {"push": {"webhookSecretFingerprints": [OTHER_FINGERPRINT]}}
 
 
 async def test_a_secret_that_is_refused_is_not_repeated_anywhere(rest: Rest) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_SOURCE
+from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_ID, DEAD_LETTER_SOURCE
 from tests.faults.history import (
     Delivery,
     Fault,
@@ -344,5 +344,9 @@ class Simulator:
             used_up = state.subscription.max_attempts == message.attempts
             if used_up and not message.acked and state.holder(message, self._now) is None:
                 message.acked = True
-                told = {DEAD_LETTER_SOURCE: state.subscription.name, DEAD_LETTER_COUNT: str(message.attempts)}
+                told = {
+                    DEAD_LETTER_SOURCE: state.subscription.name,
+                    DEAD_LETTER_COUNT: str(message.attempts),
+                    DEAD_LETTER_ID: str(message.id),
+                }
                 self._store("letters", [message.text], message.key, message.attributes | told)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.checks.view import DEAD_LETTER_COUNT
+from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_ID, DEAD_LETTER_REASON
 from tests.faults.history import Delivery, Receive
 from tests.faults.story import LETTERS, Story, told
 
@@ -256,6 +256,17 @@ def test_a_dead_letter_before_its_time_or_with_a_wrong_count_is_found() -> None:
     story = tried(1, 2, 3, 4, 5)
     story.letter(70, 5001, **{DEAD_LETTER_COUNT: "4"})
     assert story.rules() == ["dead letters"]
+
+
+def test_a_dead_letter_that_tells_a_wrong_origin_or_reason_is_found() -> None:
+    for attributes, broken in (
+        ({DEAD_LETTER_ID: "1", DEAD_LETTER_REASON: "push 503"}, []),
+        ({DEAD_LETTER_ID: "2"}, ["changed"]),
+        ({DEAD_LETTER_REASON: "it was late"}, ["changed"]),
+    ):
+        story = tried(1, 2, 3, 4, 5)
+        story.letter(70, 5001, **attributes)
+        assert story.rules() == broken
 
 
 def test_a_message_that_was_acked_is_no_dead_letter() -> None:

@@ -36,10 +36,16 @@ def with_revisions(directory: Path, *bodies: str) -> Path:
     """A copy of the migrations with more of them, each with a body for its upgrade(); all of them only add."""
     made = directory / "migrations"
     shutil.copytree(migrations._directory(), made)
-    before, known = head_revision(), head_revision()[:4]
-    for number, body in enumerate(bodies, int(known) + 1):
-        revision = f"{number:04}_since_{known}"
+    before = head_revision()
+    for number, body in enumerate(bodies, 1):
+        revision = made_up(number)
         text = _REVISION.format(revision=revision, before=before, body=body)
         (made / "versions" / f"{revision}_made_up.py").write_text(text)
         before = revision
     return made
+
+
+def made_up(number: int) -> str:
+    """The name of the first, second, … made-up revision: the code that can serve our schema can serve it."""
+    newest, _, since = head_revision().partition("_since_")
+    return f"{int(newest) + number:04}_since_{since or newest}"

@@ -383,6 +383,8 @@ class Model:
                 "CloudPubSubDeadLetterSourceTopicPublishTime": message.publish_time.isoformat(
                     timespec="milliseconds"
                 ),
+                "broker-source-message-id": str(message.message_id),
+                "broker-dead-letter-reason": "deadline" if standing.out else "nack",
             },
             message.key,
             self.now,

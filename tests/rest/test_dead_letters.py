@@ -26,7 +26,7 @@ async def _fail_five_times(rest: Rest) -> list[int]:
 
 async def test_a_message_that_fails_five_times_arrives_on_the_dead_letter_topic(rest: Rest) -> None:
     await _subscription(rest)
-    await rest.publish("poison")
+    [message_id] = await rest.publish("poison")
     assert await _fail_five_times(rest) == [1, 2, 3, 4, 5]
     [letter] = await rest.pull("dead-sub", wait=True)
     assert text(letter) == "poison"
@@ -34,6 +34,7 @@ async def test_a_message_that_fails_five_times_arrives_on_the_dead_letter_topic(
     assert attributes["CloudPubSubDeadLetterSourceSubscription"] == "sub"
     assert attributes["CloudPubSubDeadLetterSourceDeliveryCount"] == "5"
     assert "projects/" + attributes["CloudPubSubDeadLetterSourceSubscriptionProject"] == rest.project
+    assert (attributes["broker-source-message-id"], attributes["broker-dead-letter-reason"]) == (message_id, "nack")
     assert await rest.pull() == []
 
 

@@ -64,6 +64,7 @@ async def test_a_rejected_message_goes_to_the_dead_letter_topic_at_its_first_att
     [letter] = await eventually(lambda: rest.pull("letters"))
     assert text(letter) == "bad"
     assert letter["message"]["attributes"]["CloudPubSubDeadLetterSourceDeliveryCount"] == "1"
+    assert letter["message"]["attributes"]["broker-dead-letter-reason"] == "reject"
     await rest.acknowledge([by_text["good"]])
     assert await rest.pull() == []
 

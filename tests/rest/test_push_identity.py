@@ -18,7 +18,7 @@ from google.auth import exceptions
 from google.oauth2 import id_token
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from tests.fixtures.broker import Json, message
+from tests.fixtures.broker import Json, eventually, message
 from tests.fixtures.push_sink import Received
 from tests.fixtures.pushes import Pushes, side_by_side
 
@@ -233,3 +233,18 @@ async def test_attributes_forge_no_signature(pushes: Pushes) -> None:
     [request] = await pushes.wait_for(path, 1)
     assert verifies(secret, request)
     assert "evil" not in str(request.headers)
+
+
+@side_by_side
+async def test_what_an_endpoint_repeats_of_its_request_gives_no_token_away(pushes: Pushes) -> None:
+    """A8: those who may look at failures need not be those who may push."""
+    path = pushes.path("/echo/500")
+    config = {"pushEndpoint": f"{pushes.sink.url}{path}?token=tok-en&a=b", **OIDC}
+    await pushes.rest.create_subscription(pushConfig=config)
+    await pushes.rest.publish("x")
+    [request, *_] = await pushes.wait_for(path, 1)
+    failure = (await eventually(pushes.failures))[-1]
+    assert request.target.endswith("?token=tok-en&a=b")
+    assert token_of(request).count(".") == 2
+    assert failure["detail"] == f"{path}?…\nBearer …"
+    assert failure["endpoint"] == f"{pushes.sink.url}{path}?…"

@@ -183,7 +183,10 @@ async def test_a_reason_that_is_none_is_refused(rest: Rest, body: Json) -> None:
 # --- failures ---------------------------------------------------------------------------------------------
 
 
-async def _fail(pushed: Pushed, *details: str, status: int | None = 503) -> None:
+MESSAGE_ID = "1000000000000001"
+
+
+async def _fail(pushed: Pushed, *details: str, status: int | None = 503, message_id: str = MESSAGE_ID) -> None:
     log = PushLog(pushed.database)
     subscription_id = (await pushed.subscription()).subscription_id
     for n, detail in enumerate(details):
@@ -191,7 +194,7 @@ async def _fail(pushed: Pushed, *details: str, status: int | None = 503) -> None
             PushFailure(
                 subscription_id=subscription_id,
                 failed_at=TIME + timedelta(seconds=n),
-                message_id="1000000000000001",
+                message_id=message_id,
                 delivery_attempt=n + 1,
                 endpoint=ENDPOINT,
                 status=status,
@@ -212,7 +215,7 @@ async def test_failures_are_listed_newest_first(pushed: Pushed) -> None:
     assert "status" not in listed[0]
     assert listed[1] == {
         "failTime": "2026-11-21T07:00:01.123Z",
-        "messageId": "1000000000000001",
+        "messageId": MESSAGE_ID,
         "deliveryAttempt": 2,
         "endpoint": ENDPOINT,
         "status": 503,
@@ -231,9 +234,28 @@ async def test_failures_are_paged_also_while_new_ones_come(pushed: Pushed) -> No
     assert [[f["detail"] for f in page["pushFailures"]] for page in pages] == [["e", "d"], ["c", "b"], ["a"]]
 
 
+async def test_failures_of_one_message_can_be_asked_for(pushed: Pushed) -> None:
+    path = f"{pushed.name}:pushFailures"
+    await _fail(pushed, "a", "b")
+    await _fail(pushed, "c", message_id="1000000000000002")
+    await _fail(pushed, "d")
+    first = await pushed.rest.ok("GET", path, params={"messageId": MESSAGE_ID, "pageSize": 2})
+    more = {"message_id": MESSAGE_ID, "pageSize": 2, "pageToken": first["nextPageToken"]}
+    second = await pushed.rest.ok("GET", path, params=more)
+    assert [f["detail"] for page in (first, second) for f in page["pushFailures"]] == ["d", "b", "a"]
+    assert await pushed.rest.ok("GET", path, params={"messageId": "1000000000000003"}) == {}
+
+
 @pytest.mark.parametrize(
     "query",
-    [{"pageSize": "-1"}, {"pageSize": "x"}, {"pageToken": "x"}, {"pageToken": "AAAA"}, {"pageToken": "é"}],
+    [
+        {"messageId": "\0"},
+        {"pageSize": "-1"},
+        {"pageSize": "x"},
+        {"pageToken": "x"},
+        {"pageToken": "AAAA"},
+        {"pageToken": "é"},
+    ],
     ids=str,
 )
 async def test_a_page_that_is_none_is_refused(rest: Rest, query: Json) -> None:

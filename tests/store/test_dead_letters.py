@@ -2,11 +2,13 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 
 import msgspec
 import pytest
 
 from broker.domain.message import NewMessage
+from broker.domain.message_id import message_id
 from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.store import topics
 from broker.store.dead_letters import (
@@ -47,10 +49,14 @@ async def fail(log: Log, times: int = ATTEMPTS) -> None:
             await log.nack(delivery)
 
 
-async def forward(log: Log, dead: Log) -> Forwarded:
+async def forward(log: Log, dead: Log, now: datetime | None = None) -> Forwarded:
     async with log.session() as session:
         return await forward_dead_letters(
-            session, subscription=subscription(log, dead), shard_id=log.shard_id, topic=dead.topic, now=log.start
+            session,
+            subscription=subscription(log, dead),
+            shard_id=log.shard_id,
+            topic=dead.topic,
+            now=now or log.start,
         )
 
 
@@ -76,10 +82,127 @@ async def test_a_message_is_forwarded_after_its_last_attempt_with_where_it_came_
         "CloudPubSubDeadLetterSourceSubscription": "t-sub",
         "CloudPubSubDeadLetterSourceSubscriptionProject": "p",
         "CloudPubSubDeadLetterSourceTopicPublishTime": log.start.isoformat(timespec="milliseconds"),
+        "broker-source-message-id": message_id(log.shard_id, 1),
+        "broker-dead-letter-reason": "nack",
     }
     await dead.execute(f"DELETE FROM delivery_attempts WHERE subscription_id = {dead.subscription.subscription_id}")
     assert await log.attempts() == []
     assert await work(log) == []
+
+
+async def attributes_of_letters(dead: Log) -> dict[str, dict[str, str]]:
+    """By the data of the letters."""
+    deliveries = await dead.pull()
+    return {
+        message.data.decode(): msgspec.json.decode(message.attributes)
+        for delivery in deliveries
+        for message in delivery.messages
+    }
+
+
+async def reasons(dead: Log) -> dict[str, str]:
+    return {data: told["broker-dead-letter-reason"] for data, told in (await attributes_of_letters(dead)).items()}
+
+
+async def test_what_is_known_of_a_letter_is_written_with_it(log: Log, dead: Log) -> None:
+    """Attributes can be forged; the table is the broker's own."""
+    await log.publish("a", "b")
+    await fail(log)
+    assert (await forward(log, dead)).reasons == {"nack": 2}
+    assert await log.rows(
+        "SELECT shard_id, seq, source_shard_id, source_seq, source_publish_time, source_topic, subscription_id,"
+        " subscription, delivery_attempts, reason"
+        " FROM dead_letters JOIN messages USING (shard_id, publish_time, seq) ORDER BY seq"
+    ) == [
+        (
+            dead.shard_id,
+            seq,
+            log.shard_id,
+            seq,
+            log.start,
+            log.topic.name,
+            log.subscription.subscription_id,
+            log.subscription.name,
+            ATTEMPTS,
+            "nack",
+        )
+        for seq in (1, 2)
+    ]
+
+
+async def test_attributes_that_are_called_like_the_broker_s_are_not_believed(log: Log, dead: Log) -> None:
+    forged = {"broker-source-message-id": "1", "broker-dead-letter-reason": "reject"}
+    forged |= {"CloudPubSubDeadLetterSourceDeliveryCount": "99", "broker-other": "kept"}
+    async with log.session() as session:
+        batch = encode_messages([NewMessage(data=b"a", attributes=forged)])
+        await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
+    await fail(log)
+    await forward(log, dead)
+    told = (await attributes_of_letters(dead))["a"]
+    assert (told["broker-source-message-id"], told["broker-dead-letter-reason"]) == (
+        message_id(log.shard_id, 1),
+        "nack",
+    )
+    assert (told["CloudPubSubDeadLetterSourceDeliveryCount"], told["broker-other"]) == ("5", "kept")
+
+
+async def test_a_message_with_as_many_attributes_as_there_may_be_becomes_a_dead_letter(log: Log, dead: Log) -> None:
+    own = {f"{n}".ljust(256, "k"): "v" * 1_024 for n in range(100)}
+    async with log.session() as session:
+        batch = encode_messages([NewMessage(data=b"a", attributes=own)])
+        await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
+    await fail(log)
+    await forward(log, dead)
+    told = (await attributes_of_letters(dead))["a"]
+    assert {key: told[key] for key in own} == own
+    assert len(told) == 106
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("claimed", [False, True], ids=["marked by the forwarder", "marked by a claim"])
+async def test_the_reason_is_how_the_last_attempt_ended(log: Log, dead: Log, ordered: bool, claimed: bool) -> None:
+    await log.publish("a", key="k" if ordered else None)
+    for _ in range(ATTEMPTS - 1):
+        [delivery] = await log.pull(max_attempts=ATTEMPTS, ordered=ordered)
+        await log.nack(delivery, failure="push 503")
+    await log.pull(max_attempts=ATTEMPTS, ordered=ordered)
+    after = log.start + ACK_DEADLINE
+    if claimed:
+        assert await log.pull(max_attempts=ATTEMPTS, ordered=ordered, now=after) == []
+    assert (await forward(log, dead, now=after)).reasons == {"deadline": 1}
+    assert await reasons(dead) == {"a": "deadline"}
+
+
+async def test_messages_of_one_response_fail_each_in_its_own_way(log: Log, dead: Log) -> None:
+    await log.publish("nacked", "refused", "silent")
+    await fail(log, ATTEMPTS - 1)
+    [delivery] = await log.pull(max_attempts=ATTEMPTS)
+    await log.nack(delivery, [0])
+    await log.nack(delivery, [1], failure="push 503")
+    after = log.start + ACK_DEADLINE
+    forwarded = await forward(log, dead, now=after)
+    assert forwarded.reasons == {"nack": 1, "push 503": 1, "deadline": 1}
+    assert await reasons(dead) == {"nacked": "nack", "refused": "push 503", "silent": "deadline"}
+
+
+async def test_messages_of_a_key_that_fail_together_are_told_why_each(log: Log, dead: Log) -> None:
+    """A nack of the first takes the others back as well."""
+    await log.publish("k1", "k2", key="k")
+    [run] = await log.pull(max_attempts=1, ordered=True)
+    await log.nack(run, [0], failure="push 503")
+    for _ in range(2):
+        assert await log.pull(max_attempts=1, ordered=True) == []
+        assert (await forward(log, dead)).reasons == {"push 503": 1}
+    assert await reasons(dead) == {"k1": "push 503", "k2": "push 503"}
+
+
+async def test_what_an_earlier_release_has_nacked_is_told_as_unknown(log: Log, dead: Log) -> None:
+    """Its brokers may run beside ours, and do not write how attempts end."""
+    await log.publish("a")
+    await fail(log, ATTEMPTS - 1)
+    [last] = await log.pull(max_attempts=ATTEMPTS)
+    await log.nack(last, failure=None)
+    assert (await forward(log, dead)).reasons == {"unknown": 1}
 
 
 async def test_the_forwarder_finds_what_nobody_pulls_any_more(log: Log, dead: Log) -> None:
@@ -126,6 +249,7 @@ async def test_a_deleted_dead_letter_topic_loses_nothing(log: Log, dead: Log) ->
         await topics.delete_topic(connection, topic=dead.topic)
     with pytest.raises(DeadLetterTopicClosed):
         await forward(log, dead)
+    assert await log.rows("SELECT 1 FROM dead_letters") == []
     async with log.session() as session:
         await retry_exhausted_attempts(
             session, subscription=subscription(log, dead), shard_id=log.shard_id, now=log.start

@@ -7,7 +7,13 @@ import pytest
 
 from broker.store import subscriptions, topics
 from broker.store.partitions import list_partitions, make_partitions_ahead
-from broker.store.retention import MAX_STRAGGLERS, delete_unwanted, drop_partitions_behind, tidying
+from broker.store.retention import (
+    MAX_STRAGGLERS,
+    delete_dead_letters,
+    delete_unwanted,
+    drop_partitions_behind,
+    tidying,
+)
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.log import Log, add_subscription, texts
 
@@ -150,6 +156,32 @@ async def test_many_dead_attempts_are_deleted_in_bounded_steps(log: Log) -> None
     async with log.database.connection() as connection:
         assert await delete_unwanted(connection, now=log.start) == 2500
     assert await log.attempts() == []
+
+
+async def test_what_is_known_of_dead_letters_goes_with_them(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are still out when their partition goes are known until they are acked."""
+    monkeypatch.setattr("broker.store.retention._BATCH", 2)
+    await log.publish("a")
+    await log.publish(*"bcdef")
+    await log.execute(
+        "INSERT INTO dead_letters SELECT shard_id, publish_time, seq, 7, seq, publish_time, 't', 8, 's', 5, 'nack'"
+        " FROM messages"
+    )
+
+    async def delete(now: datetime) -> int:
+        async with log.database.connection() as connection:
+            return await delete_dead_letters(connection, now=now)
+
+    later = log.start + HOUR
+    assert await delete(later) == 0, "they are in the log"
+    [out, acked] = [*await log.pull(1), *await log.pull()]
+    await log.acknowledge(acked)
+    assert await _tidy(log, later) > 0
+    assert await delete(later) == 5
+    assert await log.rows("SELECT seq FROM dead_letters") == [(1,)]
+    await log.acknowledge(out)
+    await _tidy(log, later)
+    assert await delete(later) == 1
 
 
 async def test_one_process_tidies_at_a_time(log: Log) -> None:

@@ -183,6 +183,7 @@ async def test_a_message_that_fails_five_times_on_streams_becomes_a_dead_letter(
     assert attempts == [1, 2, 3, 4, 5]
     assert letter.text == "poison"
     assert letter.attributes["CloudPubSubDeadLetterSourceDeliveryCount"] == "5"
+    assert letter.attributes["broker-dead-letter-reason"] == "nack"
     await stream.has_no_more()
     assert await streams.unacked() == 0
 

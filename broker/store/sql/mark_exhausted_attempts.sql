@@ -2,7 +2,8 @@
 -- A claim does the same to those it meets; this is for subscriptions that nobody pulls just now.
 -- parameters: shard_id int8, subscription_id int8, now timestamptz, max_attempts int8
 UPDATE delivery_attempts
-SET status = 'exhausted', next_delivery_at = 'infinity'
+SET status = 'exhausted', next_delivery_at = 'infinity',
+    failure = CASE status WHEN 'delivering' THEN 'deadline' ELSE failure END
 WHERE (shard_id, subscription_id, attempt_id, part) IN (
     SELECT shard_id, subscription_id, attempt_id, part
     FROM delivery_attempts

@@ -1,25 +1,26 @@
 -- New deadlines (a nack is one that is due; what is rejected, `exhausted`, waits for the dead-letter forwarder; what
 -- is `released` reached nobody, so the attempt does not count).  A row that changes whole is changed in place; one
 -- that changes in part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
+-- `failures` say how an attempt has failed (null: it has not), for a dead letter to tell.
 -- Messages of the row that are acked count as a part: until their own deadline a repeated ack of them succeeds.
 -- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
 -- failures so far; `jitter` (0 to 0.1) comes on top.  A nack is final: some clients send the deadline that they ask for on
 -- receipt behind it.  So is, with exactly-once delivery, a deadline that has passed.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
---     statuses text[], next_delivery_ats timestamptz[], new_parts int8[], minimum_backoffs float8[],
---     maximum_backoffs float8[], exactly_once bool[], jitter float8
+--     statuses text[], failures text[], next_delivery_ats timestamptz[], new_parts int8[],
+--     minimum_backoffs float8[], maximum_backoffs float8[], exactly_once bool[], jitter float8
 WITH asked AS (
-    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask, a.status, a.next_delivery_at, a.new_part,
+    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask, a.status, a.failure, a.next_delivery_at, a.new_part,
            a.minimum_backoff, a.maximum_backoff, a.exactly_once
     FROM unnest(
         %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[], %(statuses)s::text[],
-        %(next_delivery_ats)s::timestamptz[], %(new_parts)s::int8[],
+        %(failures)s::text[], %(next_delivery_ats)s::timestamptz[], %(new_parts)s::int8[],
         %(minimum_backoffs)s::float8[], %(maximum_backoffs)s::float8[], %(exactly_once)s::bool[]
-    ) AS a (subscription_id, attempt_id, mask, status, next_delivery_at, new_part,
+    ) AS a (subscription_id, attempt_id, mask, status, failure, next_delivery_at, new_part,
             minimum_backoff, maximum_backoff, exactly_once)
 ),
 locked AS (
-    SELECT d.*, asked.mask, asked.new_part,
+    SELECT d.*, asked.mask, asked.new_part, asked.failure AS new_failure,
            CASE asked.status WHEN 'released' THEN 'pending' ELSE asked.status END AS new_status,
            -- Only once, should this be repeated because its answer was lost.
            d.attempt_number - (asked.status = 'released' AND d.status = 'delivering')::int AS new_number,
@@ -46,6 +47,7 @@ moved AS (
 whole AS (
     UPDATE delivery_attempts AS d
     SET status = moved.new_status,
+        failure = moved.new_failure,
         attempt_number = moved.new_number,
         next_delivery_at = moved.new_delivery_at
     FROM moved
@@ -67,12 +69,12 @@ reduced AS (
 ),
 split AS (
     INSERT INTO delivery_attempts (
-        shard_id, subscription_id, attempt_id, part, status, attempt_number,
+        shard_id, subscription_id, attempt_id, part, status, failure, attempt_number,
         next_delivery_at, delivered_at, seqs, open, acked, first_publish_time, last_publish_time
     )
     SELECT %(shard_id)s, subscription_id, attempt_id,
            new_part + row_number() OVER (PARTITION BY subscription_id, attempt_id ORDER BY part),
-           new_status, new_number, new_delivery_at, delivered_at, seqs, moving, acked & ~acked,
+           new_status, new_failure, new_number, new_delivery_at, delivered_at, seqs, moving, acked & ~acked,
            first_publish_time, last_publish_time
     FROM moved
     WHERE NOT is_whole

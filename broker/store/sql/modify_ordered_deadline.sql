@@ -5,18 +5,19 @@
 -- `released` comes back likewise, but reached nobody: the attempt does not count.
 -- Returns the bits that were still out.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
---     statuses text[], next_delivery_ats timestamptz[], minimum_backoffs float8[], maximum_backoffs float8[],
+--     statuses text[], failures text[], next_delivery_ats timestamptz[], minimum_backoffs float8[], maximum_backoffs float8[],
 --     exactly_once bool[], jitter float8
 WITH asked AS (
     SELECT a.*, a.mask::varbit AS bits
     FROM unnest(
         %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[], %(statuses)s::text[],
-        %(next_delivery_ats)s::timestamptz[], %(minimum_backoffs)s::float8[], %(maximum_backoffs)s::float8[],
+        %(failures)s::text[], %(next_delivery_ats)s::timestamptz[], %(minimum_backoffs)s::float8[], %(maximum_backoffs)s::float8[],
         %(exactly_once)s::bool[]
-    ) AS a (subscription_id, attempt_id, mask, status, next_delivery_at, minimum_backoff, maximum_backoff, exactly_once)
+    ) AS a (subscription_id, attempt_id, mask, status, failure, next_delivery_at, minimum_backoff, maximum_backoff,
+            exactly_once)
 ),
 locked AS (
-    SELECT d.subscription_id, d.attempt_id, d.part, d.open, d.attempt_numbers, d.status, d.next_delivery_at AS due,
+    SELECT d.subscription_id, d.attempt_id, d.part, d.open, d.attempt_numbers, d.status, d.next_delivery_at AS due, asked.failure,
            CASE asked.status WHEN 'released' THEN 'pending' ELSE asked.status END AS new_status,
            (asked.status = 'released' AND d.status = 'delivering')::int AS uncounted, d.out_count, asked.next_delivery_at, asked.minimum_backoff, asked.maximum_backoff, asked.exactly_once,
            d.open & asked.bits & ~((d.open | ~d.open) >> d.out_count) AS hit
@@ -62,6 +63,7 @@ returned AS (
             ORDER BY position
         ) END,
         retry_at = n.new_delivery_at,
+        failure = n.failure,
         status = CASE WHEN n.first = n.head THEN n.new_status ELSE d.status END,
         next_delivery_at = CASE WHEN n.first = n.head THEN n.new_delivery_at ELSE d.next_delivery_at END
     FROM named AS n

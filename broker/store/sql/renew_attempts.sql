@@ -1,6 +1,6 @@
 -- What is out becomes due at once under new attempt ids: the ack ids that clients hold name nothing any more.
 UPDATE delivery_attempts AS d
-SET attempt_id = %(first_attempt_id)s + n.ordinal, part = 0, status = 'pending', attempt_number = 0,
+SET attempt_id = %(first_attempt_id)s + n.ordinal, part = 0, status = 'pending', failure = NULL, attempt_number = 0,
     next_delivery_at = %(now)s
 FROM (
     SELECT attempt_id, part, row_number() OVER (ORDER BY attempt_id, part) AS ordinal

@@ -1,6 +1,6 @@
 -- What is left of attempts after a claim or a seek, which hold their locks, so this is no race.
 -- A row without bits goes, unless it holds a key; one of which a part was not taken, or that waits out its retry
--- delay, stays.
+-- delay, stays.  If it was being delivered until now, its deadline has passed.
 -- parameters: shard_id int8, subscription_id int8, attempt_ids int8[], parts int8[], open text[], statuses
 --     text[], next_delivery_ats timestamptz[]
 WITH rest AS (
@@ -21,7 +21,7 @@ finished AS (
       AND d.ordering_key IS NULL
 )
 UPDATE delivery_attempts AS d
-SET open = r.open, status = r.status,
+SET open = r.open, status = r.status, failure = CASE d.status WHEN 'delivering' THEN 'deadline' ELSE d.failure END,
     next_delivery_at = CASE r.status WHEN 'exhausted' THEN 'infinity' ELSE r.next_delivery_at END
 FROM rest AS r
 WHERE d.shard_id = %(shard_id)s

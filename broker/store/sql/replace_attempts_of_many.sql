@@ -18,7 +18,7 @@ finished AS (
       AND bit_count(r.open) = 0
 )
 UPDATE delivery_attempts AS d
-SET open = r.open, status = r.status,
+SET open = r.open, status = r.status, failure = CASE d.status WHEN 'delivering' THEN 'deadline' ELSE d.failure END,
     next_delivery_at = CASE r.status WHEN 'exhausted' THEN 'infinity' ELSE r.next_delivery_at END
 FROM rest AS r
 WHERE d.shard_id = %(shard_id)s

@@ -8,6 +8,7 @@
 UPDATE delivery_attempts AS d
 SET attempt_id = r.new_attempt_id,
     status = r.status,
+    failure = NULL,
     attempt_number = coalesce((r.attempt_numbers::int4[])[1], 0),
     next_delivery_at = r.next_delivery_at,
     delivered_at = %(now)s,

@@ -8,9 +8,11 @@ buffered ──room──► out ──success──► acknowledged
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from broker.domain.dead_letter import PUSH_DIGEST, PUSH_TIMEOUT, push_answered
 from broker.domain.message_id import message_id
+from broker.domain.push_config import query_of
 from broker.domain.push_state import MAX_EXCERPT, PushFailure, PushState
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.push_log import PushLog
@@ -166,10 +168,7 @@ class PushSender:
     def _request(self, endpoint: Endpoint, parcel: Parcel) -> PushRequest:
         subscription = endpoint.subscription
         now = self._clock.now()
-        token = None
-        if (oidc := subscription.push_config.oidc_token) is not None:
-            audience = oidc.audience or subscription.push_config.endpoint
-            token = self._signer.token(oidc.service_account_email, audience, now=now)
+        token = self._token(endpoint, now)
         if subscription.extensions.push.digest is not None:
             return endpoint.envelope.digest(
                 [DigestItem(item.message, item.name.shard_id, item.attempt_number) for item in parcel.items],
@@ -184,6 +183,13 @@ class PushSender:
             now=now,
             token=token,
         )
+
+    def _token(self, endpoint: Endpoint, now: datetime) -> str | None:
+        config = endpoint.subscription.push_config
+        if config.oidc_token is None:
+            return None
+        audience = config.oidc_token.audience or config.endpoint
+        return self._signer.token(config.oidc_token.service_account_email, audience, now=now)
 
     def _landed(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable | None) -> None:
         """The call has ended."""
@@ -230,8 +236,10 @@ class PushSender:
             return
         retry_after = outcome.retry_after if isinstance(outcome, Answer) else None
         flight.health.failed(flight.attempt, now, retry_after=retry_after)
-        self._settlement.nack(items, endpoint.subscription.retry_policy)
-        status, detail = _explain(outcome)
+        # Some endpoints repeat in their answers what they were sent.
+        secrets = (query_of(endpoint.subscription.push_config.endpoint), self._token(endpoint, self._clock.now()))
+        status, detail = _explain(outcome, secrets)
+        self._settlement.nack(items, endpoint.subscription.retry_policy, push_answered(status))
         endpoint.failed(detail if status is None else f"status {status}", now)
         self._log_failure(endpoint, flight, now, items, status, detail)
         if status == _GONE:
@@ -243,7 +251,7 @@ class PushSender:
         refused = [item for item in flight.parcel.items if _message_id(item) in failed] if failed else []
         if not refused:
             return flight.parcel.items
-        self._settlement.nack(refused, endpoint.subscription.retry_policy)
+        self._settlement.nack(refused, endpoint.subscription.retry_policy, PUSH_DIGEST)
         detail = "the answer to the digest names it as failed"
         self._log_failure(endpoint, flight, now, refused, answer.status, detail)
         return [item for item in flight.parcel.items if item not in refused]
@@ -267,7 +275,7 @@ class PushSender:
             if len(late_calls) > most:
                 _give_up_oldest(late_calls)
         flight.health.failed(flight.attempt, loop.time())
-        self._settlement.nack(flight.parcel.items, endpoint.subscription.retry_policy)
+        self._settlement.nack(flight.parcel.items, endpoint.subscription.retry_policy, PUSH_TIMEOUT)
         why = f"no answer within {deadline} seconds"
         endpoint.failed(why, loop.time())
         self._log_failure(endpoint, flight, loop.time(), flight.parcel.items, None, why)
@@ -350,7 +358,9 @@ def _message_id(item: Item) -> str:
     return message_id(item.name.shard_id, item.message.seq)
 
 
-def _explain(outcome: Answer | Unreachable) -> tuple[int | None, str]:
-    if isinstance(outcome, Unreachable):
-        return None, outcome.reason
-    return outcome.status, outcome.body[:MAX_EXCERPT].decode("utf-8", "replace")
+def _explain(outcome: Answer | Unreachable, secrets: Iterable[str | None]) -> tuple[int | None, str]:
+    status = outcome.status if isinstance(outcome, Answer) else None
+    detail = outcome.body.decode("utf-8", "replace") if isinstance(outcome, Answer) else outcome.reason
+    for secret in filter(None, secrets):
+        detail = detail.replace(secret, "…")
+    return status, detail[:MAX_EXCERPT]

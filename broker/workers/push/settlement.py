@@ -36,9 +36,9 @@ class Settlement:
             self._acks.setdefault(item.name, set()).add(item.position)
         self._something.set()
 
-    def nack(self, items: Iterable[Item], retry_policy: RetryPolicy | None) -> None:
-        """They were refused, or not answered in time."""
-        self._add(items, NewDeadline(0, "nacked", retry_policy))
+    def nack(self, items: Iterable[Item], retry_policy: RetryPolicy | None, failure: str) -> None:
+        """They were refused, or not answered in time: `failure` says which (domain/dead_letter.py)."""
+        self._add(items, NewDeadline(0, "nacked", retry_policy, failure=failure))
 
     def release(self, items: Iterable[Item]) -> None:
         """They were not sent: due at once, the attempt not counted."""

@@ -1,12 +1,19 @@
 """Nothing is lost, forgotten or invented, a publish is whole or absent, ids ascend, and nothing is left at last."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tests.faults.checks.acks import may_have_acked
-from tests.faults.checks.view import DEAD_LETTER_MARK, SubscriptionView, View
+from tests.faults.checks.view import (
+    DEAD_LETTER_ID,
+    DEAD_LETTER_MARKS,
+    DEAD_LETTER_REASON,
+    DEAD_LETTER_REASONS,
+    SubscriptionView,
+    View,
+)
 from tests.faults.checks.violation import Violation, violation
-from tests.faults.history import Receive, shard_of
+from tests.faults.history import Publish, Receive, shard_of
 
 
 def check_nothing_is_lost(view: View) -> Iterator[Violation]:
@@ -89,12 +96,26 @@ def _invented_letters(
 ) -> Iterator[Violation]:
     for delivery in receive.deliveries:
         of, publish = view.published.get(delivery.text, (None, None))
-        kept = {k: v for k, v in delivery.attributes.items() if not k.startswith(DEAD_LETTER_MARK)}
+        kept = {k: v for k, v in delivery.attributes.items() if not k.startswith(DEAD_LETTER_MARKS)}
         if of is None or publish is None:
             yield violation("invented", f"{subscription.name}: dead letter {delivery.text!r}", [number])
         elif (delivery.key, kept) != (publish.key, publish.attributes):
             text = f"{subscription.name}: dead letter {delivery.text!r}: {delivery.key!r}, {kept}"
             yield violation("changed", text, [of, number])
+        elif (told := _told_wrongly(delivery.attributes, publish, delivery.text)) is not None:
+            yield violation("changed", f"{subscription.name}: dead letter {delivery.text!r}: {told}", [of, number])
+
+
+def _told_wrongly(attributes: Mapping[str, str], publish: Publish, text: str) -> str | None:
+    """What a dead letter says of its message that is not so; one that release 0.1.0 forwarded says less."""
+    reason = attributes.get(DEAD_LETTER_REASON, "unknown")
+    if DEAD_LETTER_REASONS.fullmatch(reason) is None:
+        return f"{DEAD_LETTER_REASON} is {reason!r}"
+    source = attributes.get(DEAD_LETTER_ID)
+    if source is None or publish.outcome != "ok" or len(publish.ids) != len(publish.texts):
+        return None
+    published = publish.ids[publish.texts.index(text)]
+    return None if source == str(published) else f"{DEAD_LETTER_ID} is {source}, not {published}"
 
 
 def check_ids(view: View) -> Iterator[Violation]:

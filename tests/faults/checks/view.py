@@ -3,6 +3,7 @@
 What is certain and what is only possible are told apart throughout; a check finds fault with what is certain.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +27,10 @@ DELAYED_SECONDS = 2.0  # after a fault that delays responses, in which the last 
 SUCCESSES = frozenset({102, 200, 201, 202, 204})  # what a push endpoint acks with
 DEAD_LETTER_SOURCE = "CloudPubSubDeadLetterSourceSubscription"
 DEAD_LETTER_COUNT = "CloudPubSubDeadLetterSourceDeliveryCount"
-DEAD_LETTER_MARK = "CloudPubSubDeadLetterSource"  # all attributes that forwarding adds begin so
+DEAD_LETTER_ID = "broker-source-message-id"
+DEAD_LETTER_REASON = "broker-dead-letter-reason"
+DEAD_LETTER_REASONS = re.compile("nack|deadline|reject|unknown|push (timeout|unreachable|digest|[1-9][0-9][0-9])")
+DEAD_LETTER_MARKS = ("CloudPubSubDeadLetterSource", "broker-")  # all attributes that forwarding adds begin so
 
 
 @dataclass(slots=True, eq=False)

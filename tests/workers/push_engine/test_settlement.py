@@ -1,6 +1,7 @@
 """What becomes of pushes when the database is away, calls are overdue, or the broker stops (A8)."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -9,7 +10,8 @@ from sqlalchemy import make_url
 
 from broker.domain.errors import Unavailable
 from broker.workers.push import sender
-from tests.fixtures.broker import eventually, message
+from broker.workers.push.http_client import Answer, Unreachable
+from tests.fixtures.broker import eventually, message, text
 from tests.fixtures.pusher import Pushing, running_pusher
 
 
@@ -120,3 +122,27 @@ async def test_a_broker_that_stops_acks_what_was_delivered_and_gives_back_what_w
         assert released <= {0}, "attempts that were not made do not count"
         pushing.far_side.answers = lambda _: 200
         await eventually(lambda: len(pushing.far_side.calls) > 100)
+
+
+async def test_a_dead_letter_tells_what_became_of_its_last_push(database_url: str) -> None:
+    outcomes: list[Answer | Unreachable | None] = [Answer(503, b"", None), Unreachable("no route"), None]
+    async with running_pusher(database_url, min_delivery_attempts=1) as pushing:
+        await pushing.rest.create_topic("dead")
+        await pushing.rest.create_subscription("letters", "dead")
+        policy = {"deadLetterTopic": pushing.rest.topic("dead"), "maxDeliveryAttempts": 1}
+        await pushing.subscribe(deadLetterPolicy=policy)
+        await pushing.subscribe(
+            "digested", deadLetterPolicy=policy, extensions={"push": {"digest": {"maxMessages": 1}}}
+        )
+        await pushing.shorten_ack_deadlines()
+        [*_, digested] = await pushing.rest.publish("0", "1", "2")
+        for call in await pushing.far_side.wait_for(6):
+            if "messages" in call.body:
+                call.answer(200, body=json.dumps({"failedMessageIds": [digested]}).encode())
+            elif (outcome := outcomes[int(call.text)]) is not None:
+                call.outcome.set_result(outcome)
+        told: set[tuple[str, str]] = set()
+        while len(told) < 4:
+            for letter in await pushing.rest.pull("letters", wait=True):
+                told.add((text(letter), letter["message"]["attributes"]["broker-dead-letter-reason"]))
+    assert told == {("0", "push 503"), ("1", "push unreachable"), ("2", "push digest"), ("2", "push timeout")}

@@ -7,7 +7,7 @@ import msgspec
 
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
-from broker.domain.push_config import CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions
+from broker.domain.push_config import CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions, fingerprint
 from broker.front.rest.codec.requests import Int32
 from broker.front.rest.codec.scalars import parse_duration
 
@@ -52,7 +52,8 @@ class PushOptionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True
     messages_per_second: float | None = None
     max_outstanding_requests: Int32 | None = None
     digest: DigestBody | None = None
-    webhook_secrets: list[str] = []
+    webhook_secrets: list[str] | None = None
+    webhook_secret_fingerprints: list[str] = []
     circuit_breaker: CircuitBreakerBody | None = None
 
 
@@ -103,7 +104,8 @@ def push_options(body: PushOptionsBody | None) -> PushOptions:
         messages_per_second=body.messages_per_second,
         max_outstanding_requests=body.max_outstanding_requests,
         digest=None if body.digest is None else Digest(**_given(body.digest, "digest", "max_delay")),
-        webhook_secrets=tuple(body.webhook_secrets),
+        webhook_secrets=None if body.webhook_secrets is None else tuple(body.webhook_secrets),
+        copied_fingerprints=tuple(body.webhook_secret_fingerprints),
         circuit_breaker=CircuitBreaker()
         if body.circuit_breaker is None
         else CircuitBreaker(**_given(body.circuit_breaker, "circuitBreaker", "open_duration")),
@@ -119,7 +121,7 @@ def _given(body: msgspec.Struct, name: str, duration_field: str) -> dict[str, An
 
 
 def push_options_json(options: PushOptions) -> Mapping[str, Any]:
-    """What is not as by default; a digest and a circuit breaker in full."""
+    """What is not as by default; a digest and a circuit breaker in full, of secrets the fingerprints."""
     body: dict[str, Any] = {}
     if options.messages_per_second is not None:
         rate = options.messages_per_second
@@ -133,7 +135,7 @@ def push_options_json(options: PushOptions) -> Mapping[str, Any]:
             "maxDelay": format_duration(options.digest.max_delay),
         }
     if options.webhook_secrets:
-        body["webhookSecrets"] = list(options.webhook_secrets)
+        body["webhookSecretFingerprints"] = [fingerprint(secret) for secret in options.webhook_secrets]
     if options.circuit_breaker != CircuitBreaker():
         body["circuitBreaker"] = {
             "failureThreshold": options.circuit_breaker.failure_threshold,

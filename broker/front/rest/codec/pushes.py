@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from broker.domain.durations import format_duration
+from broker.domain.push_config import without_query
 from broker.domain.push_state import PushFailure, PushFailurePage, PushState, parse_push_failure_page
 from broker.domain.refusals import refuse_nul
 from broker.domain.subscription import Subscription
@@ -31,7 +32,8 @@ def decode_pause_push(body: bytes) -> str:
 
 def decode_push_failure_page(query: Mapping[str, str]) -> PushFailurePage:
     """Raises InvalidArgument."""
-    return parse_push_failure_page(*decode_page_parameters(query))
+    message_id = query.get("messageId", query.get("message_id", ""))
+    return parse_push_failure_page(*decode_page_parameters(query), message_id)
 
 
 def push_status_json(subscription: Subscription, state: PushState | None) -> dict[str, Any]:
@@ -59,7 +61,7 @@ def push_failure_json(failure: PushFailure) -> dict[str, Any]:
         "failTime": format_timestamp(failure.failed_at),
         "messageId": failure.message_id,
         "deliveryAttempt": failure.delivery_attempt,
-        "endpoint": failure.endpoint,
+        "endpoint": without_query(failure.endpoint),
     }
     if failure.status is not None:
         body["status"] = failure.status

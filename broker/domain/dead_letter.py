@@ -1,0 +1,31 @@
+"""What a dead letter tells of the message that was given up (A5): where it was, and how its last attempt ended.
+
+The reasons are a closed list, so that receivers can compare them:
+
+nack                the subscriber nacked it (an ack deadline of 0, or `:nack`)
+deadline            the ack deadline passed; of a push also: the broker that sent it went away
+reject              the subscriber gave it up (`:reject`), however often it had been tried
+push <status>       the endpoint answered with this HTTP status, such as `push 503`
+push timeout        the endpoint did not answer within the ack deadline
+push unreachable    there was no connection, or no HTTP answer on it
+push digest         the endpoint took the digest, but named this message as failed
+unknown             a broker of release 0.1.0 had a part in it: it did not note how attempts end
+"""
+
+from typing import Final
+
+SOURCE_MESSAGE_ID: Final = "broker-source-message-id"  # attributes of a dead letter, beside Google's
+REASON: Final = "broker-dead-letter-reason"
+
+NACK: Final = "nack"
+REJECT: Final = "reject"
+PUSH_TIMEOUT: Final = "push timeout"
+PUSH_UNREACHABLE: Final = "push unreachable"
+PUSH_DIGEST: Final = "push digest"
+UNKNOWN: Final = "unknown"
+# `deadline` is written where deadlines are found to have passed: in SQL.
+
+
+def push_answered(status: int | None) -> str:
+    """The reason of a push that was answered with this status (None: it was not)."""
+    return PUSH_UNREACHABLE if status is None else f"push {status}"

@@ -1,0 +1,18 @@
+-- What is known of letters that are in the log no more: no partition has their publish times, and they are not among the
+-- messages that outlived theirs.
+DELETE FROM dead_letters
+WHERE (shard_id, publish_time, seq) IN (
+    SELECT d.shard_id, d.publish_time, d.seq
+    FROM dead_letters AS d
+    WHERE d.publish_time >= %(since)s
+      AND d.publish_time < %(until)s
+      AND NOT EXISTS (
+          SELECT FROM straggler_batches AS s
+          WHERE s.shard_id = d.shard_id
+            AND s.publish_time = d.publish_time
+            AND s.last_seq >= d.seq
+            AND s.last_seq - s.count < d.seq
+      )
+    ORDER BY d.publish_time
+    LIMIT %(limit)s
+)
