@@ -26,21 +26,26 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """At most so many messages, from `before` on (None: from the newest message of the first shard on)."""
+    """At most so many messages, from `before` on (None: from the newest message of the first shard on).
+
+    `with_data`: whether their data is wanted as well.
+    """
 
     size: int
     before: LogPlace | None = None
+    with_data: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A message of the log without its data; `attributes` is JSON text."""
+    """A message of the log; `attributes` is JSON text, `data` None if it was not wanted."""
 
     shard_id: int
     seq: int
     publish_time: datetime
     ordering_key: str | None
     attributes: str
+    data: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +57,15 @@ class FilterTest:
     rest: LogPlace | None
 
 
-def parse_log_page(size: int, token: str) -> LogPage:
+def parse_log_page(size: int, token: str, *, with_data: bool = False) -> LogPage:
     """Raises InvalidArgument for a negative size or a token that `log_page_token` never gave."""
     size = check_page_size(size)
     if not token:
-        return LogPage(size)
+        return LogPage(size, with_data=with_data)
     try:
         raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
         shard_id, microseconds, seq = _TOKEN.unpack(raw)
-        return LogPage(size, LogPlace(shard_id, _EPOCH + microseconds * _MICROSECOND, seq))
+        return LogPage(size, LogPlace(shard_id, _EPOCH + microseconds * _MICROSECOND, seq), with_data)
     except (Base64Error, ValueError, OverflowError, struct.error):
         raise invalid_page_token(token) from None
 

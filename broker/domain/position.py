@@ -10,7 +10,8 @@ MAX_LOOKED_AT = 10_000  # unclaimed messages that are compared with a filter to 
 class Position:
     """`next_seq` is the first sequence that was never claimed: `unclaimed` messages from it on up to `head`;
     `outstanding` counts those before it that are not acked.  With a filter, `matching` of the first `looked_at` of
-    the unclaimed ones match it (None: no filter).
+    the unclaimed ones match it (None: no filter).  `oldest_outstanding` and `oldest_unclaimed` are publish times
+    (None: there is none; with a filter, none among the messages that were looked at).
     """
 
     shard_id: int
@@ -19,6 +20,8 @@ class Position:
     head: int
     unclaimed: int
     outstanding: int
+    oldest_outstanding: datetime | None = None
+    oldest_unclaimed: datetime | None = None
     looked_at: int | None = None
     matching: int | None = None
 

@@ -11,8 +11,10 @@ from broker.domain.labels import check_labels
 from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, random_name
 from broker.domain.page import Page, cut_page
 from broker.domain.position import Position
+from broker.domain.replay import Replay, ShardReplay, replay
 from broker.domain.snapshot import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Snapshot, check_snapshot, first_expire_time
 from broker.domain.subscription import Subscription
+from broker.domain.timestamps import format_timestamp
 from broker.domain.topic import DELETED_TOPIC
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
@@ -105,44 +107,53 @@ class SnapshotService:
             snapshot = await self._snapshot(connection, name, lock=True)
             await snapshots.delete_snapshot(connection, snapshot_id=snapshot.snapshot_id)
 
-    async def seek(self, subscription_name: str, *, time: datetime | None, snapshot_name: str) -> None:
+    async def seek(self, subscription_name: str, *, time: datetime | None, snapshot_name: str) -> Replay:
         """Seek to a time or to a snapshot.  Raises InvalidArgument unless it is exactly one of them; see below."""
         if time is not None and snapshot_name:
             raise InvalidArgument(
                 "Both time and snapshot are given in the SeekRequest. Must specify either a time or a snapshot."
             )
         if time is not None:
-            await self.seek_to_time(subscription_name, time)
-        elif snapshot_name:
-            await self.seek_to_snapshot(subscription_name, snapshot_name)
-        else:
-            raise InvalidArgument(
-                "No target was specified in the SeekRequest. Must specify either a time or a snapshot."
-            )
+            return await self.seek_to_time(subscription_name, time)
+        if snapshot_name:
+            return await self.seek_to_snapshot(subscription_name, snapshot_name)
+        raise InvalidArgument(
+            "No target was specified in the SeekRequest. Must specify either a time or a snapshot."
+        )
 
-    async def seek_to_time(self, subscription_name: str, time: datetime) -> None:
+    async def seek_to_time(self, subscription_name: str, time: datetime) -> Replay:
         """Ack what was published before `time` and un-ack what was published from then on.
 
         Acked messages come back as far as retainAckedMessages or the topic's retention reach.  Ack ids from before
         the seek name nothing any more.  Raises NotFound, FailedPrecondition.
         """
+        shards: list[ShardReplay] = []
         async with self._database.transaction() as connection:
             subscription = await self._attached(connection, subscription_name)
             hot = await driver_connection(connection)
+            replay_since = subscription.replay_since(self._clock.now())
             for place in self._places(subscription):
-                replay_since = subscription.replay_since(place.now)
                 found = await cursors.seek_to_time(hot, place, time=time, replay_since=replay_since)
-                if not found:
+                if found is None:
                     raise subscription_not_found(subscription_name)
-        self._activity.used(subscription.subscription_id)
-        self._wake_ups.redeliverable(subscription.subscription_id)
+                shards.append(found)
+        self._sought(subscription)
+        if replay_since is None:
+            why = (
+                "Acked messages do not come again: neither retainAckedMessages of the subscription nor "
+                "messageRetentionDuration of its topic is set."
+            )
+        else:
+            why = f"Acked messages published before {format_timestamp(replay_since)} are not retained."
+        return replay(shards, retained_since=replay_since, why=why)
 
-    async def seek_to_snapshot(self, subscription_name: str, snapshot_name: str) -> None:
+    async def seek_to_snapshot(self, subscription_name: str, snapshot_name: str) -> Replay:
         """Make outstanding exactly what the snapshot holds.
 
         Raises InvalidArgument, NotFound, FailedPrecondition (the snapshot is of another topic).
         """
         check_shape(snapshot_name, "snapshots")
+        shards: list[ShardReplay] = []
         async with self._database.transaction() as connection:
             subscription = await self._attached(connection, subscription_name)
             snapshot = await self._snapshot(connection, snapshot_name, lock=True)
@@ -155,20 +166,34 @@ class SnapshotService:
             hot = await driver_connection(connection)
             for place in self._places(subscription):
                 found = await cursors.seek_to_snapshot(hot, place, snapshot_id=snapshot.snapshot_id)
-                if not found:
+                if found is None:
                     raise subscription_not_found(subscription_name)
+                shards.append(found)
+        self._sought(subscription)
+        retained_since = self._clock.now() - subscription.retention
+        why = (
+            f"Messages published before {format_timestamp(retained_since)} are older than the retention of the "
+            "subscription and its topic, and do not come."
+        )
+        return replay(shards, retained_since=retained_since, why=why)
+
+    def _sought(self, subscription: Subscription) -> None:
         self._activity.used(subscription.subscription_id)
         self._wake_ups.redeliverable(subscription.subscription_id)
 
-    async def positions(self, subscription_name: str) -> tuple[Subscription, Sequence[Position]]:
-        """Where a subscription stands in each shard of its topic (A12, B3).  Raises NotFound."""
+    async def positions(self, subscription_name: str) -> tuple[Subscription, Sequence[Position], datetime]:
+        """Where a subscription stands in each shard of its topic (A12, B3), and when.  Raises NotFound."""
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, subscription_name)
+        now = self._clock.now()
         async with self._database.connection() as hot:
             found = await cursors.read_positions(
-                hot, subscription_id=subscription.subscription_id, filter_path=subscription.filter_path
+                hot,
+                subscription_id=subscription.subscription_id,
+                retained_since=now - subscription.retention,
+                filter_path=subscription.filter_path,
             )
-        return subscription, found
+        return subscription, found, now
 
     def _places(self, subscription: Subscription) -> list[SeekPlace]:
         now = self._clock.now()
@@ -180,6 +205,8 @@ class SnapshotService:
                 ordered=subscription.enable_message_ordering,
                 now=now,
                 first_attempt_id=first_attempt_id,
+                retained_since=now - subscription.retention,
+                filter_path=subscription.filter_path,
             )
             for shard_id, first_attempt_id in zip(subscription.shard_ids, ids, strict=True)
         ]

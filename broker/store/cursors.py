@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from broker.domain.position import MAX_LOOKED_AT, Position
+from broker.domain.replay import MAX_COUNTED, ShardReplay
 from broker.domain.sequences import from_bits, from_multirange, to_bits
 from broker.store import statements
 from broker.store.database import Connection
@@ -26,20 +27,26 @@ _RENEW_ATTEMPTS = statements.load("renew_attempts")
 _RESTORE_ATTEMPTS = statements.load("restore_attempts")
 _RESTORE_ORDERED_ATTEMPTS = statements.load("restore_ordered_attempts")
 _MOVE_CURSOR = statements.load("move_cursor")
+_COUNT_REPLAYED = statements.load("count_replayed")
 _READ_POSITIONS = statements.load("read_positions")
 
-_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+_EVER, _END_OF_TIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeekPlace:
-    """One shard of a subscription, at `now`; the attempts that a seek leaves get ids from `first_attempt_id` on."""
+    """One shard of a subscription, at `now`; the attempts that a seek leaves get ids from `first_attempt_id` on.
+
+    What does not match the filter, or was published before `retained_since`, is not delivered and so not counted.
+    """
 
     shard_id: int
     subscription_id: int
     ordered: bool
     now: datetime
     first_attempt_id: int
+    retained_since: datetime = _EVER
+    filter_path: str | None = None
 
     @property
     def where(self) -> dict[str, int]:
@@ -48,17 +55,17 @@ class SeekPlace:
 
 async def seek_to_time(
     connection: Connection, place: SeekPlace, *, time: datetime, replay_since: datetime | None
-) -> bool:
+) -> ShardReplay | None:
     """Ack what was published before `time`, un-ack the rest as far back as acked messages are retained.
 
     Only messages that exist are acked: what is published after the seek is delivered, though `time` be later still.
 
     `replay_since` is the oldest publish time whose acked messages come back (None: none do).  Runs within the
-    caller's transaction.  False if there is no cursor: the subscription is gone or detached.
+    caller's transaction.  None if there is no cursor: the subscription is gone or detached.
     """
     cursor = await _lock(connection, place)
     if cursor is None:
-        return False
+        return None
     next_publish_time, next_seq = cursor
     until: datetime | None = None
     until_seq: int | None = None
@@ -80,23 +87,25 @@ async def seek_to_time(
         _RENEW_ATTEMPTS, {**place.where, "first_attempt_id": place.first_attempt_id, "now": place.now}
     )
     await _move(connection, place, next_publish_time, next_seq)
-    return True
+    asked_since = time if time <= cursor[0] else None
+    return await _count(connection, place, cursor, (next_publish_time, next_seq), asked_since)
 
 
-async def seek_to_snapshot(connection: Connection, place: SeekPlace, *, snapshot_id: int) -> bool:
+async def seek_to_snapshot(connection: Connection, place: SeekPlace, *, snapshot_id: int) -> ShardReplay | None:
     """Make outstanding exactly what the snapshot holds; within the caller's transaction.
 
-    False if there is no cursor, or if the snapshot is gone.
+    None if there is no cursor, or if the snapshot is gone.
     """
-    if await _lock(connection, place) is None:
-        return False
+    cursor = await _lock(connection, place)
+    if cursor is None:
+        return None
     found = await connection.execute(
         b"SELECT next_publish_time, next_seq FROM snapshot_positions WHERE snapshot_id = %s AND shard_id = %s",
         [snapshot_id, place.shard_id],
     )
     row = await found.fetchone()
     if row is None:
-        return False
+        return None
     await connection.execute(_DELETE_ALL_ATTEMPTS, place.where)
     restored = {
         "snapshot_id": snapshot_id,
@@ -107,16 +116,55 @@ async def seek_to_snapshot(connection: Connection, place: SeekPlace, *, snapshot
     restore = _RESTORE_ORDERED_ATTEMPTS if place.ordered else _RESTORE_ATTEMPTS
     await connection.execute(restore, {**place.where, **restored})
     await _move(connection, place, *row)
-    return True
+    asked_since = row[0] if row[1] < cursor[1] else None
+    return await _count(connection, place, cursor, (row[0], row[1]), asked_since)
 
 
 async def read_positions(
-    connection: Connection, *, subscription_id: int, filter_path: str | None = None
+    connection: Connection,
+    *,
+    subscription_id: int,
+    retained_since: datetime = _EVER,
+    filter_path: str | None = None,
 ) -> list[Position]:
-    """Where a subscription stands in each of its shards."""
-    wanted = {"subscription_id": subscription_id, "filter_path": filter_path, "max_looked_at": MAX_LOOKED_AT}
+    """Where a subscription stands in each of its shards.  What is older than `retained_since` is not delivered."""
+    wanted = {
+        "subscription_id": subscription_id,
+        "retained_since": retained_since,
+        "filter_path": filter_path,
+        "max_looked_at": MAX_LOOKED_AT,
+    }
     cursor = await connection.execute(_READ_POSITIONS, wanted)
     return [Position(*row) for row in await cursor.fetchall()]
+
+
+async def _count(
+    connection: Connection,
+    place: SeekPlace,
+    before: tuple[datetime, int],
+    after: tuple[datetime, int],
+    asked_since: datetime | None,
+) -> ShardReplay:
+    """How much comes again now that the cursor stands at `after`: sequences are dense, so little need be read."""
+    first = after
+    if after[1] < before[1] and after[0] < place.retained_since:
+        first = max(after, await _position_at(connection, place, place.retained_since), key=lambda at: at[1])
+    wanted = {
+        **place.where,
+        "retained_since": place.retained_since,
+        "filter_path": place.filter_path,
+        "from_publish_time": first[0],
+        "from_seq": first[1],
+        "until_publish_time": before[0],
+        "until_seq": before[1],
+        "max_looked_at": MAX_COUNTED,
+    }
+    counted = await (await connection.execute(_COUNT_REPLAYED, wanted)).fetchone()
+    assert counted is not None
+    outstanding, waiting, looked_at, matching = counted
+    passed = max(before[1] - first[1], 0) if place.filter_path is None else matching
+    at_least = MAX_COUNTED in (waiting, looked_at)
+    return ShardReplay(outstanding + waiting + passed, at_least, asked_since)
 
 
 async def _lock(connection: Connection, place: SeekPlace) -> tuple[datetime, int] | None:

@@ -10,7 +10,7 @@ from broker.store.hot_connection import HotConnection
 _TEST_FILTER = statements.hot("test_filter")
 
 MAX_SCANNED = 10_000  # messages that one call looks at, in all shards: some 10 ms, as for a filtered claim
-MAX_BYTES = 10_000_000  # of attributes in one answer, as of messages in a pull's
+MAX_BYTES = 10_000_000  # of attributes and data in one answer, as of messages in a pull's
 
 
 async def test_filter(
@@ -40,13 +40,14 @@ async def test_filter(
             "max_scanned": max_scanned,
             "max_matched": max_matched,
             "max_bytes": room,
+            "with_data": page.with_data,
         }
         [rows] = await connection.run((_TEST_FILTER, asked))
         if not rows:
             continue
         found = [FoundMessage(place.shard_id, *columns) for *columns, matches, _, _ in rows if matches]
         matched += found
-        room -= sum(len(message.attributes) for message in found)
+        room -= sum(len(message.attributes) + len(message.data or b"") for message in found)
         seq, publish_time, *_, looked_at, is_last = rows[-1]
         scanned += looked_at
         if not is_last or looked_at == max_scanned:

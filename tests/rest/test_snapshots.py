@@ -88,8 +88,29 @@ async def test_seek_brings_retained_messages_back_and_wakes_a_waiting_pull(rest:
     await rest.acknowledge(await rest.pull())
     waiting = asyncio.create_task(rest.pull(wait=True))
     await asyncio.sleep(0.05)
-    assert await rest.ok("POST", f"{rest.subscription()}:seek", {"time": _in(timedelta(hours=-1))}) == {}
+    sought = await rest.ok("POST", f"{rest.subscription()}:seek", {"time": _in(timedelta(hours=-1))})
+    created = sought["retainedSince"]
+    assert sought == {
+        "replayedMessages": 2,
+        "retainedSince": created,
+        "notRetained": f"Acked messages published before {created} are not retained.",
+    }
     assert [text(m) for m in await waiting] == ["a", "b"]
+
+
+async def test_a_seek_to_what_is_not_retained_says_so(rest: Rest) -> None:
+    """Google's service answers nothing at all, and nothing comes."""
+    await _topic_and_subscription(rest)
+    await rest.publish("acked", "out")
+    first, _ = await rest.pull()
+    await rest.acknowledge([first])
+    assert await rest.ok("POST", f"{rest.subscription()}:seek", {"time": _in(timedelta(hours=-1))}) == {
+        "replayedMessages": 1,
+        "notRetained": "Acked messages do not come again: neither retainAckedMessages of the subscription nor "
+        "messageRetentionDuration of its topic is set.",
+    }
+    forward = await rest.ok("POST", f"{rest.subscription()}:seek", {"time": _in(timedelta(hours=1))})
+    assert forward == {"replayedMessages": 0}
 
 
 async def test_topic_retention_reaches_messages_older_than_the_subscription(rest: Rest) -> None:
@@ -106,11 +127,17 @@ async def test_seek_to_a_snapshot_and_the_plain_spellings(rest: Rest) -> None:
     await rest.publish("a", "b")
     await rest.ok("PUT", _snapshot(rest), {"subscription": rest.subscription()})
     await rest.drain()
-    await rest.ok("POST", f"{rest.subscription()}/seek", {"snapshot": _snapshot(rest)})
+    sought = await rest.ok("POST", f"{rest.subscription()}/seek", {"snapshot": _snapshot(rest)})
+    assert (sought["replayedMessages"], "notRetained" in sought) == (2, False)
     position = await rest.ok("GET", f"{rest.subscription()}/snapshot")
     assert (position["subscription"], position["undeliveredMessages"]) == (rest.subscription(), 2)
     assert position["shards"][0]["headSequence"] == 2
+    assert 0 <= float(position["oldestUndeliveredMessageAge"].rstrip("s")) < 600
+    assert "oldestOutstandingMessageAge" not in position
     assert [text(m) for m in await rest.pull()] == ["a", "b"]
+    position = await rest.ok("GET", f"{rest.subscription()}/snapshot")
+    assert position["oldestUndeliveredMessageAge"] == position["oldestOutstandingMessageAge"]
     await rest.ok("POST", f"{rest.subscription()}/seek", {"time": _in(timedelta(minutes=1))})
-    assert (await rest.ok("GET", f"{rest.subscription()}/snapshot"))["undeliveredMessages"] == 0
+    position = await rest.ok("GET", f"{rest.subscription()}/snapshot")
+    assert (position["undeliveredMessages"], "oldestUndeliveredMessageAge" in position) == (0, False)
     assert await rest.pull() == []

@@ -26,9 +26,12 @@ class Trial:
         self.topic = topic
         self.start = now
 
-    async def publish(self, *envs: str, shard: int = 0, at: datetime | None = None, padding: str = "") -> None:
+    async def publish(
+        self, *envs: str, shard: int = 0, at: datetime | None = None, padding: str = "", data: bytes = b""
+    ) -> None:
         messages = [
-            NewMessage(attributes={"n": f"{n}{env}", "env": env, "x": padding}) for n, env in enumerate(envs)
+            NewMessage(data=data, attributes={"n": f"{n}{env}", "env": env, "x": padding})
+            for n, env in enumerate(envs)
         ]
         async with self.database.hot() as connection:
             await append_messages(
@@ -45,6 +48,7 @@ class Trial:
         *,
         filter_path: str | None = PROD,
         since: datetime | None = None,
+        with_data: bool = False,
     ) -> FilterTest:
         async with self.database.hot() as connection:
             return await filters.test_filter(
@@ -52,15 +56,15 @@ class Trial:
                 shard_ids=self.topic.shard_ids,
                 filter_path=filter_path,
                 retained_since=since or self.start - timedelta(days=7),
-                page=LogPage(size, before),
+                page=LogPage(size, before, with_data),
             )
 
-    async def all_pages(self, size: int = 100) -> list[FilterTest]:
-        pages = [await self.page(size)]
+    async def all_pages(self, size: int = 100, *, with_data: bool = False) -> list[FilterTest]:
+        pages = [await self.page(size, with_data=with_data)]
         while pages[-1].rest is not None:
             again = parse_log_page(size, log_page_token(pages[-1].rest))
             assert again.before == pages[-1].rest
-            pages.append(await self.page(size, again.before))
+            pages.append(await self.page(size, again.before, with_data=with_data))
         return pages
 
 
@@ -134,6 +138,20 @@ async def test_large_attributes_end_a_page(trial: Trial, monkeypatch: pytest.Mon
     pages = await trial.all_pages()
     assert sum(len(page.matched) for page in pages) == 10
     assert max(len(page.matched) for page in pages) == 3
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["in batches", "each in a row"])
+async def test_large_data_ends_a_page_if_it_is_asked_for(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    monkeypatch.setattr(filters, "MAX_BYTES", 2_500)
+    size = 2_000 if apart else 500
+    await trial.publish(*["prod", "test"] * 5, data=b"x" * size)
+    assert len((await trial.page()).matched) == 5
+    pages = await trial.all_pages(with_data=True)
+    assert [m.data for page in pages for m in page.matched] == [b"x" * size] * 5
+    assert names(*pages) == ["8prod", "6prod", "4prod", "2prod", "0prod"]
+    assert max(len(page.matched) for page in pages) == (2 if apart else 5)
 
 
 async def test_messages_published_meanwhile_change_no_later_page(trial: Trial) -> None:

@@ -276,7 +276,8 @@ async def test_a_message_given_up_lets_the_next_of_its_key_go_on(log: Log) -> No
 
 async def seek(
     log: Log, *, to: datetime | int, replay: bool = False, subscription_id: int = 0, ordered: bool = True
-) -> None:
+) -> int:
+    """Returns how many messages the seek says come again."""
     place = SeekPlace(
         shard_id=log.shard_id,
         subscription_id=subscription_id or log.subscription.subscription_id,
@@ -286,10 +287,12 @@ async def seek(
     )
     async with log.database.connection() as connection, connection.transaction():
         if isinstance(to, int):
-            assert await cursors.seek_to_snapshot(connection, place, snapshot_id=to)
+            found = await cursors.seek_to_snapshot(connection, place, snapshot_id=to)
         else:
             replay_since = log.start - timedelta(days=1) if replay else None
-            assert await cursors.seek_to_time(connection, place, time=to, replay_since=replay_since)
+            found = await cursors.seek_to_time(connection, place, time=to, replay_since=replay_since)
+    assert found is not None
+    return found.messages
 
 
 async def a_second_each(log: Log) -> None:
@@ -313,7 +316,7 @@ async def test_positions_count_what_waits_behind_a_key(log: Log) -> None:
 
 async def test_a_seek_forward_acks_what_was_published_before(log: Log) -> None:
     await a_second_each(log)
-    await seek(log, to=log.start + 3 * SECOND)
+    assert await seek(log, to=log.start + 3 * SECOND) == 1
     assert await pull_texts(log) == ["a3"]
 
 

@@ -1,10 +1,16 @@
 """Seek moves a subscription back and forth; snapshots hold what was unacked (A9)."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
+import pytest
+
+from broker.domain.message import NewMessage
+from broker.domain.replay import ShardReplay, replay
 from broker.store import cursors, snapshots
 from broker.store.cursors import SeekPlace
 from broker.store.database import driver_connection
+from broker.store.messages import append_messages, encode_messages
 from broker.store.retention import delete_unwanted, drop_partitions_behind
 from tests.fixtures.log import SECOND, Log, add_subscription
 
@@ -12,14 +18,22 @@ HOUR = timedelta(hours=1)
 
 
 async def seek_to_time(
-    log: Log, time: datetime, *, now: datetime | None = None, replay_since: datetime | None
-) -> None:
+    log: Log, time: datetime, *, now: datetime | None = None, replay_since: datetime | None, **options: Any
+) -> ShardReplay:
     async with log.database.connection() as connection, connection.transaction():
-        assert await cursors.seek_to_time(connection, place(log, now), time=time, replay_since=replay_since)
+        there = place(log, now, **options)
+        found = await cursors.seek_to_time(connection, there, time=time, replay_since=replay_since)
+    assert found is not None
+    return found
 
 
 def place(
-    log: Log, now: datetime | None = None, subscription_id: int | None = None, *, ordered: bool = False
+    log: Log,
+    now: datetime | None = None,
+    subscription_id: int | None = None,
+    *,
+    ordered: bool = False,
+    **options: Any,
 ) -> SeekPlace:
     now = now or log.start
     return SeekPlace(
@@ -28,6 +42,7 @@ def place(
         ordered=ordered,
         now=now,
         first_attempt_id=log.attempt_ids.take_parts(1, now=now)[0],
+        **options,
     )
 
 
@@ -48,10 +63,14 @@ async def create_snapshot(log: Log, name: str = "projects/p/snapshots/snap") -> 
     return snapshot.snapshot_id, oldest
 
 
-async def seek_to_snapshot(log: Log, snapshot_id: int, subscription_id: int | None = None) -> None:
+async def seek_to_snapshot(
+    log: Log, snapshot_id: int, subscription_id: int | None = None, **options: Any
+) -> ShardReplay:
     async with log.database.connection() as connection, connection.transaction():
-        there = place(log, subscription_id=subscription_id)
-        assert await cursors.seek_to_snapshot(connection, there, snapshot_id=snapshot_id)
+        there = place(log, subscription_id=subscription_id, **options)
+        found = await cursors.seek_to_snapshot(connection, there, snapshot_id=snapshot_id)
+    assert found is not None
+    return found
 
 
 async def _three_at_a_second_each(log: Log) -> None:
@@ -175,6 +194,90 @@ async def test_a_snapshot_keeps_its_messages_until_it_expires(log: Log) -> None:
 
 async def test_an_empty_backlog_has_no_oldest_message(log: Log) -> None:
     assert (await create_snapshot(log))[1] is None
+
+
+# --- what a seek tells ------------------------------------------------------------------------------------
+
+
+async def test_a_seek_counts_what_comes_again(log: Log) -> None:
+    """Acked or out; what was never handed out comes, but not again."""
+    await _three_at_a_second_each(log)
+    [delivery] = await log.pull(2)
+    await log.acknowledge(delivery, [0])
+    back = await seek_to_time(log, log.start - HOUR, replay_since=log.start - HOUR)
+    assert back == ShardReplay(2, since=log.start - HOUR)
+    assert await log.pull_texts() == ["a", "b", "c"]
+    assert await seek_to_time(log, log.start + HOUR, replay_since=log.start - HOUR) == ShardReplay(0)
+
+
+async def test_a_seek_counts_only_what_is_retained(log: Log) -> None:
+    await _three_at_a_second_each(log)
+    [delivery] = await log.pull()
+    await log.acknowledge(delivery, [1, 2])
+    found = await seek_to_time(log, log.start - HOUR, replay_since=log.start + 2 * SECOND)
+    assert found == ShardReplay(2, since=log.start - HOUR)
+    assert sorted(await log.pull_texts()) == ["a", "c"]
+    found = await seek_to_time(log, log.start - HOUR, replay_since=None, retained_since=log.start + HOUR)
+    assert found.messages == 0, "all that is out is older than the retention, and so not delivered"
+
+
+async def test_a_seek_to_a_snapshot_counts_what_it_holds_as_far_as_that_is_retained(log: Log) -> None:
+    await _three_at_a_second_each(log)
+    await log.pull(1)
+    snapshot_id, _ = await create_snapshot(log)
+    await log.acknowledge((await log.pull())[0])
+    assert await seek_to_snapshot(log, snapshot_id) == ShardReplay(3, since=log.start)
+    await log.pull()
+    found = await seek_to_snapshot(log, snapshot_id, retained_since=log.start + 2 * SECOND)
+    assert found.messages == 1
+
+
+async def test_a_seek_counts_what_the_filter_matches_and_says_when_it_stopped_counting(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [NewMessage(data=b"x", attributes={"n": "odd" if n % 2 else "even"}) for n in range(10)]
+    async with log.session() as session:
+        requests = [encode_messages(messages)]
+        await append_messages(session, shard_id=log.shard_id, requests=requests, now=log.start)
+    odd = '$.n == "odd"'
+    await log.acknowledge((await log.pull(filter_path=odd))[0])
+    found = await seek_to_time(log, log.start, replay_since=log.start, filter_path=odd)
+    assert (found.messages, found.at_least) == (5, False)
+    await log.acknowledge((await log.pull(filter_path=odd))[0])
+    monkeypatch.setattr(cursors, "MAX_COUNTED", 4)
+    found = await seek_to_time(log, log.start, replay_since=log.start, filter_path=odd)
+    assert (found.messages, found.at_least) == (2, True)
+
+
+def test_what_is_not_retained_is_told_only_to_those_who_asked_for_it(now: datetime) -> None:
+    def told(retained_since: datetime | None, *since: datetime | None) -> str:
+        return replay(
+            [ShardReplay(0, since=s) for s in since], retained_since=retained_since, why="why"
+        ).not_retained
+
+    assert told(now, now - SECOND, None) == told(None, now) == "why"
+    assert told(now, now, now + SECOND) == told(now, None) == told(None, None) == ""
+
+
+async def test_positions_tell_the_oldest_that_is_out_and_that_was_never(log: Log) -> None:
+    await _three_at_a_second_each(log)
+    where = {"subscription_id": log.subscription.subscription_id}
+
+    async def oldest(**options: Any) -> tuple[datetime | None, datetime | None]:
+        async with log.database.connection() as connection:
+            [position] = await cursors.read_positions(connection, **where, **options)
+        return position.oldest_outstanding, position.oldest_unclaimed
+
+    assert await oldest() == (None, log.start)
+    assert await oldest(retained_since=log.start + SECOND) == (None, log.start + SECOND)
+    assert await oldest(filter_path='$.a == "b"') == (None, None)
+    [delivery] = await log.pull(2)
+    assert await oldest() == (log.start, log.start + 2 * SECOND)
+    await log.acknowledge(delivery, [0])
+    assert await oldest() == (log.start + SECOND, log.start + 2 * SECOND)
+    await log.pull()
+    await log.acknowledge(delivery)
+    assert await oldest() == (log.start + 2 * SECOND, None)
 
 
 async def test_positions_tell_heads_and_gaps(log: Log) -> None:

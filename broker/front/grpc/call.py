@@ -1,7 +1,7 @@
 """One gRPC call, as a handler sees it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 from broker.services.services import Services
@@ -11,15 +11,17 @@ class UnaryCall:
     """A request and its answer.
 
     `hung_up()` completes once the caller has cancelled the call, has lost the connection or has let its deadline
-    pass.  A handler is never cancelled for that: what it has begun may already be committed.
+    pass.  A handler is never cancelled for that: what it has begun may already be committed.  `trailers` is
+    metadata that comes after the answer.
     """
 
-    __slots__ = ("_deadline", "_gone", "_waiting", "services", "unsent")
+    __slots__ = ("_deadline", "_gone", "_waiting", "services", "trailers", "unsent")
 
     def __init__(self, services: Services, deadline: float | None = None) -> None:
         """`deadline`: the caller's, in the event loop's time."""
         self.services = services
         self._deadline = deadline
+        self.trailers: Sequence[tuple[bytes, bytes]] = ()
         self._gone = False
         self._waiting: asyncio.Future[None] | None = None
         self.unsent: Callable[[], Awaitable[None]] | None = None

@@ -14,7 +14,7 @@ from broker.front.grpc.held import BODY_TICKS, ConnectionBudget, Holder
 from broker.front.grpc.http2.frames import Code
 from broker.front.grpc.http2.stream import Stream
 from broker.front.grpc.messages import MessageReader, pack_message
-from broker.front.grpc.responses import BEGINNING, OK, error_block
+from broker.front.grpc.responses import BEGINNING, OK, error_block, ok_block
 from broker.services.services import Services
 
 ANSWER_SECONDS = 60.0  # for the caller to take an answer
@@ -194,7 +194,7 @@ class UnaryRpc(Holder):
             return False
         stream.send_headers(BEGINNING)
         stream.send_data(pack_message(answer))
-        stream.send_trailers(OK)
+        stream.send_trailers(ok_block(self._call.trailers) if self._call.trailers else OK)
         if self._began:
             self._tell("OK")
         if not stream.outbox:

@@ -1,5 +1,6 @@
 -- Where a subscription stands in each shard of its topic (B3).  One statement, one moment.  With a filter, `matching`
--- of the first `looked_at` messages that were not claimed yet match it (A3).
+-- of the first `looked_at` messages that were not claimed yet match it (A3).  The oldest message that is out is that of
+-- the lowest sequence; of what waits for its key some may be older.
 SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
        greatest(h.head - c.next_seq + 1, 0) AS unclaimed,
        (
@@ -19,13 +20,68 @@ SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
            FROM delivery_attempts AS d
            WHERE d.shard_id = c.shard_id AND d.subscription_id = c.subscription_id
        ) AS outstanding,
+       coalesce(out.publish_time, first_out.first_publish_time) AS oldest_outstanding,
+       CASE WHEN %(filter_path)s::jsonpath IS NULL THEN unclaimed.publish_time ELSE looked.oldest END AS oldest_unclaimed,
        looked.looked_at, looked.matching
 FROM cursors AS c
 JOIN shards AS h USING (shard_id)
 LEFT JOIN LATERAL (
-    SELECT count(*) AS looked_at, count(*) FILTER (WHERE m.matches) AS matching
+    SELECT d.first_publish_time, d.last_publish_time, head.seq
+    FROM delivery_attempts AS d
+    CROSS JOIN LATERAL (
+        SELECT CASE position(B'1' IN d.open)
+            WHEN 1 THEN lower(d.seqs)
+            ELSE nth_sequence(d.seqs, position(B'1' IN d.open))
+        END AS seq
+    ) AS head
+    WHERE d.shard_id = c.shard_id
+      AND d.subscription_id = c.subscription_id
+      AND d.last_publish_time >= %(retained_since)s
+      AND bit_count(d.open) > 0
+    ORDER BY head.seq
+    LIMIT 1
+) AS first_out ON true
+LEFT JOIN LATERAL (
+    SELECT b.publish_time
     FROM (
-        SELECT l.attributes @@ %(filter_path)s::jsonpath AS matches
+        (
+            SELECT publish_time FROM message_batches
+            WHERE shard_id = c.shard_id
+              AND publish_time >= first_out.first_publish_time
+              AND publish_time <= first_out.last_publish_time
+              AND (publish_time, last_seq) >= (first_out.first_publish_time, first_out.seq)
+              AND last_seq >= first_out.seq
+            ORDER BY publish_time, last_seq
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT publish_time FROM straggler_batches
+            WHERE shard_id = c.shard_id
+              AND (publish_time, last_seq) >= (first_out.first_publish_time, first_out.seq)
+              AND last_seq >= first_out.seq
+              AND last_seq - count < first_out.seq
+            ORDER BY publish_time, last_seq
+            LIMIT 1
+        )
+    ) AS b
+    ORDER BY b.publish_time
+    LIMIT 1
+) AS out ON true
+LEFT JOIN LATERAL (
+    SELECT b.publish_time
+    FROM message_batches AS b
+    WHERE b.shard_id = c.shard_id
+      AND (b.publish_time, b.last_seq) >= (c.next_publish_time, c.next_seq)
+      AND b.publish_time >= greatest(c.next_publish_time, %(retained_since)s)
+    ORDER BY b.publish_time, b.last_seq
+    LIMIT 1
+) AS unclaimed ON %(filter_path)s::jsonpath IS NULL
+LEFT JOIN LATERAL (
+    SELECT count(*) AS looked_at, count(*) FILTER (WHERE m.matches) AS matching,
+           min(m.publish_time) FILTER (WHERE m.matches AND m.publish_time >= %(retained_since)s) AS oldest
+    FROM (
+        SELECT l.publish_time, l.attributes @@ %(filter_path)s::jsonpath AS matches
         FROM messages AS l
         WHERE l.shard_id = c.shard_id
           AND (l.publish_time, l.last_seq) >= (c.next_publish_time, c.next_seq)

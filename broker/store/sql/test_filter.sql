@@ -4,25 +4,36 @@
 -- all match.  Both conditions on the place are needed: the row comparison gives the order and the early stop, the plain
 -- one lets PostgreSQL prune partitions while it runs.  The messages of a batch are made newest first, as the view
 -- `messages` does not: nothing need be sorted then.
+-- Data is read only `with_data`, and only that of what is returned: a body of a row of its own counts by the row's size.
 -- Messages that outlived their partition (straggler_messages) are out already and can reach no other subscription.
 -- parameters: shard_id int8, before_publish_time timestamptz, before_seq int8, retained_since timestamptz,
---     filter_path jsonpath, max_scanned int8, max_matched int8, max_bytes int8
+--     filter_path jsonpath, max_scanned int8, max_matched int8, max_bytes int8, with_data bool
 SELECT seq, publish_time, ordering_key,
        CASE WHEN matches THEN attributes::text END AS attributes,
+       CASE WHEN matches AND %(with_data)s THEN body[1] END AS data,
        matches, looked_at, is_last
 FROM (
     SELECT m.*,
            row_number() OVER (ORDER BY m.publish_time DESC, m.last_seq DESC) AS looked_at,
            lead(m.seq) OVER (ORDER BY m.publish_time DESC, m.last_seq DESC) IS NULL AS is_last,
-           sum(CASE WHEN m.matches THEN octet_length(m.attributes::text) ELSE 0 END) OVER (
+           sum(CASE
+               WHEN NOT m.matches THEN 0
+               WHEN %(with_data)s AND m.count = 1 THEN m.size
+               ELSE octet_length(m.attributes::text) + coalesce(octet_length(m.body[1]), 0)
+           END) OVER (
                ORDER BY m.publish_time DESC, m.last_seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS preceding_bytes
     FROM (
-        SELECT m.seq, l.publish_time, l.last_seq, l.ordering_key, m.attributes,
+        SELECT m.seq, l.publish_time, l.last_seq, l.ordering_key, m.attributes, l.count, l.size,
+               CASE
+                   WHEN NOT %(with_data)s THEN NULL
+                   WHEN l.count = 1 THEN l.data  -- perhaps large: not read before it is returned
+                   ELSE ARRAY[l.data[m.ordinal]]
+               END AS body,
                %(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath AS matches
         FROM message_batches AS l
         CROSS JOIN LATERAL (
-            SELECT l.last_seq - l.count + ordinal AS seq, coalesce(l.attributes[ordinal], '{}') AS attributes
+            SELECT l.last_seq - l.count + ordinal AS seq, ordinal, coalesce(l.attributes[ordinal], '{}') AS attributes
             FROM generate_series(l.count, 1, -1) AS ordinal
         ) AS m
         WHERE l.shard_id = %(shard_id)s

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from broker.domain.replay import Replay
 from broker.domain.snapshot import Snapshot
 from broker.front.generated import messages
+from broker.domain.timestamps import format_timestamp
 from broker.front.grpc.codec.requests import from_datetime
 
 
@@ -14,3 +16,15 @@ def snapshot_message(snapshot: Snapshot) -> Any:
         expire_time=from_datetime(snapshot.expire_time),
         labels=snapshot.labels,
     )
+
+
+def replay_trailers(replay: Replay) -> list[tuple[bytes, bytes]]:
+    """What a seek has brought about, as metadata behind the answer: Google's SeekResponse has no place for it."""
+    trailers = [(b"broker-replayed-messages", str(replay.messages).encode())]
+    if replay.at_least:
+        trailers.append((b"broker-replayed-messages-at-least", b"true"))
+    if replay.retained_since is not None:
+        trailers.append((b"broker-retained-since", format_timestamp(replay.retained_since).encode()))
+    if replay.not_retained:
+        trailers.append((b"broker-not-retained", replay.not_retained.encode()))
+    return trailers

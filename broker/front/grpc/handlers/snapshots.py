@@ -13,7 +13,7 @@ from broker.front.grpc.codec.requests import (
     resource_name,
     to_datetime,
 )
-from broker.front.grpc.codec.snapshots import snapshot_message
+from broker.front.grpc.codec.snapshots import replay_trailers, snapshot_message
 
 
 async def create_snapshot(call: UnaryCall, body: bytes) -> bytes:
@@ -60,9 +60,10 @@ async def list_snapshots(call: UnaryCall, body: bytes) -> bytes:
 
 async def seek(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(messages.SeekRequest, body)
-    await call.services.snapshots.seek(
+    replay = await call.services.snapshots.seek(
         resource_name(request.subscription, "subscriptions"),
         time=to_datetime(request.time, "time") if request.HasField("time") else None,
         snapshot_name=request.snapshot,
     )
+    call.trailers = replay_trailers(replay)
     return b""

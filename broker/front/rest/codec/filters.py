@@ -15,6 +15,7 @@ class TestFilterRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=Tr
     filter: str = ""
     page_size: Int32 = 0
     page_token: str = ""
+    include_data: bool = False
 
 
 _test_filter = msgspec.json.Decoder(TestFilterRequest)
@@ -23,7 +24,7 @@ _test_filter = msgspec.json.Decoder(TestFilterRequest)
 def decode_test_filter(body: bytes) -> tuple[str, LogPage]:
     """The filter and the page that is wanted.  Raises InvalidArgument."""
     request = decode_request(_test_filter, body)
-    return request.filter, parse_log_page(request.page_size, request.page_token)
+    return request.filter, parse_log_page(request.page_size, request.page_token, with_data=request.include_data)
 
 
 def filter_test_json(test: FilterTest) -> dict[str, Any]:
@@ -34,9 +35,10 @@ def filter_test_json(test: FilterTest) -> dict[str, Any]:
 
 
 def _matched(message: FoundMessage) -> PubsubMessage:
-    """google.pubsub.v1.PubsubMessage without its data, which no filter sees."""
+    """google.pubsub.v1.PubsubMessage, without its data unless that was asked for: no filter sees it."""
     [message_id] = message_ids(message.shard_id, message.seq, 1)
     return PubsubMessage(
+        data=message.data or b"",
         attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
         message_id=message_id,
         publish_time=format_timestamp(message.publish_time),

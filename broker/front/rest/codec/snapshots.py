@@ -1,7 +1,7 @@
 """Snapshots, seeks and positions on the wire."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -9,12 +9,13 @@ import msgspec
 from broker.domain.field_mask import parse_field_mask
 from broker.domain.position import Position
 from broker.domain.refusals import refuse_unsupported
+from broker.domain.replay import Replay
 from broker.domain.snapshot import UNSUPPORTED_FIELDS, Snapshot
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import given_fields, require_same_name
-from broker.front.rest.codec.scalars import parse_timestamp
+from broker.front.rest.codec.scalars import format_duration, parse_timestamp
 
 
 class CreateSnapshotBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -93,14 +94,28 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
     return body | ({"labels": snapshot.labels} if snapshot.labels else {})
 
 
-def positions_json(subscription: Subscription, positions: Sequence[Position]) -> dict[str, Any]:
+def replay_json(replay: Replay) -> dict[str, Any]:
+    """What a seek has brought about: an extension; Google's SeekResponse is empty."""
+    body: dict[str, Any] = {"replayedMessages": replay.messages}
+    if replay.at_least:
+        body["replayedMessagesAtLeast"] = True
+    if replay.retained_since is not None:
+        body["retainedSince"] = format_timestamp(replay.retained_since)
+    return body | ({"notRetained": replay.not_retained} if replay.not_retained else {})
+
+
+def positions_json(subscription: Subscription, positions: Sequence[Position], now: datetime) -> dict[str, Any]:
     """Where a subscription stands: an extension, read by operators."""
     estimated = any(p.is_estimated for p in positions)
+    outstanding = [p.oldest_outstanding for p in positions if p.oldest_outstanding is not None]
+    unclaimed = [p.oldest_unclaimed for p in positions if p.oldest_unclaimed is not None]
     return {
         "subscription": subscription.name,
         "topic": subscription.topic,
         "undeliveredMessages": sum(p.undelivered for p in positions),
         **({"undeliveredMessagesEstimated": True} if estimated else {}),
+        **_age("oldestUndeliveredMessageAge", outstanding + unclaimed, now),
+        **_age("oldestOutstandingMessageAge", outstanding, now),
         "shards": [
             {
                 "shardId": p.shard_id,
@@ -112,3 +127,10 @@ def positions_json(subscription: Subscription, positions: Sequence[Position]) ->
             for p in positions
         ],
     }
+
+
+def _age(field: str, publish_times: Sequence[datetime], now: datetime) -> dict[str, str]:
+    """Of the oldest; nothing if there is none."""
+    if not publish_times:
+        return {}
+    return {field: format_duration(max(now - min(publish_times), timedelta(0)))}

@@ -8,6 +8,7 @@ from broker.front.rest.codec.snapshots import (
     decode_seek,
     decode_update_snapshot,
     positions_json,
+    replay_json,
     snapshot_json,
 )
 
@@ -42,8 +43,8 @@ async def list_snapshots(call: Call) -> bytes:
 
 async def seek(call: Call) -> bytes:
     time, snapshot = decode_seek(call.body)
-    await call.services.snapshots.seek(call.name, time=time, snapshot_name=snapshot)
-    return encode_resource({})
+    replay = await call.services.snapshots.seek(call.name, time=time, snapshot_name=snapshot)
+    return encode_resource(replay_json(replay))
 
 
 async def get_position(call: Call) -> bytes:

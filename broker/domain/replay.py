@@ -1,0 +1,43 @@
+"""What a seek has brought about (A9)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+MAX_COUNTED = 10_000  # messages of a shard that are looked at one by one to be counted: some 10 ms
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReplay:
+    """In one shard: so many messages (`at_least`: or more) that had been handed out or acked come again.
+
+    `since`: from this publish time on messages were asked for that the subscription had behind it (None: none).
+    """
+
+    messages: int
+    at_least: bool = False
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """In all shards.  `retained_since`: only messages published from then on can come again (None: only those that
+    are not acked); `not_retained` says what was asked for and does not come ("": nothing).
+    """
+
+    messages: int
+    at_least: bool
+    retained_since: datetime | None
+    not_retained: str
+
+
+def replay(shards: Sequence[ShardReplay], *, retained_since: datetime | None, why: str) -> Replay:
+    """`why` explains to whoever asked for more what is not retained."""
+    asked = [shard.since for shard in shards if shard.since is not None]
+    missed = bool(asked) and (retained_since is None or min(asked) < retained_since)
+    return Replay(
+        messages=sum(shard.messages for shard in shards),
+        at_least=any(shard.at_least for shard in shards),
+        retained_since=retained_since,
+        not_retained=why if missed else "",
+    )
