@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
-from broker.domain.durations import format_duration
 from broker.domain.dead_letter import NACK, REJECT
+from broker.domain.durations import format_duration
 from broker.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from broker.domain.names import leaf
 from broker.domain.retry_policy import RetryPolicy

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.durations import format_duration
 from broker.domain.field_mask import parse_field_mask
 from broker.domain.position import Position
 from broker.domain.refusals import refuse_unsupported
@@ -15,7 +16,7 @@ from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import given_fields, require_same_name
-from broker.front.rest.codec.scalars import format_duration, parse_timestamp
+from broker.front.rest.codec.scalars import parse_timestamp
 
 
 class CreateSnapshotBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
