@@ -4,8 +4,8 @@ from typing import Any
 
 from broker.domain.replay import Replay
 from broker.domain.snapshot import Snapshot
-from broker.front.generated import messages
 from broker.domain.timestamps import format_timestamp
+from broker.front.generated import messages
 from broker.front.grpc.codec.requests import from_datetime
 
 
