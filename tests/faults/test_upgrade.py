@@ -10,10 +10,10 @@ from broker.store import migrations
 from tests.faults.faults import Planned
 from tests.faults.run import run
 from tests.faults.version_faults import NEXT
-from tests.migrations.revisions import made_up
 from tests.faults.versions import RELEASE, Versions, has_release
 from tests.faults.world import World
 from tests.fixtures.broker import repository
+from tests.migrations.revisions import made_up
 
 pytestmark = pytest.mark.skipif(not has_release(), reason=f"this clone's history does not go back to {RELEASE}")
 
