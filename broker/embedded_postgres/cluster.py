@@ -168,7 +168,8 @@ class Cluster:
             while True:
                 await asyncio.sleep(_CHECK_SECONDS)
                 if self._process is not None and self._process.poll() is not None:
-                    how = f"it ended with {self._process.returncode}"
+                    code = self._process.returncode
+                    how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
                     states.begins(*_POSTGRESQL, "the embedded PostgreSQL is started again", how)
                     try:
                         await asyncio.to_thread(self._start_again)

@@ -90,7 +90,7 @@ class StateChanges:
             now = self._ticks()
             if self._may_write(kind, now, what):
                 lasted = now - trouble.began
-                logger.info("%s, after %s: since %s %s", what, _span(lasted), _moment(lasted), trouble.what)
+                logger.info("%s, after %s (since %s)", what, _span(lasted), _moment(lasted))
 
     def forget(self, kind: str, name: str) -> None:
         """What it was of is gone, or another process's."""

@@ -43,8 +43,8 @@ def test_a_trouble_is_told_when_it_begins_and_when_it_ends_however_often_it_is_n
     watched.states.ends("databases", "", "the database is back")
     watched.states.ends("databases", "", "the database is back")
     [line] = watched.said()
-    assert line.startswith("INFO the database is back, after 5.9 s: since 2")
-    assert line.endswith("Z the database is away")
+    assert line.startswith("INFO the database is back, after 5.9 s (since 2")
+    assert line.endswith("Z)")
 
 
 def test_while_it_lasts_it_is_told_once_an_hour_with_the_newest_reason(watched: Watched) -> None:
