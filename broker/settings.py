@@ -61,7 +61,7 @@ class Settings:
     database_schema: str = _setting(
         "",
         "Schema of the database for the broker's tables; default: `broker`, or `public` with those of 0.1.0.",
-        Text("small letters, digits and _, at most 40", "NAME", check_schema_name),
+        Text("1 to 40 small letters, digits and _, the first no digit, not pg_…", "NAME", check_schema_name),
     )
     workers: int = _setting(1, "Number of broker processes that share the port.", Whole(1, 256))
     pull_wait_seconds: float = _setting(

@@ -6,7 +6,7 @@ from typing import Any
 from broker.cli.stop import Misuse, Stop
 from broker.settings import Settings
 from broker.store import migrations
-from broker.store.migrations import DatabaseUnreachable
+from broker.store.migrations import DatabaseUnreachable, UrlUnusable
 from broker.telemetry.log import set_up_log
 
 
@@ -20,6 +20,8 @@ def migrate(settings: Settings, flags: Mapping[str, Any]) -> int:
             _move(settings)
         revision = migrations.upgrade(settings.database_url, schema=settings.database_schema)
         state = migrations.inspect(settings.database_url, settings.database_schema)
+    except UrlUnusable as error:
+        raise Misuse(str(error)) from error
     except DatabaseUnreachable as error:
         raise Stop(str(error)) from error
     print(f"The schema {state.schema} is at {revision}. {state.remark}".strip())  # noqa: T201

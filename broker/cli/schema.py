@@ -5,11 +5,11 @@ That needs Alembic and SQLAlchemy, which the parent of the broker's processes wo
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
 from broker.cli.child_process import CONTEXT, start_deaf
-from broker.cli.stop import Stop
+from broker.cli.stop import Misuse, Stop
 from broker.telemetry.log import set_up_log
 
 logger = logging.getLogger(__name__)
@@ -19,7 +19,8 @@ MIN_SERVER_VERSION = 15
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The schema of the database that the broker's tables are in, and its revision; or the `problem` ("": none).
+    """The schema of the database that the broker's tables are in, and its revision; or the `problem` ("": none),
+    which may be that the command makes no sense.
 
     `remark` is a sentence that an operator should see ("": there is nothing to say).
     """
@@ -28,6 +29,7 @@ class Served:
     revision: str = ""
     remark: str = ""
     problem: str = ""
+    is_misuse: bool = False
 
 
 def upgrade_schema(database_url: str, schema: str) -> Served:
@@ -55,7 +57,7 @@ def _in_a_process(work: Callable[[str, str], Served], database_url: str, schema:
     finally:
         process.join()
     if served.problem:
-        raise Stop(served.problem)
+        raise (Misuse if served.is_misuse else Stop)(served.problem)
     return served
 
 
@@ -73,8 +75,8 @@ def _upgrade(database_url: str, schema: str) -> Served:
     try:
         migrations.upgrade(database_url, schema=schema)
     except migrations.DatabaseUnreachable as error:
-        return Served(problem=str(error))
-    return _check(database_url, schema)
+        return Served(problem=str(error), is_misuse=isinstance(error, migrations.UrlUnusable))
+    return replace(_check(database_url, schema), remark="")  # it is of no concern in a database of the broker's own
 
 
 def _check(database_url: str, schema: str) -> Served:
@@ -83,7 +85,7 @@ def _check(database_url: str, schema: str) -> Served:
     try:
         state = migrations.inspect(database_url, schema)
     except migrations.DatabaseUnreachable as error:
-        return Served(problem=str(error))
+        return Served(problem=str(error), is_misuse=isinstance(error, migrations.UrlUnusable))
     if state.server_major_version < MIN_SERVER_VERSION:
         return Served(
             problem=f"PostgreSQL {state.server_major_version} is too old: the broker needs {MIN_SERVER_VERSION}+"

@@ -29,6 +29,10 @@ class DatabaseUnreachable(Exception):
     """The database cannot be connected to, or is not one that the broker can use; the message says why."""
 
 
+class UrlUnusable(DatabaseUnreachable):
+    """The database's URL makes no sense; nothing was tried."""
+
+
 def _directory() -> Path:
     shipped = Path(str(files("broker").joinpath("_shipped", "migrations")))
     if shipped.is_dir():
@@ -169,7 +173,7 @@ def _saying_why(what: str) -> Iterator[None]:
     except DBAPIError as error:
         raise DatabaseUnreachable(f"{what}: {error.orig}".strip()) from error
     except ValueError as error:  # the URL
-        raise DatabaseUnreachable(f"{what} by its URL: {error}") from None
+        raise UrlUnusable(f"{what} by its URL: {error}") from None
     except (psycopg.Error, CommandError, SchemaUnusable, BrokersAtWork) as error:  # a revision of a newer broker
         raise DatabaseUnreachable(f"{what}: {error}".strip()) from error
     except LockHeld as error:

@@ -76,6 +76,14 @@ def test_an_unreachable_database_is_said_in_one_line(tmp_path: Path) -> None:
             assert "secret" not in said
 
 
+def test_a_parameter_that_is_none_is_refused_without_its_value() -> None:
+    url = "postgresql://user:secret@127.0.0.1:1/db?ssl=secret"
+    for command in ("serve", "migrate"):
+        said = complaint(command, "--database-url", url, env=ANY_PORT, code=2)
+        assert said.endswith("a parameter that PostgreSQL does not know: ssl")
+        assert "secret" not in said
+
+
 def test_a_database_that_does_not_exist_is_said_in_one_line(server_url: str) -> None:
     url = other_database(server_url, "no_such_database")
     for command in ("serve", "migrate"):
