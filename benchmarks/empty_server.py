@@ -9,9 +9,10 @@ import socket
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from broker.app import GRPC_DOOR
+from broker.app import GRPC_DOOR, STATES
 from broker.app_config import AppConfig
 from broker.cli import worker
+from broker.telemetry.state_changes import StateChanges
 
 _HEAD = {
     "type": "http.response.start",
@@ -25,6 +26,7 @@ async def empty(scope: Scope, receive: Receive, send: Send) -> None:
     """Read the request's body, answer {}."""
     if scope["type"] == "lifespan":
         scope["state"][GRPC_DOOR] = None  # nobody speaks HTTP/2 here
+        scope["state"][STATES] = StateChanges()
         while (await receive())["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})
         await send({"type": "lifespan.shutdown.complete"})

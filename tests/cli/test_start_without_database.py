@@ -163,7 +163,7 @@ async def test_a_worker_that_cannot_start_says_why_and_is_started_again_and_call
 
 def test_a_broker_none_of_whose_workers_can_start_ends_and_says_why_in_one_line(own_server: Cluster) -> None:
     """Where it would start them again and again for ever, on a port that takes calls and never answers."""
-    with psycopg.connect(own_server.url, autocommit=True) as database:
+    with psycopg.connect(in_schema(own_server.url), autocommit=True) as database:
         database.execute(_FAIL.format(_UNFORESEEN))
     done = run_broker("serve", "--database-url", own_server.url, "--port", "0", "--workers", "2")
     *logged, said = done.stderr.splitlines()
