@@ -23,9 +23,10 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def script(request: pytest.FixtureRequest) -> Path:
-    """The script beside an installed client, which pytest's cache keeps from one run to the next."""
-    directory = Path(request.config.cache.mkdir("node-client"))
+def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The script beside an installed client, which pytest's cache, if it is on, keeps from one run to the next."""
+    cache: pytest.Cache | None = getattr(request.config, "cache", None)
+    directory = Path(cache.mkdir("node-client")) if cache else tmp_path_factory.mktemp("node-client")
     wanted = (_STORY / "package.json").read_bytes()
     installed = directory / "installed.json"  # written last
     if not installed.exists() or installed.read_bytes() != wanted:

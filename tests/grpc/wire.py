@@ -19,6 +19,7 @@ from broker.front.resource_calls import ResourceCalls
 from broker.telemetry.state_changes import StateChanges
 
 SERVICE = "test.Service"
+PATIENCE_SECONDS = 60  # for what a broker does soon; only a hang takes so long
 REQUEST = [
     (b":method", b"POST"),
     (b":scheme", b"http"),
@@ -102,7 +103,7 @@ class Peer:
         return read
 
     async def read_until(self, condition: Callable[[Frame], bool]) -> Frame:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 read = await self.read()
                 if condition(read):
@@ -137,7 +138,7 @@ class Peer:
 
     async def flood(self, frames: bytes) -> None:
         """Send without end and without reading.  Raises ConnectionError when cut off."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 self.send(frames)
                 await self.writer.drain()
@@ -145,7 +146,7 @@ class Peer:
     async def goaway(self) -> tuple[int, Code]:
         """The last stream id and the code of the GOAWAY that comes, and then the end of the connection."""
         read = await self.next_of(Kind.GOAWAY)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert await self.reader.read(-1) is not None
         self.writer.close()
         last, code = struct.unpack(">II", read.payload[:8])
@@ -159,7 +160,7 @@ class Peer:
 
 async def until(condition: Callable[[], bool]) -> None:
     """For what the loop does in its own time."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110  (nothing to wait for: it is the server's inside)
             await asyncio.sleep(0.001)
 

@@ -2,7 +2,8 @@
 -- from the first open bit on, so an ack counts only once all earlier messages of its key are acked.  A row of which
 -- nothing is out any more is due at once, for a claim to see what else waits of the key [T].
 -- With exactly-once delivery an ack before its turn is refused, as is one after the deadline.
--- Returns the bits that are acked, those refused because earlier messages are not acked, and whether the row is due.
+-- Returns the bits that are acked, those refused because earlier messages are not acked, and whether the row is due:
+-- by what was locked, for a join with what was written would compare each row with each other.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
 --     exactly_once bool[]
 WITH asked AS (
@@ -34,27 +35,29 @@ turned AS (
     END AS cleared
     FROM named
 ),
+settled AS (
+    SELECT *, bit_count(cleared) > 0 AS is_changed,
+           position(B'1' IN open & ~cleared) BETWEEN 1 AND out_count AS is_out
+    FROM turned
+),
 written AS (
     UPDATE delivery_attempts AS d
-    SET open = t.open & ~t.cleared,
-        acked = d.acked | t.cleared,
-        status = CASE WHEN rest.is_out THEN d.status ELSE 'pending' END,
-        next_delivery_at = CASE WHEN rest.is_out THEN d.next_delivery_at ELSE greatest(%(now)s, d.retry_at) END
-    FROM turned AS t
-    CROSS JOIN LATERAL (SELECT position(B'1' IN t.open & ~t.cleared) BETWEEN 1 AND t.out_count AS is_out) AS rest
+    SET open = s.open & ~s.cleared,
+        acked = d.acked | s.cleared,
+        status = CASE WHEN s.is_out THEN d.status ELSE 'pending' END,
+        next_delivery_at = CASE WHEN s.is_out THEN d.next_delivery_at ELSE greatest(%(now)s, d.retry_at) END
+    FROM settled AS s
     WHERE d.shard_id = %(shard_id)s
-      AND d.subscription_id = t.subscription_id
-      AND d.attempt_id = t.attempt_id
-      AND d.part = t.part
-      AND bit_count(t.cleared) > 0
-    RETURNING d.subscription_id, d.attempt_id, NOT rest.is_out AS is_due
+      AND d.subscription_id = s.subscription_id
+      AND d.attempt_id = s.attempt_id
+      AND d.part = s.part
+      AND s.is_changed
 )
-SELECT t.subscription_id, t.attempt_id,
-       (t.cleared | coalesce(t.acked & t.mask, t.cleared))::text AS acked,
-       (t.hit & ~t.cleared)::text AS out_of_order,
-       coalesce(w.is_due, false) AS is_due
-FROM turned AS t
-LEFT JOIN written AS w USING (subscription_id, attempt_id)
+SELECT subscription_id, attempt_id,
+       (cleared | coalesce(acked & mask, cleared))::text AS acked,
+       (hit & ~cleared)::text AS out_of_order,
+       is_changed AND NOT is_out AS is_due
+FROM settled
 UNION ALL
 SELECT subscription_id, attempt_id, (acked & mask)::text, none::text, false
 FROM locked
