@@ -51,6 +51,14 @@ async def test_a_stream_without_any_request_ends(streams: Streams) -> None:
     assert (await stream.ended()).code in ("OK", "INVALID_ARGUMENT")
 
 
+async def test_the_id_of_a_client_is_bounded(streams: Streams) -> None:
+    """It is remembered with the ordering keys that the client had."""
+    await streams.subscribe()
+    await streams.waiting(client_id="c" * 1_024)
+    ended = await (await streams.open(client_id="c" * 1_025)).ended()
+    assert (ended.code, "client_id has 1025 characters" in ended.message) == ("INVALID_ARGUMENT", True)
+
+
 async def test_what_is_no_name_of_a_subscription_is_refused(streams: Streams) -> None:
     odd = streams.rest.subscription("123")
     for name in (

@@ -23,6 +23,7 @@ from broker.services.acknowledge import Confirmation
 from broker.services.streaming_pull import MessageStream
 
 MIN_ACK_DEADLINE_SECONDS, MAX_ACK_DEADLINE_SECONDS = 10, 600  # Google's limits
+MAX_CLIENT_ID_LENGTH = 1_024  # characters; Google's clients send a UUID.  It is kept for as long as its keys are
 KEEP_ALIVE_VERSION = 1  # of the protocol, from which on clients expect an answer to their heartbeats
 ONLY_FIRST = ("max_outstanding_messages", "max_outstanding_bytes", "protocol_version")
 
@@ -49,6 +50,10 @@ async def _open(call: StreamingCall, first: Any) -> MessageStream:
     name = resource_name(first.subscription, "subscriptions")
     if not first.stream_ack_deadline_seconds:
         raise InvalidArgument("first message must set stream_ack_deadline_seconds")
+    if len(first.client_id) > MAX_CLIENT_ID_LENGTH:
+        raise InvalidArgument(
+            f"client_id has {len(first.client_id)} characters, the maximum is {MAX_CLIENT_ID_LENGTH}."
+        )
     _check_lists(first)
     return await call.services.streaming_pull.open(
         name,
