@@ -64,7 +64,7 @@ class DeadLetterForwarder:
             await self._retry(subscription, shard_id)
             return 0, False
         if done.count:
-            self._tally.add(f"of {subscription.name} to {topic.name}", {"given up": done.count})
+            self._tally.add(f"of {subscription.name} to {topic.name}", done.reasons)
         for dead_letter_shard in done.shard_ids:
             self._wake_ups.published(dead_letter_shard)
         if done.count and subscription.enable_message_ordering:  # the next messages of the keys

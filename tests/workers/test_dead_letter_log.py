@@ -45,6 +45,7 @@ async def test_dead_letters_are_counted_and_a_missing_topic_is_told(
     )
     [count] = _said(caplog, "broker.tally")  # at the latest when the broker stops
     assert count.startswith(f"3 dead letters {sub} in ")
+    assert count.endswith(" s: nack 3")
 
 
 async def _has(rest: Rest, count: int) -> bool:
