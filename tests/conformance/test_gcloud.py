@@ -101,3 +101,14 @@ def test_a_push_subscription(gcloud: Gcloud, project: str) -> None:
     gcloud("topics", "publish", "topic", "--message=pulled")
     (received,) = gcloud("subscriptions", "pull", "sub", "--auto-ack")
     assert received["message"]["data"] == "cHVsbGVk"
+
+
+def test_a_seek_to_a_time(gcloud: Gcloud, project: str) -> None:
+    """D2, A9: what the answer says beyond Google's is no fault to it."""
+    gcloud("topics", "create", "topic")
+    gcloud("subscriptions", "create", "sub", "--topic=topic", "--retain-acked-messages")
+    gcloud("topics", "publish", "topic", "--message=again")
+    assert len(gcloud("subscriptions", "pull", "sub", "--auto-ack")) == 1
+    gcloud("subscriptions", "seek", "sub", "--time=-p1d")
+    (again,) = gcloud("subscriptions", "pull", "sub", "--auto-ack")
+    assert again["message"]["data"] == "YWdhaW4="

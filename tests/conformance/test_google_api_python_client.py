@@ -133,3 +133,14 @@ def test_a_conflict_says_why(google: Discovery) -> None:
         google.topics.create(name=google.topic, body={}).execute()
     assert conflict.value.status_code == 409
     assert "already exists" in conflict.value.reason
+
+
+def test_a_seek_to_a_time_answers_how_many_messages_come_again(google: Discovery) -> None:
+    """D2, A9: Google's answer is empty; what is beyond that is given as it came."""
+    google.create()
+    google.publish("out")
+    google.pull()
+    body = {"time": "2020-01-01T00:00:00Z"}
+    answer = google.subscriptions.seek(subscription=google.subscription, body=body).execute()
+    assert answer["replayedMessages"] == 1
+    assert texts(google.pull()) == ["out"]
