@@ -18,6 +18,7 @@ import psutil
 import psycopg
 
 from broker.embedded_postgres.cluster import Cluster
+from broker.embedded_postgres.roles import SUPERUSER
 from tests.faults.clients.endpoints import Endpoints
 from tests.faults.clocks import Clocks
 from tests.faults.disk import Disk
@@ -246,6 +247,7 @@ class World:
             try:
                 return await psycopg.AsyncConnection.connect(
                     self.database_url,
+                    user=SUPERUSER,  # faults may do what brokers may not
                     autocommit=True,
                     connect_timeout=5,
                     application_name="fault",
