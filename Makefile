@@ -16,11 +16,13 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is needed (Debian: apt-get install python3-venv)."; exit 1; }
 
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@echo "Installing the broker and what it needs into $(VENV); this takes about a minute, once …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@echo "Installing the broker and what its tests need into $(VENV); this takes a few minutes, once …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.run
 
 setup: $(VENV)/.dev ## install everything for development

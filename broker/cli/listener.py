@@ -1,5 +1,6 @@
 """The socket that all processes of a broker accept from, and how it is named to people and clients."""
 
+import errno
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,12 @@ from broker.cli.stop import Stop
 
 _BACKLOG = 2048
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (and how this machine reaches itself then)
+
+_HINTS = {
+    errno.EADDRINUSE: "; end the program that listens there, or choose another --port (0: a free one)",
+    errno.EADDRNOTAVAIL: "; --host must be an address of this machine",
+    errno.EACCES: "; a --port below 1024 needs more rights",
+}
 
 
 @contextmanager
@@ -38,7 +45,8 @@ def listen(listener: socket.socket) -> None:
 
 
 def _why_not(host: str, port: int, error: OSError) -> str:
-    return f"cannot listen on {host_and_port(host, port)}: {error.strerror}"
+    hint = _HINTS.get(error.errno or 0, "")
+    return f"cannot listen on {host_and_port(host, port)}: {error.strerror}{hint}"
 
 
 def host_and_port(host: str, port: int) -> str:
