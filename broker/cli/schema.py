@@ -14,17 +14,16 @@ from broker.telemetry.log import set_up_log
 
 logger = logging.getLogger(__name__)
 
-MIN_SERVER_VERSION = 15
-
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The schema of the database that the broker's tables are in, and its revision; or the `problem` ("": none),
-    which may be that the command makes no sense.
+    """PostgreSQL's major version, the schema that the broker's tables are in, and its revision; or the `problem`
+    ("": none), which may be that the command makes no sense.
 
     `remark` is a sentence that an operator should see ("": there is nothing to say).
     """
 
+    postgres: int = 0
     schema: str = ""
     revision: str = ""
     remark: str = ""
@@ -86,10 +85,6 @@ def _check(database_url: str, schema: str) -> Served:
         state = migrations.inspect(database_url, schema)
     except migrations.DatabaseUnreachable as error:
         return Served(problem=str(error), is_misuse=isinstance(error, migrations.UrlUnusable))
-    if state.server_major_version < MIN_SERVER_VERSION:
-        return Served(
-            problem=f"PostgreSQL {state.server_major_version} is too old: the broker needs {MIN_SERVER_VERSION}+"
-        )
     if problem := migrations.why_not_served(state.revision):
         return Served(problem=f"{problem}. {state.remark}" if state.remark else problem)
-    return Served(state.schema, str(state.revision), state.remark)
+    return Served(state.server_major_version, state.schema, str(state.revision), state.remark)

@@ -5,6 +5,7 @@ is a whole broker that accepts from the same socket.  The children end with the 
 """
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -13,14 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from broker.app_config import AppConfig
+from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.children import Children
-from broker.cli.listener import base_url, bound_socket, listen
+from broker.cli.listener import base_url, bound_socket, is_open_to_others, listen
 from broker.cli.listener import url as url_of
 from broker.cli.schema import Served, check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.settings import Settings
 from broker.telemetry.log import set_up_log
+
+_NO_AUTHENTICATION = "there is no authentication yet; keep the port on a network that you trust"
+
+logger = logging.getLogger(__name__)
 
 
 def serve(settings: Settings) -> int:
@@ -34,9 +40,14 @@ def serve(settings: Settings) -> int:
             bound_socket(settings.host, settings.port) as listener,
             _database(settings, cluster) as (url, served),
         ):
-            return asyncio.run(_serve(settings, listener, cluster, url, served.schema))
+            say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
+            if is_open_to_others(listener):
+                logger.warning("anyone who reaches %s may do anything: %s", url_of(listener), _NO_AUTHENTICATION)
+            asyncio.run(_serve(settings, listener, cluster, url, served.schema))
     except KeyboardInterrupt:
-        return 0
+        pass
+    say("Stopped.")
+    return 0
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -79,13 +90,14 @@ def _database(settings: Settings, cluster: Cluster | None) -> Iterator[tuple[str
     if cluster is None:
         yield settings.database_url, check_schema(settings.database_url, settings.database_schema)
         return
+    say(f"{'Starting' if cluster.exists() else 'Making'} a PostgreSQL in {settings.data_dir} …")
     cluster.open()
     yield cluster.url, upgrade_schema(cluster.url, settings.database_schema)
 
 
 async def _serve(
     settings: Settings, listener: socket.socket, cluster: Cluster | None, url: str, schema: str
-) -> int:
+) -> None:
     config = AppConfig(
         database_url=url,
         database_schema=schema,
@@ -113,12 +125,11 @@ async def _serve(
         if children.given_up.is_set() and not stopping.is_set():
             raise Stop(children.why)
         if not stopping.is_set():
-            print(f"Ready: {url_of(listener)}", flush=True)  # noqa: T201
+            say_ready(listener)
         await stopping.wait()
         for number in _stop_signals():
             loop.remove_signal_handler(number)  # the loop would restore the deadly default at its end
         _ignore_signals()
-    return 0
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

@@ -24,6 +24,8 @@ from broker.store.installations import SchemaUnusable, check_may_make, find_inst
 from broker.store.migration_waits import LockHeld, Patience, migrate_patiently
 from broker.store.schema_move import BrokersAtWork, move
 
+MIN_SERVER_VERSION = 15
+
 
 class DatabaseUnreachable(Exception):
     """The database cannot be connected to, or is not one that the broker can use; the message says why."""
@@ -145,6 +147,11 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
     should be.  Raises DatabaseUnreachable.
     """
     with _saying_why("The database cannot be used"), _session(database_url) as connection:
+        postgres = connection.info.server_version // 10_000
+        if postgres < MIN_SERVER_VERSION:
+            raise DatabaseUnreachable(
+                f"PostgreSQL {postgres} is too old: the broker needs {MIN_SERVER_VERSION} or newer"
+            )
         found = find_installation(connection, schema)
         remark = ""
         if found.schema == RELEASE_0_1_SCHEMA and not schema:
@@ -154,7 +161,7 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
             )
         elif found.others:
             remark = f"Tables of another broker are in: {', '.join(found.others)} (--database-schema)."
-        return DatabaseState(connection.info.server_version // 10_000, found.schema, found.revision, remark)
+        return DatabaseState(postgres, found.schema, found.revision, remark)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """`broker migrate`, and `broker serve` on a PostgreSQL of the operator's own."""
 
-import socket
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +13,9 @@ from broker.store.migrations import head_revision
 from tests.cli.processes import complaint, faults, is_ready, run_broker
 from tests.faults.versions import RELEASE, has_release, released_code
 from tests.fixtures.broker import BrokerProcess, Rest, text
-from tests.fixtures.database import other_database
 from tests.migrations.test_installations import APPLICATION
 
 StartBroker = Callable[..., BrokerProcess]
-ANY_PORT = {"BROKER_PORT": "0"}
 
 
 def test_migrate_brings_an_empty_database_up_and_serve_uses_it(
@@ -26,7 +24,10 @@ def test_migrate_brings_an_empty_database_up_and_serve_uses_it(
     for _ in range(2):  # the second time there is nothing to do
         done = run_broker("migrate", env={"DATABASE_URL": empty_database_url})
         assert (done.returncode, done.stdout) == (0, f"The schema broker is at {head_revision()}.\n"), done.stderr
-    broker = start_broker("--port", "0", env={"DATABASE_URL": empty_database_url})
+    with_password = re.sub("//([^:@]*)@", r"//\1:s3cret@", empty_database_url)
+    broker = start_broker("--port", "0", env={"DATABASE_URL": with_password})
+    assert any(line.startswith("broker ") and ":***@" in line for line in broker.log)
+    assert not any("s3cret" in line for line in broker.log)
     assert httpx.get(f"{broker.url}/readyz").status_code == 200
 
 
@@ -66,49 +67,12 @@ def test_serve_and_migrate_leave_a_newer_schema_that_only_adds(
     assert (answer.status_code, answer.json()["reason"][-4:]) == (503, f"{head_revision()[-3:]}.")
 
 
-def test_an_unreachable_database_is_said_in_one_line(tmp_path: Path) -> None:
-    with socket.socket() as bound:  # bound, not listening: nobody else can answer there
-        bound.bind(("127.0.0.1", 0))
-        url = f"postgresql://user:secret@127.0.0.1:{bound.getsockname()[1]}/db"
-        for command in ("serve", "migrate"):
-            said = complaint(command, "--database-url", url, env=ANY_PORT)
-            assert "Connection refused" in said
-            assert "secret" not in said
-
-
 def test_a_parameter_that_is_none_is_refused_without_its_value() -> None:
     url = "postgresql://user:secret@127.0.0.1:1/db?ssl=secret"
     for command in ("serve", "migrate"):
-        said = complaint(command, "--database-url", url, env=ANY_PORT, code=2)
+        said = complaint(command, "--database-url", url, env={"BROKER_PORT": "0"}, code=2)
         assert said.endswith("a parameter that PostgreSQL does not know: ssl")
         assert "secret" not in said
-
-
-def test_a_database_that_does_not_exist_is_said_in_one_line(server_url: str) -> None:
-    url = other_database(server_url, "no_such_database")
-    for command in ("serve", "migrate"):
-        assert 'database "no_such_database" does not exist' in complaint(
-            command, "--database-url", url, env=ANY_PORT
-        )
-
-
-def test_a_url_that_is_none_is_said_in_one_line() -> None:
-    for command in ("serve", "migrate"):
-        complaint(command, "--database-url", "postgresql//nonsense", code=2)
-        complaint(command, "--database-url", "mysql://localhost/broker", code=2)
-
-
-def test_migrate_without_a_database_says_what_it_needs() -> None:
-    assert complaint("migrate", code=2).startswith("migrate needs --database-url or DATABASE_URL")
-
-
-def test_a_user_without_rights_is_told_so(empty_database_url: str) -> None:
-    with psycopg.connect(empty_database_url, autocommit=True) as admin:
-        admin.execute("DROP ROLE IF EXISTS powerless")
-        admin.execute("CREATE ROLE powerless LOGIN")
-        said = complaint("migrate", "--database-url", empty_database_url.replace("//postgres@", "//powerless@"))
-        admin.execute("DROP ROLE powerless")
-    assert "permission denied" in said
 
 
 async def _exchange(broker: BrokerProcess, data: str, project: str = "projects/p") -> None:

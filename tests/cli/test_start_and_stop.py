@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import os
-import socket
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
+from broker.cli.listener import bound_socket, emulator_host, is_open_to_others
+from broker.store.migrations import head_revision
 from tests.cli.processes import (
     Signalling,
     alive,
@@ -38,6 +40,29 @@ async def test_a_fresh_data_directory_is_all_it_takes(start_broker: StartBroker,
         await rest.create_subscription()
         published = await rest.publish("hello")
         assert [m["message"]["messageId"] for m in await rest.drain()] == published
+    broker.stop()
+    said = [line for line in broker.log if not line.startswith("20")]  # what is no line of the log
+    directory = tmp_path / "made" / "for it"
+    assert said == [
+        f"Making a PostgreSQL in {directory} …",
+        f"broker {version('pubsub-broker')}, 1 process, on PostgreSQL 18 in {directory} (embedded), "
+        f"schema broker at {head_revision()}",
+        f"Ready: {broker.url}",
+        f"    export PUBSUB_EMULATOR_HOST={broker.url.removeprefix('http://')}",
+        "Stopped.",
+    ]
+    assert not [line for line in broker.log if "uvicorn" in line]
+
+
+def test_who_can_reach_the_broker_and_how_it_is_named_to_clients() -> None:
+    for host, named, is_open in (
+        ("127.0.0.1", "127.0.0.1", False),
+        ("localhost", "127.0.0.1", False),
+        ("0.0.0.0", "127.0.0.1", True),
+    ):
+        with bound_socket(host, 0) as listener:
+            port = listener.getsockname()[1]
+            assert (emulator_host(listener), is_open_to_others(listener)) == (f"{named}:{port}", is_open)
 
 
 @pytest.mark.parametrize("signalling", [ctrl_c, terminate, terminate_all])
@@ -142,27 +167,6 @@ async def test_a_second_start_on_the_same_data_says_so_and_leaves_the_first_alon
     # The port is taken as well then, but that is not what is wrong.
     assert complaint("serve", "--data-dir", str(tmp_path), "--port", str(port)) == expected
     assert await asyncio.to_thread(is_ready, broker)
-
-
-def test_a_port_in_use_is_said_in_one_line_and_nothing_is_started(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        said = complaint("serve", "--data-dir", str(tmp_path), "--port", str(port))
-    assert said == f"cannot listen on 127.0.0.1:{port}: Address already in use"
-    assert not (tmp_path / "postgres").exists()
-
-
-def test_a_data_directory_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    said = complaint("serve", "--data-dir", str(tmp_path / "file" / "below"), "--port", "0")
-    assert said.startswith(f"The data directory {tmp_path}/file/below cannot be used: ")
-
-
-def test_the_data_of_another_major_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "postgres").mkdir()
-    (tmp_path / "postgres" / "PG_VERSION").write_text("13\n")
-    said = complaint("serve", "--data-dir", str(tmp_path), "--port", "0")
-    assert "made by PostgreSQL 13; this broker embeds 18" in said
 
 
 @pytest.mark.parametrize("name", ["long" * 30, 'ünïcode, comma\'s "quote" 100%'])
