@@ -29,6 +29,12 @@ def _restore(dump: str, url: str) -> None:
     subprocess.run(psql, input="".join(lines), text=True, check=True, stdout=subprocess.DEVNULL)
 
 
+async def _position(rest: Rest, name: str) -> Json:
+    """But for the ages of messages, which go on."""
+    position = await rest.ok("GET", f"{rest.subscription(name)}/snapshot")
+    return {field: value for field, value in position.items() if not field.endswith("Age")}
+
+
 async def _publish_and_take(rest: Rest) -> None:
     """Of five ordered messages the first is acked in each subscription, the second is out, the others wait."""
     await rest.create_topic()
@@ -42,7 +48,7 @@ async def _publish_and_take(rest: Rest) -> None:
 
 async def _go_on(rest: Rest, out: dict[str, list[Json]], positions: Json) -> None:
     for name in ("plain", "ordered"):
-        assert await rest.ok("GET", f"{rest.subscription(name)}/snapshot") == positions[name]
+        assert await _position(rest, name) == positions[name]
     assert [text(m) for m in await rest.pull("plain")] == ["order 2", "order 3", "order 4"]
     assert await rest.pull("ordered") == []  # the key is held by what was out before the move
     await rest.acknowledge(out["ordered"], "ordered")
@@ -65,7 +71,7 @@ def test_messages_positions_order_and_acks_survive_the_move_to_a_database_of_one
             await _publish_and_take(rest)
             for name in ("plain", "ordered"):
                 out[name] = await rest.pull(name, 1)
-                positions[name] = await rest.ok("GET", f"{rest.subscription(name)}/snapshot")
+                positions[name] = await _position(rest, name)
 
     async def after(url: str) -> None:
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
