@@ -1,10 +1,16 @@
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
 # Else gRPC's threads look at every fork of a test's process, and now and then break a child before it is another
 # program: a database that a test starts, for instance.  None of the children goes on to use gRPC.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
+# A shell that runs the suite in its background has it ignore Ctrl-C; so would the programs that tests start and end
+# by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = [
     "tests.fixtures.database",

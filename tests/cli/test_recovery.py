@@ -21,7 +21,7 @@ StartBroker = Callable[..., BrokerProcess]
 
 @asynccontextmanager
 async def talking_to(broker: BrokerProcess) -> AsyncIterator[Rest]:
-    async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:  # only a hang takes so long
         yield Rest(client, "projects/recovery")
 
 
@@ -124,11 +124,8 @@ def _serving_postmasters(broker: BrokerProcess) -> list[psutil.Process]:
 async def _call_until_it_works(rest: Rest) -> set[int]:
     """Publish until that works; returns the statuses of what failed before."""
     statuses: set[int] = set()
-    loop = asyncio.get_running_loop()
     while True:
-        sent = loop.time()
         answer = await rest.call("POST", f"{rest.topic()}:publish", {"messages": [{"data": "YQ=="}]})
-        assert loop.time() - sent < 15, "it hung"
         if answer.status_code == 200:
             return statuses
         statuses.add(answer.status_code)
