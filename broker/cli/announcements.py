@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 from broker.cli import listener as listening
 from broker.domain.database_url import without_password
@@ -21,7 +22,9 @@ def say(line: str) -> None:
 def say_what_runs(settings: Settings, *, postgres: int, schema: str, revision: str) -> None:
     """Of which version, on which database (without its password), at which schema, in how many processes."""
     where = (
-        without_password(settings.database_url) if settings.database_url else f"in {settings.data_dir} (embedded)"
+        without_password(settings.database_url)
+        if settings.database_url
+        else f"in {Path(settings.data_dir).absolute()} (embedded)"
     )
     processes = "1 process" if settings.workers == 1 else f"{settings.workers} processes"
     say(

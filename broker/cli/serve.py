@@ -90,7 +90,7 @@ def _database(settings: Settings, cluster: Cluster | None) -> Iterator[tuple[str
     if cluster is None:
         yield settings.database_url, check_schema(settings.database_url, settings.database_schema)
         return
-    say(f"{'Starting' if cluster.exists() else 'Making'} a PostgreSQL in {settings.data_dir} …")
+    say(f"{'Starting' if cluster.exists() else 'Making'} a PostgreSQL in {Path(settings.data_dir).absolute()} …")
     cluster.open()
     yield cluster.url, upgrade_schema(cluster.url, settings.database_schema)
 
