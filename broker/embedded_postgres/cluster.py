@@ -43,8 +43,11 @@ _START_SECONDS = 60.0  # crash recovery reads at most max_wal_size of WAL
 _STOP_SECONDS = 60.0  # for its last checkpoint; then it is ended without one and recovers at its next start
 _CHECK_SECONDS, _RETRY_SECONDS = 0.2, 1.0
 
+_PORT = "5432"  # names the socket, too; said by both sides, or PGPORT in somebody's environment would part them
+
 # What differs from PostgreSQL's defaults, and why.
 CONFIGURATION = {
+    "port": _PORT,
     "listen_addresses": "",  # a unix socket in a private directory; no port to protect
     "max_connections": "200",
     "shared_buffers": "256MB",  # the hot set: newest messages, cursors, attempts
@@ -111,7 +114,8 @@ class Cluster:
         return self._url(roles.SUPERUSER, "postgres")
 
     def _url(self, role: str, database: str) -> str:
-        return f"postgresql://{role}@/{database}?host={quote(str(socket_directory(self._directory)), safe='')}"
+        sockets = quote(str(socket_directory(self._directory)), safe="")
+        return f"postgresql://{role}@/{database}?host={sockets}&port={_PORT}"
 
     def exists(self) -> bool:
         """Whether the directory has a database."""

@@ -3,7 +3,7 @@
 That user gets no capability, none of root's groups and none of its environment (which may hold secrets, and can be
 read by whoever is the same user).  It cannot go through directories that are closed to it, such as /root; so it
 is told neither the data directory's path nor that of the sockets, but inherits both open and reaches them as
-/proc/self/fd/N, which asks about no directory above (docs/decisions/0014).
+/proc/self/fd/N, which asks about no directory above (docs/decisions/0015).
 """
 
 import os

@@ -17,7 +17,8 @@ PROJECT = "projects/moving"
 
 
 def _on(data: Path, *command: str) -> str:
-    done = run_broker("database", "--data-dir", str(data), *command)
+    other = {"PGPORT": "1"}  # that of a PostgreSQL which has nothing to do with the broker
+    done = run_broker("database", "--data-dir", str(data), *command, env=other)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
