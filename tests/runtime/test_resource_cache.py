@@ -22,7 +22,7 @@ TOPIC = "projects/p/topics/t"
 
 
 def name(number: int) -> str:
-    return f"projects/p/subscriptions/s{number}"
+    return f"projects/p/subscriptions/sub{number}"
 
 
 @pytest.fixture

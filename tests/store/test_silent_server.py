@@ -173,7 +173,7 @@ async def test_a_listener_notices_that_the_server_is_silent(relay: Relay) -> Non
 async def test_a_listener_hears_what_is_announced_while_it_looks_for_the_server(database: Database) -> None:
     announcements = listen(database, silence_seconds=0.001)
     assert await anext(announcements) is None
-    names = [f"projects/p/topics/t{number}" for number in range(200)]
+    names = [f"projects/p/topics/topic{number}" for number in range(200)]
 
     async def announce() -> None:
         async with database.connection() as connection:
@@ -206,13 +206,13 @@ async def test_resources_are_read_again_as_soon_as_another_server_answers(relay:
         tasks = Tasks()
         resources = ResourceCache(database, tasks)
         with pytest.raises(NotFound):
-            await resources.topic("projects/p/topics/t")
+            await resources.topic("projects/p/topics/topic")
         relay.speaking.clear()
         with pytest.raises(Unavailable):
-            await resources.topic("projects/p/topics/t")
+            await resources.topic("projects/p/topics/topic")
         relay.lose()
         relay.speaking.set()
         async with asyncio.timeout(_BOUND_SECONDS):
             with pytest.raises(NotFound):
-                await _until_answered(lambda: resources.topic("projects/p/topics/t"))
+                await _until_answered(lambda: resources.topic("projects/p/topics/topic"))
         await tasks.close()
