@@ -178,7 +178,7 @@ async def test_postgres_that_cannot_start_again_is_tried_again(start_broker: Sta
     before = configuration.read_text()
     configuration.write_text("no_such_setting = 1\n")
     broker.postmaster().kill()
-    await eventually(lambda: any("trying again" in line for line in broker.log))
+    await eventually(lambda: any("the embedded PostgreSQL does not start" in line for line in broker.log))
     configuration.write_text(before)
     async with talking_to(broker) as rest:
         await _call_until_it_works(rest)

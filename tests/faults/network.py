@@ -50,7 +50,7 @@ class Network:
         host, _, port = self.open(
             door, f"{socket}/.s.PGSQL.{there.port or 5432}" if socket else f"{there.host}:{there.port or 5432}"
         ).partition(":")
-        here = there.set(host=host, port=int(port)).difference_update_query(["host"])
+        here = there.set(host=host, port=int(port)).difference_update_query(["host", "port"])
         return here.render_as_string(hide_password=False)
 
     async def afflict(self, door: str, ailment: Ailment) -> Ailing:
