@@ -18,5 +18,6 @@ from broker.domain.position import MAX_LOOKED_AT, Position
     ids=["no filter", "all looked at", "a hundredth of the first", "none of the first"],
 )
 def test_undelivered(looked_at: int | None, matching: int | None, undelivered: int, estimated: bool) -> None:
-    position = Position(1, datetime(2026, 1, 1, tzinfo=UTC), 1, 40_000, 40_000, 5, looked_at=looked_at, matching=matching)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    position = Position(1, start, 1, 40_000, 40_000, 5, looked_at=looked_at, matching=matching)
     assert (position.undelivered, position.is_estimated) == (undelivered, estimated)
