@@ -1,7 +1,9 @@
 -- What is known of letters that are in the log no more: no partition has their publish times, and they are not among the
 -- messages that outlived theirs.
 DELETE FROM dead_letters
-WHERE (shard_id, publish_time, seq) IN (
+WHERE publish_time >= %(since)s  -- stands here too, or older PostgreSQL reads the whole table to find what it deletes
+  AND publish_time < %(until)s
+  AND (shard_id, publish_time, seq) IN (
     SELECT d.shard_id, d.publish_time, d.seq
     FROM dead_letters AS d
     WHERE d.publish_time >= %(since)s
