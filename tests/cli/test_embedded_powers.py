@@ -253,6 +253,7 @@ def test_programs_that_other_users_cannot_reach_are_copied_once(
 # --- data of release 0.1.0 ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_release(), reason=f"this clone's history does not go back to {RELEASE}")
 @pytest.mark.timeout(300)
 async def test_data_of_release_0_1_0_is_brought_over(start_broker: StartBroker, tmp_path: Path) -> None:

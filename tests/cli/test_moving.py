@@ -59,6 +59,7 @@ async def _go_on(rest: Rest, out: dict[str, list[Json]], positions: Json) -> Non
     assert [text(m) for m in await rest.drain("plain")] == ["after the move"]
 
 
+@pytest.mark.slow
 def test_messages_positions_order_and_acks_survive_the_move_to_a_database_of_ones_own(
     start_broker: StartBroker, tmp_path: Path, empty_database_url: str
 ) -> None:

@@ -121,6 +121,7 @@ async def test_an_application_and_two_brokers_share_a_database(
         admin.execute("DROP ROLE application")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_release(), reason=f"this clone's history does not go back to {RELEASE}")
 @pytest.mark.timeout(300)  # eight processes
 async def test_a_database_of_release_0_1_0_is_served_moved_and_served_again(
