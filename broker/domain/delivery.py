@@ -17,29 +17,13 @@ fresh messages where there are any: a thousand messages that always fail must no
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from broker.domain.stretch import Source, Stretch, close_runs, count_of, size_of
+
 MAX_MESSAGES_PER_ATTEMPT = 1000  # Google's cap on one pull response; also the width of a row's bit string
 MESSAGE_OVERHEAD = 128  # bytes that ids, time and punctuation add to a message in a response
-# One attempt may cover this many times as many sequences as it holds; a wider one would make its next
-# redelivery read past too many messages that are not its own.
-_MAX_SPREAD = 4
-
-
-class LogMessage(Protocol):
-    """A message of the log as far as sharing out goes: where it stands, and the bytes it counts."""
-
-    @property
-    def seq(self) -> int: ...
-    @property
-    def publish_time(self) -> datetime: ...
-    @property
-    def size(self) -> int: ...
-
-
-Message = TypeVar("Message", bound=LogMessage)
 
 
 class StoredMessage(msgspec.Struct, gc=False):  # of atomic values: the garbage collector has nothing to find
@@ -55,14 +39,6 @@ class StoredMessage(msgspec.Struct, gc=False):  # of atomic values: the garbage 
     def size(self) -> int:
         """Bytes this message counts against a response's budget."""
         return len(self.data) + len(self.attributes) + MESSAGE_OVERHEAD
-
-
-class UnreadMessage(NamedTuple):
-    """A message that was found in the log and not read; `size` as a StoredMessage has it."""
-
-    seq: int
-    publish_time: datetime
-    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,23 +82,23 @@ class Delivery:
 
 
 @dataclass(slots=True)
-class Share(Generic[Message]):
+class Share:
     """What a demand was given: fresh messages in log order, and redelivered ones by attempt number."""
 
-    fresh: list[Message] = field(default_factory=list)
-    redelivered: dict[int, list[Message]] = field(default_factory=dict)
+    fresh: list[Stretch] = field(default_factory=list)
+    redelivered: dict[int, list[Stretch]] = field(default_factory=dict)
 
     @property
-    def messages(self) -> list[Message]:
-        return [*(message for messages in self.redelivered.values() for message in messages), *self.fresh]
+    def stretches(self) -> list[Stretch]:
+        return [*(stretch for stretches in self.redelivered.values() for stretch in stretches), *self.fresh]
 
 
-def left_over(demands: Sequence[Demand], given: Sequence[Sequence[StoredMessage]]) -> list[Demand]:
+def left_over(demands: Sequence[Demand], given: Sequence[Sequence[Stretch]]) -> list[Demand]:
     """What the demands would still take when they have been given these messages."""
     left = []
-    for demand, messages in zip(demands, given, strict=True):
-        room = demand.max_bytes - sum(message.size for message in messages)
-        count = demand.max_messages - len(messages) if room > 0 or not messages else 0
+    for demand, stretches in zip(demands, given, strict=True):
+        room = demand.max_bytes - size_of(stretches)
+        count = demand.max_messages - count_of(stretches) if room > 0 or not stretches else 0
         left.append(replace(demand, max_messages=count, max_bytes=room))
     return left
 
@@ -141,21 +117,14 @@ def due_quota(wanted: int, fresh_available: int) -> int:
     return max(wanted - fresh_available, wanted // 2, 1)
 
 
-def share_out(
-    demands: Sequence[Demand],
-    redeliveries: Sequence[tuple[int, Message]],
-    fresh: Sequence[Message],
-    *,
-    fresh_bytes: int | None = None,
-) -> list[Share[Message]]:
-    """Fill the demands in turn, redeliveries (attempt_number, message) first, within each one's limits.
+def share_out(demands: Sequence[Demand], redeliveries: Sequence[tuple[int, Stretch]], fresh: Source) -> list[Share]:
+    """Fill the demands in turn, redeliveries (attempt number, one message) first, within each one's limits.
 
     A demand that has nothing yet takes its next message whatever its size: a message larger than any budget
     must still be delivered.  What fits nowhere is in no share; both sources are used from their front only.
-    `fresh_bytes`: the size of all fresh messages at most, where that is known: if it fits, nothing is added up.
     """
-    shares: list[Share[Message]] = [Share() for _ in demands]
-    again = new = 0  # how far each source is used
+    shares = [Share() for _ in demands]
+    again = 0  # how far the redeliveries are used
     for demand, share in zip(demands, shares, strict=True):
         room, taken = demand.max_bytes, 0
         while again < len(redeliveries) and taken < demand.max_messages:
@@ -165,41 +134,14 @@ def share_out(
                 break
             share.redelivered.setdefault(number, []).append(message)
             again, taken = again + 1, taken + 1
-        share.fresh = list(fresh[new : new + demand.max_messages - taken])
-        if fresh_bytes is None or fresh_bytes > room:
-            del share.fresh[_fitting(share.fresh, room, at_least=0 if taken else 1) :]
-        new += len(share.fresh)
+        share.fresh = fresh.take(demand.max_messages - taken, room, at_least=0 if taken else 1)
     return shares
 
 
-def _fitting(messages: Sequence[LogMessage], room: int, *, at_least: int) -> int:
-    """How many of the first messages fit into so many bytes."""
-    for count, message in enumerate(messages):
-        room -= message.size
-        if room < 0 and count >= at_least:
-            return count
-    return len(messages)
-
-
 def as_attempts(
-    redelivered: Mapping[int, Sequence[Message]], fresh: Sequence[Message]
-) -> Iterator[tuple[int, Sequence[Message]]]:
+    redelivered: Mapping[int, Sequence[Stretch]], fresh: Sequence[Stretch]
+) -> Iterator[tuple[int, Sequence[Stretch]]]:
     """Messages as attempts with their number: one each attempt number, split where sequences lie far apart."""
-    for number, messages in redelivered.items():
-        yield from ((number, run) for run in close_runs(sorted(messages, key=lambda message: message.seq)))
+    for number, stretches in redelivered.items():
+        yield from ((number, run) for run in close_runs(sorted(stretches)))
     yield from ((1, run) for run in close_runs(fresh))
-
-
-def close_runs(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """Messages in log order, split: redeliveries, and matches of a filter, may be anywhere in the log."""
-    if messages and messages[-1].seq - messages[0].seq <= _MAX_SPREAD * len(messages):
-        yield messages
-        return
-    run: list[Message] = []
-    for message in messages:
-        if run and message.seq - run[0].seq > _MAX_SPREAD * (len(run) + 1):
-            yield run
-            run = []
-        run.append(message)
-    if run:
-        yield run

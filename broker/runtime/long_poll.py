@@ -26,8 +26,8 @@ from broker.runtime.key_owners import KeyOwners
 from broker.runtime.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, WaitingPull, demands_of, take
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
-from broker.store.claim_request import ClaimRequest
-from broker.store.claims import Claimed, claim_messages
+from broker.store.claim.claim import claim_messages
+from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Gone, More, Quiet
 from broker.store.database import Database
 from broker.store.delivery_attempts import release_attempts
 
@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 MAX_WAITING_PULLS = 20_000
 CLAIM_SECONDS = 5.0  # within which a pull is being claimed for; see publish_coalescer.MAX_WAIT_SECONDS
+MAX_LOOKS = 20  # after which a claim answers with nothing, though there is more to look at
 _SHORTEST_ALARM_SECONDS = 0.001
 
 
@@ -339,44 +340,55 @@ class LongPoll:
         alarms: list[datetime],
     ) -> list[WaitingPull]:
         """Claim in one shard; returns the pulls that got nothing."""
-        claimed = await retrying(lambda: self._claim_once(subscription, shard_id, pulls), Aborted)
-        if not claimed.found:
+        claimed = await retrying(lambda: self._claim_until_found(subscription, shard_id, pulls), Aborted)
+        if isinstance(claimed.rest, Gone):
             raise SubscriptionChanged
-        if claimed.next_delivery_at is not None:
-            alarms.append(claimed.next_delivery_at)
         for pull, deliveries in zip(pulls, claimed.deliveries, strict=True):
             if deliveries:
                 self.key_owners.note(subscription.subscription_id, pull.terms.owner, deliveries)
                 pull.answer.set_result(list(deliveries))
         hungry = [pull for pull, d in zip(pulls, claimed.deliveries, strict=True) if not d]
-        if hungry and not claimed.looked_ahead:  # something was found, if nothing for these: go on in a moment
-            queue.exhausted = False
-            alarms.append(self._clock.now())
+        match claimed.rest:
+            case More() if hungry:  # go on in a moment
+                queue.exhausted = False
+                alarms.append(self._clock.now())
+            case Quiet(datetime() as until):
+                alarms.append(until)
         return hungry
 
+    async def _claim_until_found(
+        self, subscription: Subscription, shard_id: int, pulls: list[WaitingPull]
+    ) -> Claimed:
+        """All that was looked at may have been messages that do not match, or rows whose retry delay begins."""
+        for _ in range(MAX_LOOKS):
+            claimed = await self._claim_once(subscription, shard_id, pulls)
+            if any(claimed.deliveries) or not isinstance(claimed.rest, More):
+                break
+        return claimed
+
     async def _claim_once(self, subscription: Subscription, shard_id: int, pulls: list[WaitingPull]) -> Claimed:
+        request = self._request(subscription, shard_id, pulls)
         async with self._claims, self._database.hot() as connection:
-            return await claim_messages(connection, self._request(subscription, shard_id, pulls), self._attempt_ids)
+            return (await claim_messages(connection, request, self._attempt_ids))[subscription.subscription_id]
 
     def _request(self, subscription: Subscription, shard_id: int, pulls: list[WaitingPull]) -> ClaimRequest:
         now = self._clock.now()
         deadline = pulls[0].terms.ack_deadline  # which is all of theirs
-        return ClaimRequest(
-            shard_id=shard_id,
+        claimant = Claimant(
             subscription_id=subscription.subscription_id,
             demands=demands_of(pulls),
             ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds) if deadline is None else deadline,
             retained_since=now - subscription.retention,
-            now=now,
-            clock=self._clock.now,
             retry_policy=subscription.retry_policy,
             filter_path=subscription.filter_path,
             max_attempts=subscription.max_delivery_attempts,
             exactly_once=subscription.enable_exactly_once_delivery,
             ordered=subscription.enable_message_ordering,
             max_run=1 if subscription.extensions.one_per_ordering_key else MAX_MESSAGES_PER_ATTEMPT,
-            jitter=self._jitter(),
             preferred=self.key_owners.preferred(subscription.subscription_id, [pull.terms.owner for pull in pulls]),
+        )
+        return ClaimRequest(
+            shard_id=shard_id, claimants=[claimant], now=now, clock=self._clock.now, jitter=self._jitter()
         )
 
     def _set_alarm(self, queue: PullQueue, due: datetime | None) -> None:

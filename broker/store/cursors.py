@@ -1,6 +1,6 @@
 """Where a subscription stands in the log: seeking, and looking (A9).
 
-Moving forward is the claims' business (store/claims.py).  Seeking takes a claim's locks in a claim's order: the
+Moving forward is the claims' business (store/claim/).  Seeking takes a claim's locks in a claim's order: the
 cursor first, in a statement of its own, then the attempts by key.  What follows reads later snapshots than the
 locks, so it sees all that earlier claims wrote [T].
 """
@@ -15,7 +15,7 @@ from broker.domain.sequences import from_bits, from_multirange, to_bits
 from broker.store import statements
 from broker.store.database import Connection
 
-_LOCK_CURSOR = statements.load("lock_cursor")
+_LOCK_CURSORS = statements.load("lock_cursors")
 _LOCK_ATTEMPTS = statements.load("lock_attempts")
 _READ_STRADDLING_ATTEMPTS = statements.load("read_straddling_attempts")
 _READ_FIRST_POSITION = statements.load("read_first_position")
@@ -26,7 +26,7 @@ _CUT_ORDERED_RUNS = statements.load("cut_ordered_runs")
 _RENEW_ATTEMPTS = statements.load("renew_attempts")
 _RESTORE_ATTEMPTS = statements.load("restore_attempts")
 _RESTORE_ORDERED_ATTEMPTS = statements.load("restore_ordered_attempts")
-_MOVE_CURSOR = statements.load("move_cursor")
+_MOVE_CURSORS = statements.load("move_cursors")
 _COUNT_REPLAYED = statements.load("count_replayed")
 _READ_POSITIONS = statements.load("read_positions")
 
@@ -51,6 +51,10 @@ class SeekPlace:
     @property
     def where(self) -> dict[str, int]:
         return {"shard_id": self.shard_id, "subscription_id": self.subscription_id}
+
+    def where_many(self, count: int) -> dict[str, int | list[int]]:
+        """For statements that take so many rows, each with its subscription."""
+        return {"shard_id": self.shard_id, "subscription_ids": [self.subscription_id] * count}
 
 
 async def seek_to_time(
@@ -168,12 +172,13 @@ async def _count(
 
 
 async def _lock(connection: Connection, place: SeekPlace) -> tuple[datetime, int] | None:
-    locked = await connection.execute(_LOCK_CURSOR, place.where)
+    locked = await connection.execute(_LOCK_CURSORS, place.where_many(1))
     row = await locked.fetchone()
     if row is None:
         return None
     await connection.execute(_LOCK_ATTEMPTS, place.where)
-    return row[0], row[1]
+    _, next_publish_time, next_seq, _ = row
+    return next_publish_time, next_seq
 
 
 async def _cut(connection: Connection, place: SeekPlace, time: datetime, *, keep_from: bool) -> None:
@@ -187,7 +192,7 @@ async def _cut(connection: Connection, place: SeekPlace, time: datetime, *, keep
     await connection.execute(
         _REPLACE_ATTEMPTS,
         {
-            **place.where,
+            **place.where_many(len(straddling)),
             "attempt_ids": [attempt_id for attempt_id, *_ in straddling],
             "parts": [part for _, part, *_ in straddling],
             "open": [_kept_bits(seqs, bits, kept) for *_, seqs, bits in straddling],
@@ -211,5 +216,5 @@ def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
 
 
 async def _move(connection: Connection, place: SeekPlace, publish_time: datetime, seq: int) -> None:
-    position = {"next_publish_time": publish_time, "next_seq": seq, "due_floor": place.now}
-    await connection.execute(_MOVE_CURSOR, {**place.where, **position})
+    position = {"next_publish_times": [publish_time], "next_seqs": [seq], "due_floors": [place.now]}
+    await connection.execute(_MOVE_CURSORS, {**place.where_many(1), **position})

@@ -18,7 +18,7 @@ from broker.domain.sequences import to_multirange
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.store import statements
-from broker.store.due_attempts import DueAttempt, due_attempt, replacements
+from broker.store.claim.due_attempt import DueAttempt, due_attempt, replacements
 from broker.store.hot_connection import Bound, HotConnection
 from broker.store.messages import append_statements, encode_messages
 from broker.store.statements import BEGIN, COMMIT
@@ -120,11 +120,7 @@ async def _lock_exhausted(
         (_MARK_EXHAUSTED_ATTEMPTS, {**where, **exhausting}),
         (_LOCK_EXHAUSTED_ATTEMPTS, {**where, "max_rows": _MAX_ROWS}),
     )
-    rows = []
-    for *columns, failure in locked:
-        rows.append(due_attempt(columns))
-        rows[-1].failure = failure
-    return rows
+    return [due_attempt(row, failure=row.failure) for row in locked]
 
 
 def _given_up(row: DueAttempt) -> list[int]:
@@ -154,11 +150,10 @@ async def _write(
     letters: dict[int, list[_Letter]],
     now: datetime,
 ) -> None:
-    where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
     writes: list[Bound] = []
-    changed = replacements(rows)
+    changed = replacements([(subscription.subscription_id, row) for row in rows])
     if changed:
-        writes.append((_REPLACE_ATTEMPTS, {**where, **changed}))
+        writes.append((_REPLACE_ATTEMPTS, {"shard_id": shard_id, **changed}))
     published_at = now - timedelta(microseconds=now.microsecond % 1000)
     for letter_shard, batch in sorted(letters.items()):  # shard heads last, by id: the one lock order
         requests = [encode_messages([_as_published(letter, subscription, shard_id)]) for letter in batch]

@@ -1,6 +1,6 @@
 """What becomes of delivered messages: acks, and new ack deadlines (A7).
 
-With store/claims.py this is the only writer of `delivery_attempts`.
+Who else writes `delivery_attempts` is in docs/claim.md, and held by a test.
 """
 
 from collections.abc import Container, Sequence

@@ -66,6 +66,7 @@ class HotConnection:
         self._pgconn = connection.pgconn
         self._loop = asyncio.get_running_loop()
         self._prepared: set[Statement] = set()
+        self._seen: set[Statement] = set()  # whose rows were seen to have the columns that are declared
         self._in_flight: deque[_Batch] = deque()  # in the order of their answers
         self._failed = False
         self.gave_up = False  # because the server did not answer
@@ -103,8 +104,8 @@ class HotConnection:
         if not self.closed:
             await self._owner.close()
 
-    async def run(self, *bound: Bound) -> list[list[tuple[Any, ...]]]:
-        """Send statements in one round trip; the rows of each.
+    async def run(self, *bound: Bound) -> list[list[Any]]:
+        """Send statements in one round trip; the rows of each, named as the statement declares them.
 
         Outside BEGIN … COMMIT the batch is one transaction that has committed when this returns.
         Raises psycopg.Error; the connection is failed then.  An OperationalError means that the outcome is unknown.
@@ -121,8 +122,8 @@ class HotConnection:
             await self.close()
         if error is not None:
             raise error
-        results = zip(batch.results, batch.skipped, strict=True)
-        return [self._rows(result) for result, skip in results if not skip]
+        results = (result for result, skip in zip(batch.results, batch.skipped, strict=True) if not skip)
+        return [self._rows(result, statement) for result, (statement, _) in zip(results, bound, strict=True)]
 
     def _send(self, batch: _Batch, bound: Sequence[Bound]) -> None:
         values = [[ENCODERS[type_](parameters[name]) for name, type_ in s.parameters] for s, parameters in bound]
@@ -201,15 +202,26 @@ class HotConnection:
             if not answered.done():
                 answered.set_exception(error)
 
-    def _rows(self, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
+    def _rows(self, result: pq.abc.PGresult, statement: Statement) -> list[Any]:
         if not result.ntuples:
             return []
+        if statement.columns and statement not in self._seen:
+            _check_columns(result, statement)
+            self._seen.add(statement)
         self._transformer.set_pgresult(result, set_loaders=True, format=pq.Format.BINARY)
-        rows = self._transformer.load_rows(0, result.ntuples, tuple)
+        rows = self._transformer.load_rows(0, result.ntuples, statement.make_row)
         for row in rows:
             if _size(row) > BULKY_BYTES:
                 self.bulky = True
         return rows
+
+
+def _check_columns(result: pq.abc.PGresult, statement: Statement) -> None:
+    names = tuple((result.fname(number) or b"").decode() for number in range(result.nfields))
+    if names != statement.columns:
+        raise TypeError(
+            f"sql/{statement.name.decode()}.sql declares the columns {statement.columns} and gives {names}"
+        )
 
 
 def _size(row: tuple[Any, ...]) -> int:

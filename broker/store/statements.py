@@ -1,31 +1,49 @@
 """The statements that are files: sql/<name>.sql each, loaded by name at import.
 
 What PostgreSQL logs and prepares is the text without its comments.  A hot statement says the types of its
-parameters in a comment of its own, `-- parameters: shard_id int8, now timestamptz`: they are sent in binary.
+parameters in a comment of its own, `-- parameters: shard_id int8, now timestamptz`: they are sent in binary.  What
+its rows are made of it says in another, `-- columns: shard_id, head`: they come as named tuples of these.
 """
 
 import re
+from collections import namedtuple
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
+from typing import Any
 
 from broker.store.binary import ENCODERS, OIDS
 
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 _PARAMETERS = re.compile(r"^-- parameters: ((?:.+)(?:\n--     .+)*)$", re.MULTILINE)
+_COLUMNS = re.compile(r"^-- columns: ((?:.+)(?:\n--     .+)*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A prepared statement: its name, its text with $1, $2, …, and the names and types of those."""
+    """A prepared statement: its name, its text with $1, $2, …, and the names and types of those.
+
+    `columns` are the names of what its rows have, in their order; none: its rows are plain tuples.
+    """
 
     name: bytes
     text: bytes
     parameters: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, ...] = ()
 
     @cached_property
     def type_oids(self) -> list[int]:
         return [OIDS[type_name.removeprefix("packed ")] for _, type_name in self.parameters]
+
+    @cached_property
+    def make_row(self) -> Callable[[Sequence[Any]], Any]:
+        """A row from its values."""
+        if not self.columns:
+            return tuple
+        row: Any = namedtuple("Row", self.columns)  # type: ignore[misc]  # of what types, PostgreSQL knows
+        make: Callable[[Sequence[Any]], Any] = row._make
+        return make
 
 
 def _read(name: str) -> str:
@@ -53,16 +71,20 @@ def hot(name: str) -> Statement:
 
 def hot_statement(name: str, text: str) -> Statement:
     """`hot`, from a text."""
-    declared = _PARAMETERS.search(text)
-    listed = declared[1].replace("\n--     ", " ").split(",") if declared else []
-    types = dict(part.strip().split(" ", 1) for part in listed)
+    types = dict(part.split(" ", 1) for part in _listed(_PARAMETERS, text))
     plain = _without_comments(text)
     used = set(_PLACEHOLDER.findall(plain))
     if used != types.keys() or not set(types.values()) <= ENCODERS.keys():
         raise ValueError(f"sql/{name}.sql uses the parameters {sorted(used)} and declares {types}")
     numbers = {parameter: number for number, parameter in enumerate(types, 1)}
     numbered = _PLACEHOLDER.sub(lambda match: f"${numbers[match[1]]}", plain)
-    return Statement(name.encode(), numbered.encode(), tuple(types.items()))
+    return Statement(name.encode(), numbered.encode(), tuple(types.items()), tuple(_listed(_COLUMNS, text)))
+
+
+def _listed(comment: re.Pattern[str], text: str) -> list[str]:
+    """What a comment of the text lists, over one line or several."""
+    found = comment.search(text)
+    return [part.strip() for part in found[1].replace("\n--     ", " ").split(",")] if found else []
 
 
 BEGIN = Statement(b"begin", b"BEGIN")

@@ -180,7 +180,7 @@ async def test_readers_who_do_not_take_their_answers_are_bounded(broker: BrokerP
             refusals.add(answer.status_code)
             return answer.status_code == 503
 
-        await eventually(is_refused)
+        await eventually(is_refused, seconds=60)
         await rest.publish("publishes go on")
         for peer in readers:
             peer.writer.close()

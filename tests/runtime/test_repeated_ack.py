@@ -31,7 +31,7 @@ async def test_a_repeated_ack_of_a_key_succeeds_beside_the_claim_that_lets_the_k
         again = asyncio.create_task(acks.acknowledge(ack, exactly_once=True))
         await until_waiting(log.database)
         claiming.go.set()
-        assert (await claim).deliveries == [[]]
+        assert (await claim).deliveries == [()]
     assert not await again
     assert not await acks.acknowledge(ack, exactly_once=True)
     await tasks.close()

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from broker.domain.retry_policy import RetryPolicy
+from broker.store.claim.request import Gone, Quiet
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -47,10 +48,10 @@ async def test_unacked_messages_are_redelivered_exactly_at_their_deadline(log: L
 
 
 async def test_an_idle_claim_says_when_the_next_redelivery_is_due(log: Log) -> None:
-    assert (await log.claim()).next_delivery_at is None
+    assert (await log.claim()).rest == Quiet()
     await log.publish("a")
     await log.pull()
-    assert (await log.claim()).next_delivery_at == log.start + ACK_DEADLINE
+    assert (await log.claim()).rest == Quiet(log.start + ACK_DEADLINE)
 
 
 async def test_acked_messages_never_come_back(log: Log) -> None:
@@ -108,7 +109,7 @@ async def test_an_expired_deadline_starts_the_retry_delay_too(log: Log) -> None:
     await log.pull(retry_policy=policy)
     expired = log.start + ACK_DEADLINE
     claimed = await log.claim(now=expired, retry_policy=policy)
-    assert (texts(claimed.deliveries[0]), claimed.next_delivery_at) == ([], expired + 10 * SECOND)
+    assert (texts(claimed.deliveries[0]), claimed.rest) == ([], Quiet(expired + 10 * SECOND))
     assert await log.pull_texts(now=expired + 10 * SECOND - MILLISECOND, retry_policy=policy) == []
     assert await log.pull_texts(now=expired + 10 * SECOND, retry_policy=policy) == ["a"]
 
@@ -175,7 +176,7 @@ async def test_released_messages_are_due_at_once_and_the_attempt_is_not_counted(
 
 async def test_a_subscription_without_a_cursor_is_gone(log: Log) -> None:
     await log.publish("a")
-    assert not (await log.claim(subscription_id=999)).found
+    assert (await log.claim(subscription_id=999)).rest == Gone()
 
 
 async def test_scattered_redeliveries_are_split_into_rows_that_lie_close(log: Log) -> None:

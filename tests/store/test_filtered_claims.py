@@ -3,7 +3,8 @@
 from broker.domain.message import NewMessage
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
-from broker.store import claims, fresh_messages
+from broker.store.claim import fresh
+from broker.store.claim.request import More
 from broker.store.messages import append_messages, encode_messages
 from tests.fixtures.log import ACK_DEADLINE, Log, texts
 
@@ -48,13 +49,13 @@ async def test_a_byte_budget_ends_a_filtered_read_too(log: Log) -> None:
 
 
 async def test_a_long_stretch_without_a_match_is_passed_in_bounded_steps(log: Log, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(fresh_messages, "MAX_SCANNED", 10)
-    monkeypatch.setattr(claims, "MAX_LOOKS", 3)
+    monkeypatch.setattr(fresh, "MAX_LOOKED_AT", 10)
     await publish(log, *["test"] * 75, "prod")
     claimed = await log.claim(filter_path=PROD)
-    assert (texts(claimed.deliveries[0]), claimed.look_again) == ([], True)
-    assert await next_seq(log) == 31
-    while claimed.look_again:
+    assert (texts(claimed.deliveries[0]), claimed.rest) == ([], More())
+    assert await next_seq(log) == 11
+    while not claimed.deliveries[0]:
+        assert claimed.rest == More()
         claimed = await log.claim(filter_path=PROD)
     assert texts(claimed.deliveries[0]) == ["75prod"]
 

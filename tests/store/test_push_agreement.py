@@ -1,7 +1,7 @@
 """A claim for many subscriptions hands out what claims for each of them would (A7, A8).
 
-On generated logs half of the subscriptions are claimed for by claims.py, one by one, and their twins, which stand
-at the same place with the same filter and limits, by one claim for push.
+On generated logs half of the subscriptions are claimed for one by one, as pulls are, and their twins, which stand
+at the same place with the same filter and limits, by one claim for all of them.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class Twins:
 
     def _demand(self, number: int) -> Any:
         member = self.members[number]
-        return self.push_log.demand(
+        return self.push_log.claimant(
             len(self.members) + number,
             max_messages=member.max_messages,
             filter_path=member.filter_path,

@@ -7,8 +7,9 @@ import pytest
 
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
-from broker.store import push_claim_request, push_claims, push_fresh_messages
-from broker.store.push_claims import MAX_DEMANDS, PushClaimRequest
+from broker.store.claim import claim as claims
+from broker.store.claim import fresh, share
+from broker.store.claim.request import MAX_CLAIMANTS, ClaimRequest, Gone, Locked, Quiet
 from tests.fixtures.log import ACK_DEADLINE, Log, texts
 from tests.fixtures.push_log import PushLog, contents
 from tests.store.interleavings.steps import open_transaction
@@ -44,7 +45,7 @@ async def test_subscriptions_at_different_places_each_get_what_is_before_them(pu
 async def test_each_subscription_has_a_filter_and_the_cursors_pass_what_does_not_match(push_log: PushLog) -> None:
     await push_log.publish("1", "2", env="prod")
     await push_log.publish("3", env="test")
-    demands = [push_log.demand(number, filter_path=path) for number, path in enumerate((PROD, TEST, None))]
+    demands = [push_log.claimant(number, filter_path=path) for number, path in enumerate((PROD, TEST, None))]
     claimed = await push_log.claim_for(*demands)
     assert contents(claimed) == [["1", "2"], ["3"], ["1", "2", "3"]]
     assert await push_log.next_seqs() == [4, 4, 4]
@@ -53,7 +54,7 @@ async def test_each_subscription_has_a_filter_and_the_cursors_pass_what_does_not
 
 async def test_windows_differ_where_the_place_is_the_same(push_log: PushLog) -> None:
     await push_log.publish(*"abcd")
-    demands = [push_log.demand(number, max_messages=window) for number, window in enumerate((1, 4, 3))]
+    demands = [push_log.claimant(number, max_messages=window) for number, window in enumerate((1, 4, 3))]
     claimed = await push_log.claim_for(*demands)
     assert contents(claimed) == [["a"], [*"abcd"], [*"abc"]]
     assert [one.more for one in claimed] == [True, False, True]
@@ -63,7 +64,7 @@ async def test_windows_differ_where_the_place_is_the_same(push_log: PushLog) -> 
 async def test_a_byte_budget_ends_a_share_and_a_message_larger_than_it_goes_alone(push_log: PushLog) -> None:
     await push_log.publish("x" * 5000, "small", "y" * 1000, "z" * 1000)
     budgets = (1000, 7000, 100_000)
-    demands = [push_log.demand(number, max_bytes=budget) for number, budget in enumerate(budgets)]
+    demands = [push_log.claimant(number, max_bytes=budget) for number, budget in enumerate(budgets)]
     claimed = await push_log.claim_for(*demands)
     assert [[len(text) for text in one] for one in contents(claimed)] == [
         [5000],
@@ -76,26 +77,25 @@ async def test_a_byte_budget_ends_a_share_and_a_message_larger_than_it_goes_alon
 async def test_bodies_of_one_claim_are_bounded_and_what_does_not_fit_stays(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push_claims, "MAX_BYTES", 5000)
-    monkeypatch.setattr(push_claim_request, "MAX_BYTES", 5000)
+    monkeypatch.setattr(share, "MAX_BYTES", 5000)
     await push_log.publish("x" * 3000)
     await push_log.claim(1)
     await push_log.publish("y" * 3000)
-    claimed = await push_log.claim(0, 2, 1)
+    claimed = await push_log.claim(0, 2, 1, max_bytes=5000)
     # The same message goes to two and counts once; another has no room beside it.
     assert [[text[0] for text in one] for one in contents(claimed)] == [["x"], ["x"], []]
     assert [one.more for one in claimed] == [True, True, True]
-    assert [[text[0] for text in one] for one in contents(await push_log.claim(1, 0, 2))] == [["y"]] * 3
+    rest = await push_log.claim(1, 0, 2, max_bytes=5000)
+    assert [[text[0] for text in one] for one in contents(rest)] == [["y"]] * 3
 
 
 async def test_a_message_larger_than_all_bodies_of_a_claim_goes_alone(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push_claims, "MAX_BYTES", 1000)
-    monkeypatch.setattr(push_claim_request, "MAX_BYTES", 1000)
+    monkeypatch.setattr(share, "MAX_BYTES", 1000)
     await push_log.publish("x" * 3000, "y")
-    assert [len(text) for text in await push_log.texts()] == [3000]
-    assert await push_log.texts() == ["y"]
+    assert [len(text) for text in await push_log.texts(max_bytes=1000)] == [3000]
+    assert await push_log.texts(max_bytes=1000) == ["y"]
 
 
 async def test_messages_past_the_retention_are_not_delivered(push_log: PushLog) -> None:
@@ -103,7 +103,7 @@ async def test_messages_past_the_retention_are_not_delivered(push_log: PushLog) 
     later = push_log.start + timedelta(minutes=9)
     await push_log.publish("new", now=later)
     since = later - timedelta(minutes=5)
-    demands = [push_log.demand(0, retained_since=since), push_log.demand(1)]
+    demands = [push_log.claimant(0, retained_since=since), push_log.claimant(1)]
     assert contents(await push_log.claim_for(*demands, now=later)) == [["new"], ["old", "new"]]
     assert (await push_log.next_seqs())[:2] == [3, 3]
 
@@ -111,7 +111,7 @@ async def test_messages_past_the_retention_are_not_delivered(push_log: PushLog) 
 async def test_many_places_are_looked_at_in_small_shares(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push_fresh_messages, "MAX_LOOKED_AT", 6)
+    monkeypatch.setattr(fresh, "MAX_LOOKED_AT", 6)
     await push_log.publish("a")
     await push_log.claim(0)
     await push_log.publish("b")
@@ -126,7 +126,7 @@ async def test_many_places_are_looked_at_in_small_shares(
 async def test_a_long_stretch_without_a_match_is_passed_in_bounded_steps(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push_fresh_messages, "MAX_LOOKED_AT", 10)
+    monkeypatch.setattr(fresh, "MAX_LOOKED_AT", 10)
     await push_log.publish(*["no"] * 25, env="test")
     await push_log.publish("yes", env="prod")
     looks = 0
@@ -176,19 +176,19 @@ async def test_a_subscription_that_is_claimed_for_by_somebody_else_is_locked_and
     await push_log.publish("a")
     push_log.ids.append(999_999)
     async with open_transaction(push_log.log.database) as session:
-        lock = push_claims._LOCK_CURSORS
+        lock = claims._LOCK_FREE_CURSORS
         await session.run((lock, {"shard_id": push_log.log.shard_id, "subscription_ids": [push_log.ids[1]]}))
         claimed = await push_log.claim()
-    assert [one.outcome for one in claimed] == ["claimed", "locked", "claimed", "gone"]
+    assert [one.rest for one in claimed] == [Quiet(), Locked(), Quiet(), Gone()]
     assert contents(claimed) == [["a"], [], ["a"], []]
     assert await push_log.texts(1) == ["a"]
 
 
 async def test_a_claim_for_nobody_is_empty_and_one_for_too_many_is_refused(push_log: PushLog) -> None:
     assert await push_log.claim_for() == []
-    demands = [push_log.demand(0)] * (MAX_DEMANDS + 1)
+    claimants = [push_log.claimant(0)] * (MAX_CLAIMANTS + 1)
     with pytest.raises(ValueError, match="1001"):
-        PushClaimRequest(shard_id=1, now=push_log.start, jitter=0, demands=demands)
+        ClaimRequest(shard_id=1, now=push_log.start, claimants=claimants)
 
 
 async def test_a_claim_that_finds_nothing_writes_nothing(push_log: PushLog) -> None:

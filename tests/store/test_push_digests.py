@@ -5,10 +5,10 @@ import pytest
 from broker.domain.push_config import Digest
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
-from broker.store import push_fresh_messages
-from broker.store.push_claims import PushClaimed
+from broker.store.claim import fresh
+from broker.store.claim.request import More, Quiet
 from tests.fixtures.log import SECOND, texts
-from tests.fixtures.push_log import PushLog, contents
+from tests.fixtures.push_log import One, PushLog, contents
 
 PROD = to_jsonpath(parse_filter('attributes.env = "prod"'))
 
@@ -19,10 +19,10 @@ def digest(max_messages: int = 1000, max_bytes: int = 10_000_000, seconds: int =
 
 async def test_a_digest_waits_until_enough_messages_do(push_log: PushLog) -> None:
     await push_log.publish("a", "b")
-    demands = [push_log.demand(0, digest=digest(3)), push_log.demand(1, digest=digest(2)), push_log.demand(2)]
+    demands = [push_log.claimant(0, digest=digest(3)), push_log.claimant(1, digest=digest(2)), push_log.claimant(2)]
     claimed = await push_log.claim_for(*demands)
     assert contents(claimed) == [[], ["a", "b"], ["a", "b"]]
-    assert claimed[0] == PushClaimed((), next_look_at=push_log.start + 60 * SECOND)
+    assert claimed[0] == One((), Quiet(push_log.start + 60 * SECOND))
     await push_log.publish("c")
     assert await push_log.texts(0, digest=digest(3)) == ["a", "b", "c"]
 
@@ -46,10 +46,10 @@ async def test_what_a_digest_leaves_behind_waits_for_company_again(push_log: Pus
     await push_log.publish(*"abcdefg")
     looks = []
     for _ in range(3):
-        [claimed] = await push_log.claim(0, max_messages=3, digest=digest(3), look_for_due=False)
-        looks.append((texts(claimed.deliveries), claimed.more, claimed.next_look_at))
+        [claimed] = await push_log.claim(0, max_messages=3, digest=digest(3), looks_for_due=False)
+        looks.append((texts(claimed.deliveries), claimed.rest))
     soon = push_log.start + 60 * SECOND
-    assert looks == [([*"abc"], True, None), ([*"def"], False, soon), ([], False, soon)]
+    assert looks == [([*"abc"], More()), ([*"def"], Quiet(soon)), ([], Quiet(soon))]
 
 
 async def test_a_digest_counts_only_what_matches_and_the_cursor_passes_the_rest(push_log: PushLog) -> None:
@@ -73,13 +73,13 @@ async def test_redeliveries_do_not_wait_for_a_digest(push_log: PushLog) -> None:
 async def test_a_digest_is_seen_to_be_full_however_many_places_there_are(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push_fresh_messages, "MAX_LOOKED_AT", 6)
+    monkeypatch.setattr(fresh, "MAX_LOOKED_AT", 6)
     await push_log.publish("a")
     await push_log.claim(0)
     await push_log.publish("b")
     await push_log.claim(1)
     await push_log.publish(*"cdef")
-    demands = [push_log.demand(number, digest=digest(4)) for number in range(3)]
+    demands = [push_log.claimant(number, digest=digest(4)) for number in range(3)]
     claimed = await push_log.claim_for(*demands)
     assert contents(claimed) == [[*"bcde"], [], []]
     assert [one.more for one in claimed[1:]] == [True, True]

@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 
 from broker.domain.retry_policy import RetryPolicy
-from broker.store import push_claims, push_due_attempts
-from broker.store.push_claims import PushClaimed
+from broker.store.claim import due as due_rows
+from broker.store.claim import share
+from broker.store.claim.request import Quiet
 from tests.fixtures.log import ACK_DEADLINE, SECOND, texts
-from tests.fixtures.push_log import PushLog, contents
+from tests.fixtures.push_log import One, PushLog, contents
 from tests.store.test_seek import create_snapshot, seek_to_snapshot
 
 POLICY = RetryPolicy(minimum_backoff=10 * SECOND, maximum_backoff=600 * SECOND)
@@ -20,7 +21,7 @@ async def test_unacked_messages_are_redelivered_exactly_at_their_deadline(push_l
     deadline = push_log.start + ACK_DEADLINE
     early = await push_log.claim(now=deadline - timedelta(milliseconds=1))
     assert contents(early) == [[]] * 3
-    assert [one.next_look_at for one in early] == [deadline] * 3
+    assert [one.rest for one in early] == [Quiet(deadline)] * 3
     again = await push_log.claim(now=deadline)
     assert contents(again) == [["a"]] * 3
     assert {one.deliveries[0].attempt_number for one in again} == {2}
@@ -30,16 +31,16 @@ async def test_who_does_not_look_for_redeliveries_gets_none_and_knows_of_none(pu
     await push_log.publish("a")
     await push_log.claim()
     later = push_log.start + ACK_DEADLINE
-    demands = [push_log.demand(0, look_for_due=False), push_log.demand(1)]
+    demands = [push_log.claimant(0, looks_for_due=False), push_log.claimant(1)]
     assert contents(await push_log.claim_for(*demands, now=later)) == [[], ["a"]]
-    [claimed] = await push_log.claim(0, look_for_due=False, now=later + SECOND)
-    assert claimed == PushClaimed(())
+    [claimed] = await push_log.claim(0, looks_for_due=False, now=later + SECOND)
+    assert claimed == One((), Quiet())
     assert await push_log.texts(0, now=later + 3600 * SECOND) == ["a"]
 
 
 async def test_what_is_handed_out_now_is_no_reason_to_look_again(push_log: PushLog) -> None:
     await push_log.publish("a")
-    assert [(one.more, one.next_look_at) for one in await push_log.claim()] == [(False, None)] * 3
+    assert [one.rest for one in await push_log.claim()] == [Quiet()] * 3
 
 
 async def test_attempts_of_different_numbers_are_deliveries_of_their_own(push_log: PushLog) -> None:
@@ -70,7 +71,7 @@ async def test_an_expired_deadline_starts_the_retry_delay(push_log: PushLog) -> 
     await push_log.claim(0)
     expired = push_log.start + ACK_DEADLINE
     [claimed] = await push_log.claim(0, now=expired, retry_policy=POLICY)
-    assert claimed == PushClaimed((), next_look_at=expired + 10 * SECOND)
+    assert claimed == One((), Quiet(expired + 10 * SECOND))
     assert await push_log.texts(now=expired + 9 * SECOND, retry_policy=POLICY) == []
     assert await push_log.texts(now=expired + 10 * SECOND, retry_policy=POLICY) == ["a"]
 
@@ -79,7 +80,7 @@ async def test_a_nack_is_due_after_the_retry_delay(push_log: PushLog) -> None:
     await push_log.publish("a")
     [claimed] = await push_log.claim(0, retry_policy=POLICY)
     await push_log.nack(0, claimed.deliveries[0], retry_policy=POLICY)
-    assert [one.next_look_at for one in await push_log.claim(0)] == [push_log.start + 10 * SECOND]
+    assert [one.rest for one in await push_log.claim(0)] == [Quiet(push_log.start + 10 * SECOND)]
     assert await push_log.texts(now=push_log.start + 10 * SECOND, retry_policy=POLICY) == ["a"]
 
 
@@ -90,7 +91,7 @@ async def test_messages_that_have_used_up_their_attempts_wait_for_the_dead_lette
     for _ in range(2):
         [claimed] = await push_log.claim(0, max_attempts=2)
         await push_log.nack(0, claimed.deliveries[0])
-    assert (await push_log.claim(0, max_attempts=2)) == [PushClaimed(())]
+    assert (await push_log.claim(0, max_attempts=2)) == [One((), Quiet())]
     assert await push_log.log.attempts() == [("exhausted", 2, "1")]
 
 
@@ -118,7 +119,7 @@ async def test_redeliveries_whose_messages_are_stragglers_are_found(push_log: Pu
 async def test_more_due_rows_than_a_claim_looks_at_are_found_by_the_next(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push_due_attempts, "MAX_DUE_ROWS_OF_ALL", 6)
+    monkeypatch.setattr(due_rows, "MAX_DUE_ROWS_OF_ALL", 6)
     for text in "abcde":
         await push_log.publish(text)
         await push_log.claim()
@@ -135,7 +136,7 @@ async def test_more_due_rows_than_a_claim_looks_at_are_found_by_the_next(
 async def test_more_due_messages_than_a_claim_looks_up_are_found_by_the_next(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push_due_attempts, "MAX_DUE_MESSAGES", 4)
+    monkeypatch.setattr(due_rows, "MAX_DUE_MESSAGES", 4)
     await push_log.publish("a", "b", "c")
     await push_log.claim()
     later = push_log.start + ACK_DEADLINE
@@ -165,10 +166,10 @@ async def test_redeliveries_that_have_no_room_in_a_claim_stay_due(
     for text in "xy":
         await push_log.publish(text * 3000)
         await push_log.claim(0 if text == "x" else 1, max_messages=1)
-        await push_log.claim(1 if text == "x" else 0, max_messages=1, look_for_due=False)
+        await push_log.claim(1 if text == "x" else 0, max_messages=1, looks_for_due=False)
     for claimed in await push_log.claim(0, 1, now=push_log.start + SECOND):
         assert not claimed.deliveries
-    monkeypatch.setattr(push_claims, "MAX_BYTES", 3200)
+    monkeypatch.setattr(share, "MAX_BYTES", 3200)
     later = push_log.start + ACK_DEADLINE
     seen: list[str] = []
     for _ in range(4):

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.domain.delivery import Delivery, Demand, StoredMessage, even_parts
+from broker.domain.ordered_run import share_in_order
+from broker.domain.stretch import Stretch
 from broker.runtime.key_owners import MAX_KEYS, KeyOwners
 from broker.runtime.pull_queue import MAX_CLAIM_MESSAGES, Line, PullTerms, WaitingPull, demands_of, take
-from broker.store.ordered_runs import share_in_order
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLENTY = 1_000_000
@@ -19,8 +20,8 @@ def stream(messages: int, size: int = PLENTY) -> Demand:
     return Demand(max_messages=messages, max_bytes=size, evenly=True)
 
 
-def log(*keys: str | None, size: int = 1) -> list[StoredMessage]:
-    return [StoredMessage(seq, NOW, key, "{}", b"x" * size) for seq, key in enumerate(keys)]
+def log(*keys: str | None, size: int = 1) -> list[Stretch]:
+    return [Stretch(seq, 1, NOW, seq, size, key) for seq, key in enumerate(keys)]
 
 
 def counts(demands: list[Demand], available: int) -> list[int]:
@@ -94,7 +95,7 @@ def test_pulls_leave_from_anywhere_and_the_others_keep_their_order() -> None:
     assert not line
 
 
-def keys_of(shares: list[list[StoredMessage]]) -> list[list[str | None]]:
+def keys_of(shares: list[list[Stretch]]) -> list[list[str | None]]:
     return [[message.ordering_key for message in share] for share in shares]
 
 
@@ -112,9 +113,9 @@ def test_a_key_goes_elsewhere_while_its_owner_has_no_room() -> None:
 
 def test_nothing_goes_out_behind_a_message_of_its_key_that_waits() -> None:
     small, large, last = log("a", "a", "a")
-    large.data = b"x" * PLENTY
+    large = large._replace(size=PLENTY)
     shares, considered = share_in_order([stream(10, 5_000)], [small, large, last], 1000)
-    assert [[message.seq for message in share] for share in shares] == [[0]]
+    assert [[message.first_seq for message in share] for share in shares] == [[0]]
     assert considered == 3  # they wait for their key from now on
 
 
@@ -136,20 +137,20 @@ def test_a_key_is_with_one_demand_in_order_and_without_gaps(
     messages = log(*fresh)
     shares, considered = share_in_order([stream(n) for n in rooms], messages, max_run, owners.get)
     assert all(len(share) <= room for share, room in zip(shares, rooms, strict=True))
-    given_out = {message.seq for share in shares for message in share}
+    given_out = {message.first_seq for share in shares for message in share}
     assert all(seq in given_out for seq, key in enumerate(fresh[:considered]) if key is None)
     for key in "abcd":
         holders = [n for n, share in enumerate(shares) if any(m.ordering_key == key for m in share)]
         assert len(holders) <= 1
         of_key = [seq for seq, other in enumerate(fresh[:considered]) if other == key]
-        out = [m.seq for n in holders for m in shares[n] if m.ordering_key == key]
+        out = [m.first_seq for n in holders for m in shares[n] if m.ordering_key == key]
         assert out == of_key[: len(out)]
         assert len(out) <= max_run
         assert out or not of_key  # or nobody would look for them
 
 
 def run_of(key: str) -> Delivery:
-    return Delivery(1, 1, 1, log(key), ordered=True)
+    return Delivery(1, 1, 1, [StoredMessage(1, NOW, key, "{}", b"x")], ordered=True)
 
 
 def test_who_had_a_key_last_owns_it_while_others_wait_as_well() -> None:

@@ -1,6 +1,10 @@
--- As read_due_messages, without the bodies: which messages of each run exist, are retained and match the filter.
+-- The messages of rows that are due, without their bodies: which of each run exist, are retained and match the filter
+-- (it matters only to what was restored from a snapshot of a subscription with another one).  One index range a run of
+-- sequences, in the log or among the stragglers.  It ends 1,000 further than the run does, for no batch holds more: the
+-- last message may stand anywhere in its batch.
 -- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
 --     sinces timestamptz[], filter_paths text[], overhead int8
+-- columns: run, seq, publish_time, batch, size
 WITH runs AS MATERIALIZED (
     SELECT r.number, r.first_publish_time, r.last_publish_time, r.seqs::int8multirange AS seqs, r.since,
            r.filter_path::jsonpath AS filter_path
@@ -9,10 +13,10 @@ WITH runs AS MATERIALIZED (
         %(sinces)s::timestamptz[], %(filter_paths)s::text[]
     ) WITH ORDINALITY AS r (first_publish_time, last_publish_time, seqs, since, filter_path, number)
 )
-SELECT run.number, m.seq, m.publish_time, m.size
+SELECT run.number AS run, m.seq, m.publish_time, m.last_seq AS batch, m.size
 FROM runs AS run
 CROSS JOIN LATERAL (
-    SELECT l.seq, l.publish_time, l.size + %(overhead)s AS size
+    SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s AS size
     FROM messages AS l
     WHERE l.shard_id = %(shard_id)s
       AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs))
@@ -22,7 +26,7 @@ CROSS JOIN LATERAL (
       AND l.seq <@ run.seqs
       AND (run.filter_path IS NULL OR l.attributes @@ run.filter_path)
     UNION ALL
-    SELECT l.seq, l.publish_time, l.size + %(overhead)s
+    SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s
     FROM straggler_messages AS l
     WHERE l.shard_id = %(shard_id)s
       AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs))

@@ -1,22 +1,29 @@
--- As read_matching_messages, for several places in the log at once, each with a filter (null: everything matches) and
--- limits of its own, and without the bodies.  `is_end`: there is nothing behind this message.
+-- As find_fresh_batches, a row a message, where a filter or ordering keys decide: looks at `max_scanned` messages of each
+-- place and returns those that match, and the last one looked at even if it does not (`matches` false): the cursor may
+-- move past it.  `is_end`: there is nothing behind it.
+-- Where messages are ordered one whose key has a row waits there, and the cursor may move past it.  Rows of keys come
+-- and go under the cursor's lock only.  The look for a key's row is a scalar subquery, so that it stays an index look-up
+-- however many keys there are.
+-- All that looks and counts stands below the join with the cursor, where the order is that of the index: above it
+-- PostgreSQL sorts, and reads `max_scanned` messages for the first ten that match.
 -- `overhead` makes `size` what StoredMessage.size will be.
--- parameters: shard_id int8, next_publish_times timestamptz[], next_seqs int8[], sinces timestamptz[],
---     filter_paths text[], max_messages int8[], max_bytes int8[], max_scanned int8[], overhead int8
+-- parameters: shard_id int8, subscription_ids int8[], sinces timestamptz[], filter_paths text[], ordered bool[],
+--     limits int8[], max_bytes int8[], max_scanned int8[], overhead int8
+-- columns: place, seq, publish_time, batch, size, ordering_key, matches, is_end
 WITH places AS MATERIALIZED (
-    SELECT p.number, p.next_publish_time, p.next_seq, p.since, p.filter_path::jsonpath AS filter_path,
-           p.max_messages, p.max_bytes, p.max_scanned
+    SELECT p.place, p.subscription_id, c.next_publish_time, c.next_seq, p.since,
+           p.filter_path::jsonpath AS filter_path, p.ordered, p.max_messages, p.max_bytes, p.max_scanned
     FROM unnest(
-        %(next_publish_times)s::timestamptz[], %(next_seqs)s::int8[], %(sinces)s::timestamptz[],
-        %(filter_paths)s::text[], %(max_messages)s::int8[], %(max_bytes)s::int8[], %(max_scanned)s::int8[]
-    ) WITH ORDINALITY AS p (
-        next_publish_time, next_seq, since, filter_path, max_messages, max_bytes, max_scanned, number
-    )
+        %(subscription_ids)s::int8[], %(sinces)s::timestamptz[], %(filter_paths)s::text[], %(ordered)s::bool[],
+        %(limits)s::int8[], %(max_bytes)s::int8[], %(max_scanned)s::int8[]
+    ) WITH ORDINALITY AS p (subscription_id, since, filter_path, ordered, max_messages, max_bytes, max_scanned, place)
+    JOIN cursors AS c ON c.shard_id = %(shard_id)s AND c.subscription_id = p.subscription_id
 )
-SELECT p.number, m.seq, m.publish_time, m.size, m.matches, m.is_end
+SELECT p.place, m.seq, m.publish_time, m.last_seq AS batch, m.size, m.ordering_key, m.matches, m.is_end
 FROM places AS p
 CROSS JOIN LATERAL (
-    SELECT seq, publish_time, last_seq, size, matches, is_last AND looked_at < p.max_scanned AS is_end
+    SELECT seq, publish_time, last_seq, size, ordering_key, matches,
+           is_last AND looked_at < p.max_scanned AS is_end
     FROM (
         SELECT s.*,
                row_number() OVER (ORDER BY s.publish_time, s.last_seq) AS looked_at,
@@ -25,12 +32,20 @@ CROSS JOIN LATERAL (
                    ORDER BY s.publish_time, s.last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
                ) AS preceding_bytes
         FROM (
-            SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s AS size,
-                   p.filter_path IS NULL OR l.attributes @@ p.filter_path AS matches
+            SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s AS size, l.ordering_key,
+                   (p.filter_path IS NULL OR l.attributes @@ p.filter_path)
+                   AND (NOT p.ordered OR l.ordering_key IS NULL OR (
+                       SELECT d.attempt_id
+                       FROM delivery_attempts AS d
+                       WHERE d.shard_id = %(shard_id)s
+                         AND d.subscription_id = p.subscription_id
+                         AND d.ordering_key = l.ordering_key
+                   ) IS NULL) AS matches
             FROM messages AS l
             WHERE l.shard_id = %(shard_id)s
               AND (l.publish_time, l.last_seq) >= (p.next_publish_time, p.next_seq)
               AND l.seq >= p.next_seq
+              AND l.publish_time >= p.next_publish_time
               AND l.publish_time >= p.since
             ORDER BY l.publish_time, l.last_seq
             LIMIT p.max_scanned
@@ -40,4 +55,4 @@ CROSS JOIN LATERAL (
     ORDER BY publish_time, last_seq
     LIMIT p.max_messages
 ) AS m
-ORDER BY p.number, m.publish_time, m.seq
+ORDER BY p.place, m.publish_time, m.seq

@@ -1,15 +1,19 @@
--- parameters: shard_id int8, subscription_id int8, now timestamptz, exactly_once bool, attempt_ids int8[],
---     attempt_numbers int8[], ack_deadlines timestamptz[], seqs text[], open text[],
+-- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], attempt_numbers int8[],
+--     ack_deadlines timestamptz[], exactly_once bool[], seqs text[], counts int8[],
 --     first_publish_times timestamptz[], last_publish_times timestamptz[]
 INSERT INTO delivery_attempts (
     shard_id, subscription_id, attempt_id, part, status, attempt_number,
     next_delivery_at, delivered_at, seqs, open, acked, first_publish_time, last_publish_time
 )
-SELECT %(shard_id)s, %(subscription_id)s, a.attempt_id, 0, 'delivering', a.attempt_number,
-       a.ack_deadline, %(now)s, a.seqs::int8multirange, a.open::varbit,
-       CASE WHEN %(exactly_once)s THEN (~a.open::varbit) END, a.first_publish_time, a.last_publish_time
+SELECT %(shard_id)s, a.subscription_id, a.attempt_id, 0, 'delivering', a.attempt_number,
+       a.ack_deadline, %(now)s, a.seqs::int8multirange, repeat('1', a.count::int4)::varbit,
+       CASE WHEN a.exactly_once THEN repeat('0', a.count::int4)::varbit END,
+       a.first_publish_time, a.last_publish_time
 FROM unnest(
-    %(attempt_ids)s::int8[], %(attempt_numbers)s::int8[], %(ack_deadlines)s::timestamptz[],
-    %(seqs)s::text[], %(open)s::text[],
+    %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(attempt_numbers)s::int8[],
+    %(ack_deadlines)s::timestamptz[], %(exactly_once)s::bool[], %(seqs)s::text[], %(counts)s::int8[],
     %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[]
-) AS a (attempt_id, attempt_number, ack_deadline, seqs, open, first_publish_time, last_publish_time)
+) AS a (
+    subscription_id, attempt_id, attempt_number, ack_deadline, exactly_once, seqs, count,
+    first_publish_time, last_publish_time
+)

@@ -1,17 +1,21 @@
 -- The first messages of keys that nothing was out of: from now on the others of each key wait.
--- parameters: shard_id int8, subscription_id int8, now timestamptz, ack_deadline timestamptz, exactly_once bool,
---     attempt_ids int8[], ordering_keys text[], seqs text[], counts int8[], waiting text[],
+-- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], ordering_keys text[],
+--     ack_deadlines timestamptz[], exactly_once bool[], seqs text[], counts int8[], waiting text[],
 --     first_publish_times timestamptz[], last_publish_times timestamptz[]
 INSERT INTO delivery_attempts (
     shard_id, subscription_id, attempt_id, part, status, attempt_number, next_delivery_at, delivered_at,
     seqs, open, acked, first_publish_time, last_publish_time, ordering_key, out_count, attempt_numbers, waiting
 )
-SELECT %(shard_id)s, %(subscription_id)s, a.attempt_id, 0, 'delivering', 1, %(ack_deadline)s, %(now)s,
+SELECT %(shard_id)s, a.subscription_id, a.attempt_id, 0, 'delivering', 1, a.ack_deadline, %(now)s,
        a.seqs::int8multirange, repeat('1', a.count::int4)::varbit,
-       CASE WHEN %(exactly_once)s THEN repeat('0', a.count::int4)::varbit END,
+       CASE WHEN a.exactly_once THEN repeat('0', a.count::int4)::varbit END,
        a.first_publish_time, a.last_publish_time, a.ordering_key, a.count,
        array_fill(1, ARRAY[a.count::int4]), a.waiting::int8multirange
 FROM unnest(
-    %(attempt_ids)s::int8[], %(ordering_keys)s::text[], %(seqs)s::text[], %(counts)s::int8[], %(waiting)s::text[],
-    %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[]
-) AS a (attempt_id, ordering_key, seqs, count, waiting, first_publish_time, last_publish_time)
+    %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(ordering_keys)s::text[],
+    %(ack_deadlines)s::timestamptz[], %(exactly_once)s::bool[], %(seqs)s::text[], %(counts)s::int8[],
+    %(waiting)s::text[], %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[]
+) AS a (
+    subscription_id, attempt_id, ordering_key, ack_deadline, exactly_once, seqs, count, waiting,
+    first_publish_time, last_publish_time
+)

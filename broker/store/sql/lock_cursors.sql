@@ -1,8 +1,8 @@
--- The claim lock of many subscriptions in a shard, in a statement of its own as in lock_cursor [T].  What somebody else
--- has locked is left to them: any number of processes share the work, and none waits.
+-- The claim lock, in a statement of its own: what is read next must have a later snapshot than the lock [T].
 -- parameters: shard_id int8, subscription_ids int8[]
+-- columns: subscription_id, next_publish_time, next_seq, due_floor
 SELECT subscription_id, next_publish_time, next_seq, due_floor
 FROM cursors
 WHERE shard_id = %(shard_id)s AND subscription_id = ANY (%(subscription_ids)s::int8[])
 ORDER BY subscription_id
-FOR UPDATE SKIP LOCKED
+FOR UPDATE

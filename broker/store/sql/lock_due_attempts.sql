@@ -1,37 +1,44 @@
--- Rows whose time has come, earliest first, but locked in key order (the order in which acks lock them).
--- The due condition stands twice: the second one is checked again on the locked row, which an ack or a new
--- deadline may have changed while this statement waited for it [T].
--- A last row (without attempt_id) tells how many were found, such rows included, and the last one's time: what comes
--- back may be fewer than `max_rows` although there are more [T].
--- parameters: shard_id int8, subscription_id int8, now timestamptz, max_rows int8
+-- Rows whose time has come, the earliest `max_rows` of each subscription, but locked in key order (the order in which
+-- acks lock them).  The due condition stands twice: the second one is checked again on the locked row, which an ack or a
+-- new deadline may have changed while this statement waited for it [T].  So those that were found come first, with no
+-- more than their times (`found_at`), then those that are locked: were only these counted, others would be forgotten [T].
+-- parameters: shard_id int8, subscription_ids int8[], max_rows int8[], now timestamptz
+-- columns: subscription_id, found_at, attempt_id, part, status, attempt_number, next_delivery_at, seqs, open,
+--     first_publish_time, last_publish_time, ordering_key, attempt_numbers, waiting
 WITH found AS MATERIALIZED (
-    SELECT d.attempt_id, d.part, d.next_delivery_at
-    FROM delivery_attempts AS d
-    WHERE d.shard_id = %(shard_id)s
-      AND d.subscription_id = %(subscription_id)s
-      AND d.next_delivery_at >= (
-          SELECT due_floor FROM cursors
-          WHERE shard_id = %(shard_id)s AND subscription_id = %(subscription_id)s
-      )
-      AND d.next_delivery_at <= %(now)s
-    ORDER BY d.next_delivery_at
-    LIMIT %(max_rows)s
+    SELECT w.subscription_id, d.attempt_id, d.part, d.next_delivery_at
+    FROM unnest(%(subscription_ids)s::int8[], %(max_rows)s::int8[]) AS w (subscription_id, max_rows)
+    JOIN cursors AS c ON c.shard_id = %(shard_id)s AND c.subscription_id = w.subscription_id
+    CROSS JOIN LATERAL (
+        SELECT a.attempt_id, a.part, a.next_delivery_at
+        FROM delivery_attempts AS a
+        WHERE a.shard_id = %(shard_id)s
+          AND a.subscription_id = w.subscription_id
+          AND a.next_delivery_at >= c.due_floor
+          AND a.next_delivery_at <= %(now)s
+        ORDER BY a.next_delivery_at
+        LIMIT w.max_rows
+    ) AS d
 ),
 locked AS MATERIALIZED (
-    SELECT d.attempt_id, d.part, d.status, d.attempt_number, d.next_delivery_at,
+    SELECT d.subscription_id, d.attempt_id, d.part, d.status, d.attempt_number, d.next_delivery_at,
            d.seqs::text AS seqs, d.open::text AS open, d.first_publish_time, d.last_publish_time,
            d.ordering_key, d.attempt_numbers::text AS attempt_numbers, d.waiting::text AS waiting
-    FROM delivery_attempts AS d
-    WHERE d.shard_id = %(shard_id)s
-      AND d.subscription_id = %(subscription_id)s
-      AND d.next_delivery_at <= %(now)s
-      AND (d.attempt_id, d.part) IN (SELECT f.attempt_id, f.part FROM found AS f)
-    ORDER BY d.attempt_id, d.part
+    FROM found AS f
+    JOIN delivery_attempts AS d
+      ON d.shard_id = %(shard_id)s
+     AND d.subscription_id = f.subscription_id
+     AND d.attempt_id = f.attempt_id
+     AND d.part = f.part
+    WHERE d.next_delivery_at <= %(now)s
+    ORDER BY d.subscription_id, d.attempt_id, d.part
     FOR UPDATE OF d
 )
-SELECT l.*, NULL AS found_rows, NULL AS found_until
-FROM locked AS l
-UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, count(*), max(f.next_delivery_at)
+SELECT f.subscription_id, f.next_delivery_at AS found_at, NULL AS attempt_id, NULL AS part, NULL AS status,
+       NULL AS attempt_number, NULL AS next_delivery_at, NULL AS seqs, NULL AS open, NULL AS first_publish_time,
+       NULL AS last_publish_time, NULL AS ordering_key, NULL AS attempt_numbers, NULL AS waiting
 FROM found AS f
-HAVING count(*) > 0
+UNION ALL
+SELECT l.subscription_id, NULL, l.attempt_id, l.part, l.status, l.attempt_number, l.next_delivery_at, l.seqs, l.open,
+       l.first_publish_time, l.last_publish_time, l.ordering_key, l.attempt_numbers, l.waiting
+FROM locked AS l

@@ -1,5 +1,6 @@
 -- When the next redelivery of each subscription falls due, after those that are due now.
 -- parameters: shard_id int8, subscription_ids int8[], now timestamptz
+-- columns: subscription_id, next_delivery_at
 SELECT w.subscription_id, d.next_delivery_at
 FROM unnest(%(subscription_ids)s::int8[]) AS w (subscription_id)
 CROSS JOIN LATERAL (

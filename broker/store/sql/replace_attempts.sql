@@ -1,31 +1,32 @@
--- What is left of attempts after a claim or a seek, which hold their locks, so this is no race.
+-- What is left of attempts after a claim, a seek or a dead letter, which hold their locks, so this is no race.
 -- A row without bits goes, unless it holds a key; one of which a part was not taken, or that waits out its retry
 -- delay, stays.  If it was being delivered until now, its deadline has passed.
--- parameters: shard_id int8, subscription_id int8, attempt_ids int8[], parts int8[], open text[], statuses
---     text[], next_delivery_ats timestamptz[]
-WITH rest AS (
-    SELECT r.attempt_id, r.part, r.open::varbit AS open, r.status, r.next_delivery_at
+-- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], parts int8[], open text[],
+--     statuses text[], next_delivery_ats timestamptz[]
+WITH rest AS MATERIALIZED (
+    SELECT r.subscription_id, r.attempt_id, r.part, r.open::varbit AS open, r.status, r.next_delivery_at
     FROM unnest(
-        %(attempt_ids)s::int8[], %(parts)s::int8[], %(open)s::text[], %(statuses)s::text[],
-        %(next_delivery_ats)s::timestamptz[]
-    ) AS r (attempt_id, part, open, status, next_delivery_at)
+        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(parts)s::int8[], %(open)s::text[],
+        %(statuses)s::text[], %(next_delivery_ats)s::timestamptz[]
+    ) AS r (subscription_id, attempt_id, part, open, status, next_delivery_at)
 ),
 finished AS (
     DELETE FROM delivery_attempts AS d
     USING rest AS r
     WHERE d.shard_id = %(shard_id)s
-      AND d.subscription_id = %(subscription_id)s
+      AND d.subscription_id = r.subscription_id
       AND d.attempt_id = r.attempt_id
       AND d.part = r.part
       AND bit_count(r.open) = 0
       AND d.ordering_key IS NULL
 )
 UPDATE delivery_attempts AS d
-SET open = r.open, status = r.status, failure = CASE d.status WHEN 'delivering' THEN 'deadline' ELSE d.failure END,
-    next_delivery_at = CASE r.status WHEN 'exhausted' THEN 'infinity' ELSE r.next_delivery_at END
+SET open = r.open, status = r.status,
+    failure = CASE WHEN d.status = 'delivering' THEN 'deadline' ELSE d.failure END,
+    next_delivery_at = CASE WHEN r.status = 'exhausted' THEN 'infinity' ELSE r.next_delivery_at END
 FROM rest AS r
 WHERE d.shard_id = %(shard_id)s
-  AND d.subscription_id = %(subscription_id)s
+  AND d.subscription_id = r.subscription_id
   AND d.attempt_id = r.attempt_id
   AND d.part = r.part
   AND (bit_count(r.open) > 0 OR d.ordering_key IS NOT NULL)

@@ -1,10 +1,10 @@
 -- What becomes of keys' rows in a claim, which holds their locks: the next messages of the key go out under a new
 -- attempt id, or what is gone from the log is dropped and the rest waits.
 -- The sequences before `waiting_from` (null: none) do not wait any more.
--- parameters: shard_id int8, subscription_id int8, now timestamptz, exactly_once bool,
---     attempt_ids int8[], new_attempt_ids int8[], statuses text[], next_delivery_ats timestamptz[], seqs text[],
---     out_counts int8[], attempt_numbers text[], waiting_froms int8[],
---     first_publish_times timestamptz[], last_publish_times timestamptz[]
+-- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], new_attempt_ids int8[],
+--     exactly_once bool[], statuses text[], next_delivery_ats timestamptz[], seqs text[], out_counts int8[],
+--     attempt_numbers text[], waiting_froms int8[], first_publish_times timestamptz[],
+--     last_publish_times timestamptz[]
 UPDATE delivery_attempts AS d
 SET attempt_id = r.new_attempt_id,
     status = r.status,
@@ -14,7 +14,7 @@ SET attempt_id = r.new_attempt_id,
     delivered_at = %(now)s,
     seqs = r.seqs::int8multirange,
     open = repeat('1', cardinality(r.attempt_numbers::int4[]))::varbit,
-    acked = CASE WHEN %(exactly_once)s THEN repeat('0', cardinality(r.attempt_numbers::int4[]))::varbit END,
+    acked = CASE WHEN r.exactly_once THEN repeat('0', cardinality(r.attempt_numbers::int4[]))::varbit END,
     attempt_numbers = r.attempt_numbers::int4[],
     out_count = r.out_count,
     waiting = d.waiting * int8multirange(int8range(r.waiting_from, NULL)),
@@ -22,12 +22,13 @@ SET attempt_id = r.new_attempt_id,
     first_publish_time = r.first_publish_time,
     last_publish_time = r.last_publish_time
 FROM unnest(
-    %(attempt_ids)s::int8[], %(new_attempt_ids)s::int8[], %(statuses)s::text[], %(next_delivery_ats)s::timestamptz[],
-    %(seqs)s::text[], %(out_counts)s::int8[], %(attempt_numbers)s::text[], %(waiting_froms)s::int8[],
+    %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(new_attempt_ids)s::int8[], %(exactly_once)s::bool[],
+    %(statuses)s::text[], %(next_delivery_ats)s::timestamptz[], %(seqs)s::text[], %(out_counts)s::int8[],
+    %(attempt_numbers)s::text[], %(waiting_froms)s::int8[],
     %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[]
-) AS r (attempt_id, new_attempt_id, status, next_delivery_at, seqs, out_count, attempt_numbers, waiting_from,
-        first_publish_time, last_publish_time)
+) AS r (subscription_id, attempt_id, new_attempt_id, exactly_once, status, next_delivery_at, seqs, out_count,
+        attempt_numbers, waiting_from, first_publish_time, last_publish_time)
 WHERE d.shard_id = %(shard_id)s
-  AND d.subscription_id = %(subscription_id)s
+  AND d.subscription_id = r.subscription_id
   AND d.attempt_id = r.attempt_id
   AND d.part = 0

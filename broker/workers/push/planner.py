@@ -13,19 +13,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.delivery import Delivery, Demand
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import Aborted
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.jitter import Jitter
 from broker.runtime.retrying import retrying
-from broker.store.claim_request import ClaimRequest
-from broker.store.claims import Claimed, claim_messages
+from broker.store.claim.claim import claim_messages
+from broker.store.claim.request import MAX_CLAIMANTS, Claimant, Claimed, ClaimRequest, Gone, Locked, More, Quiet
+from broker.store.claim.share import MAX_BYTES
 from broker.store.database import Database
-from broker.store.push_claims import MAX_DEMANDS, PushClaimed, PushClaimRequest, PushDemand, claim_for_push
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
 from broker.workers.push.sender import LEASE_MARGIN_SECONDS, MAX_BUFFERED_SECONDS, PushSender
 
-_MAX_ORDERED = 20  # ordered subscriptions are claimed for one by one: so many before other shards have a turn
 _LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
 _SHORTEST_ALARM_SECONDS = 0.001
 
@@ -210,21 +209,17 @@ class PushPlanner:
         if shard.woken:
             shard.woken = False
             shard.looks |= shard.endpoints
-        wanted, ordered = self._choose(shard)
-        chosen = wanted | ordered
+        chosen = self._choose(shard)
         for endpoint, count in chosen.items():
             endpoint.claiming.add(shard.shard_id)
             endpoint.asked += count
         if shard.looks:
             self._queue(shard)
         try:
-            if wanted:
-                await self._claim(shard, wanted)
-                for endpoint in wanted:
+            if chosen:
+                await self._claim(shard, chosen)
+                for endpoint in tuple(chosen):
                     self._claimed(shard, endpoint, chosen.pop(endpoint))
-            for endpoint, count in ordered.items():
-                await self._claim_in_order(shard, endpoint, count)
-                self._claimed(shard, endpoint, chosen.pop(endpoint))
         finally:
             for endpoint, count in chosen.items():  # a fault: the supervisor starts this worker again
                 endpoint.unserved[shard.shard_id] = None
@@ -232,106 +227,76 @@ class PushPlanner:
                 endpoint.due_at[shard.shard_id] = self._clock.now()
                 self._claimed(shard, endpoint, count)
 
-    def _choose(self, shard: _Shard) -> tuple[dict[Endpoint, int], dict[Endpoint, int]]:
-        """Who is claimed for in this turn, and for how many parcels: unordered and ordered subscriptions."""
+    def _choose(self, shard: _Shard) -> dict[Endpoint, int]:
+        """Who is claimed for in this turn, and for how many parcels."""
         now = asyncio.get_running_loop().time()
-        wanted: dict[Endpoint, int] = {}
-        ordered: dict[Endpoint, int] = {}
-        while shard.looks and len(wanted) < MAX_DEMANDS and len(ordered) < _MAX_ORDERED:
+        chosen: dict[Endpoint, int] = {}
+        while shard.looks and len(chosen) < MAX_CLAIMANTS:
             subscription_id = next(iter(shard.looks))
             endpoint = shard.looks.pop(subscription_id)
             endpoint.looking.discard(shard.shard_id)
             if shard.shard_id in endpoint.claiming:
                 endpoint.unserved[shard.shard_id] = None  # looked at again after that
             elif count := endpoint.wants(now):
-                group = ordered if endpoint.subscription.enable_message_ordering else wanted
-                group[endpoint] = count
+                chosen[endpoint] = count
             elif not endpoint.closed and shard.shard_id not in endpoint.unserved:
                 endpoint.unserved[shard.shard_id] = None
                 self._set_alarm(endpoint, now)
-        return wanted, ordered
+        return chosen
 
     async def _claim(self, shard: _Shard, wanted: dict[Endpoint, int]) -> None:
         now, begun_at = self._clock.now(), asyncio.get_running_loop().time()
-        request = PushClaimRequest(
-            shard_id=shard.shard_id,
-            now=now,
-            clock=self._clock.now,
-            jitter=self._jitter(),
-            demands=[self._demand(shard, endpoint, count, now) for endpoint, count in wanted.items()],
-        )
-
-        async def claim() -> dict[int, PushClaimed]:
-            async with self._database.hot() as connection:
-                return dict(await claim_for_push(connection, request, self._attempt_ids))
-
-        claimed = await retrying(claim, Aborted)
-        for endpoint, demand in zip(wanted, request.demands, strict=True):
-            outcome = claimed[endpoint.subscription_id]
-            if outcome.outcome == "claimed":
-                next_look_at = outcome.next_look_at
-                if outcome.more:
-                    endpoint.unserved[shard.shard_id] = None
-                    if demand.look_for_due:
-                        next_look_at = now  # what there is more of may be due
-                self._note(shard, endpoint, demand.look_for_due, next_look_at, now)
-                self._accept(shard, endpoint, outcome.deliveries, now, begun_at)
-            elif outcome.outcome == "locked":
-                endpoint.due_at[shard.shard_id] = now + _LOCKED
-            else:  # it was deleted, which will be heard of
-                endpoint.due_at.pop(shard.shard_id, None)
-
-    def _demand(self, shard: _Shard, endpoint: Endpoint, count: int, now: datetime) -> PushDemand:
-        subscription = endpoint.subscription
-        digest = subscription.extensions.push.digest
-        return PushDemand(
-            subscription_id=subscription.subscription_id,
-            max_messages=count if digest is None else digest.max_messages,
-            max_bytes=MAX_BYTES_HELD if digest is None else digest.max_bytes,
-            ack_deadline=_lease(endpoint),
-            retained_since=now - subscription.retention,
-            filter_path=subscription.filter_path,
-            retry_policy=subscription.retry_policy,
-            max_attempts=subscription.max_delivery_attempts,
-            look_for_due=_is_due(endpoint, shard, now),
-            digest=digest,
-        )
-
-    async def _claim_in_order(self, shard: _Shard, endpoint: Endpoint, count: int) -> None:
-        subscription = endpoint.subscription
-        now, begun_at = self._clock.now(), asyncio.get_running_loop().time()
         request = ClaimRequest(
             shard_id=shard.shard_id,
-            subscription_id=subscription.subscription_id,
-            demands=[Demand(max_messages=count, max_bytes=MAX_BYTES_HELD)],
-            ack_deadline=_lease(endpoint),
-            retained_since=now - subscription.retention,
+            claimants=[self._claimant(shard, endpoint, count, now) for endpoint, count in wanted.items()],
             now=now,
             clock=self._clock.now,
+            jitter=self._jitter(),
+            skip_locked=True,
+        )
+
+        async def claim() -> dict[int, Claimed]:
+            async with self._database.hot() as connection:
+                return dict(await claim_messages(connection, request, self._attempt_ids))
+
+        claimed = await retrying(claim, Aborted)
+        for endpoint, claimant in zip(wanted, request.claimants, strict=True):
+            of_endpoint = claimed[endpoint.subscription_id]
+            looked = claimant.looks_for_due
+            match of_endpoint.rest:
+                case Gone():  # it was deleted, which will be heard of
+                    endpoint.due_at.pop(shard.shard_id, None)
+                    continue
+                case Locked():
+                    endpoint.due_at[shard.shard_id] = now + _LOCKED
+                    continue
+                case More():
+                    endpoint.unserved[shard.shard_id] = None
+                    self._note(shard, endpoint, looked, now if looked else None, now)  # it may be due
+                case Quiet(until):
+                    self._note(shard, endpoint, looked, until, now)
+            self._accept(shard, endpoint, of_endpoint.deliveries[0], now, begun_at)
+
+    def _claimant(self, shard: _Shard, endpoint: Endpoint, count: int, now: datetime) -> Claimant:
+        subscription = endpoint.subscription
+        digest = subscription.extensions.push.digest
+        most = count if digest is None else digest.max_messages
+        max_bytes = MAX_BYTES_HELD if digest is None else digest.max_bytes
+        demand = Demand(max_messages=min(most, MAX_MESSAGES_PER_ATTEMPT), max_bytes=min(max_bytes, MAX_BYTES))
+        return Claimant(
+            subscription_id=subscription.subscription_id,
+            demands=(demand,),
+            ack_deadline=_lease(endpoint),
+            retained_since=now - subscription.retention,
             retry_policy=subscription.retry_policy,
             filter_path=subscription.filter_path,
             max_attempts=subscription.max_delivery_attempts,
-            ordered=True,
+            ordered=subscription.enable_message_ordering,
             max_run=1,  # one request of a key is out at a time
-            jitter=self._jitter(),
+            digest=digest,
+            looks_for_due=_is_due(endpoint, shard, now),
+            wants_next=True,
         )
-
-        async def claim() -> Claimed:
-            async with self._database.hot() as connection:
-                return await claim_messages(connection, request, self._attempt_ids)
-
-        claimed = await retrying(claim, Aborted)
-        if not claimed.found:  # it was deleted, which will be heard of
-            endpoint.due_at.pop(shard.shard_id, None)
-            return
-        [deliveries] = claimed.deliveries
-        looked = _is_due(endpoint, shard, now)
-        # What else falls due, a claim tells only if it found nothing.
-        next_look_at = claimed.next_delivery_at if claimed.looked_ahead or not looked else now
-        self._note(shard, endpoint, looked, next_look_at, now)
-        if claimed.look_again or sum(len(delivery.messages) for delivery in deliveries) >= count:
-            endpoint.unserved[shard.shard_id] = None
-        self._accept(shard, endpoint, deliveries, now, begun_at)
 
     def _note(
         self, shard: _Shard, endpoint: Endpoint, looked: bool, next_look_at: datetime | None, now: datetime

@@ -16,7 +16,7 @@ def changed(statement: Statement, old: str, new: str) -> Statement:
     """A statement with a part of its text replaced."""
     assert old in statement.text.decode(), statement.text.decode()
     text = statement.text.decode().replace(old, new).encode()
-    return Statement(statement.name + b" changed", text, statement.parameters)
+    return Statement(statement.name + b" changed", text, statement.parameters, statement.columns)
 
 
 _numbers = itertools.count()

@@ -11,7 +11,8 @@ import pytest
 
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.retry_policy import RetryPolicy
-from broker.store import claims, fresh_messages
+from broker.store.claim import claim as claims
+from broker.store.claim import due, fresh, write
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 
@@ -20,7 +21,7 @@ Rule = Callable[[Log], Awaitable[None]]
 
 def replaced(monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
     """Take a rule out of one of the statements of a claim."""
-    module = claims if hasattr(claims, name) else fresh_messages
+    [module] = [module for module in (claims, due, fresh, write) if hasattr(module, name)]
     monkeypatch.setattr(module, name, changed(getattr(module, name), old, new))
 
 
@@ -43,17 +44,15 @@ async def test_two_claims_never_hand_out_one_message(log: Log) -> None:
 async def test_they_would_if_the_lock_shared_a_snapshot_with_the_read(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replaced(monkeypatch, "_LOCK_CURSOR", "FOR UPDATE", "")
+    replaced(monkeypatch, "_LOCK_CURSORS", "FOR UPDATE", "")
     replaced(
         monkeypatch,
-        "_READ_FRESH_MESSAGES",
-        "FROM cursors AS c\n",
+        "_FIND_FRESH_BATCHES",
+        "FROM unnest(",
         """FROM (
-            SELECT FROM cursors
-            WHERE shard_id = $1 AND subscription_id = $2
-            FOR UPDATE
-        ) AS locked CROSS JOIN cursors AS c
-        """,
+            SELECT count(*)
+            FROM (SELECT FROM cursors WHERE shard_id = $1 AND subscription_id = ANY ($2) FOR UPDATE) AS rows
+        ) AS locked CROSS JOIN unnest(""",
     )
     with pytest.raises(AssertionError, match="'a', 'b'"):
         await two_claims_never_hand_out_one_message(log)
@@ -79,9 +78,9 @@ async def test_it_would_be_if_the_cursor_moved_to_a_head_read_later(
 ) -> None:
     replaced(
         monkeypatch,
-        "_MOVE_CURSOR",
-        "next_seq = $4",
-        "next_seq = greatest($4, (SELECT head + 1 FROM shards WHERE shard_id = $1))",
+        "_MOVE_CURSORS",
+        "next_seq = m.next_seq",
+        "next_seq = greatest(m.next_seq, (SELECT head + 1 FROM shards WHERE shard_id = $1))",
     )
     with pytest.raises(AssertionError, match="late"):
         await a_message_that_commits_late_is_not_skipped(log)
@@ -109,8 +108,8 @@ async def test_it_would_be_if_the_locked_row_were_not_checked_again(
     replaced(
         monkeypatch,
         "_LOCK_DUE_ATTEMPTS",
-        "      AND d.next_delivery_at <= $3\n      AND (d.attempt_id",
-        "      AND (d.attempt_id",
+        "    WHERE d.next_delivery_at <= $4\n    ORDER BY d.subscription_id",
+        "    ORDER BY d.subscription_id",
     )
     with pytest.raises(AssertionError):
         await an_extended_deadline_is_not_taken_for_due(log)
@@ -180,14 +179,14 @@ async def an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(log: Log) -
 async def test_an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "MAX_DUE_ROWS", 2)
+    monkeypatch.setattr(due, "MAX_DUE_ROWS", 2)
     await an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(log)
 
 
 async def test_it_would_if_only_the_rows_that_come_back_were_counted(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "MAX_DUE_ROWS", 2)
-    replaced(monkeypatch, "_LOCK_DUE_ATTEMPTS", "count(*), max", "(SELECT count(*) FROM locked), max")
+    monkeypatch.setattr(due, "MAX_DUE_ROWS", 2)
+    replaced(monkeypatch, "_LOCK_DUE_ATTEMPTS", "FROM found AS f\nUNION", "FROM locked AS f\nUNION")
     with pytest.raises(AssertionError):
         await an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(log)

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from broker.domain.delivery import Delivery
-from broker.store import claims, delivery_attempts
+from broker.store import delivery_attempts
+from broker.store.claim import claim as claims
+from broker.store.claim import write
+from broker.store.claim.ordered import clear_away, rewrite_runs
 from broker.store.delivery_attempts import acknowledge, acknowledge_in_order
-from broker.store.ordered_runs import clear_away, rewrite_runs
 from tests.fixtures.log import Log, texts
 from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 
@@ -67,11 +69,11 @@ async def test_a_key_comes_free_before_fresh_messages_are_read(log: Log) -> None
 async def test_its_next_message_would_be_lost_if_it_came_free_later(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "clear_away", lambda request, runs: ())
+    monkeypatch.setattr(claims, "clear_away", lambda request, works: ())
     monkeypatch.setattr(
-        claims,
+        write,
         "rewrite_runs",
-        lambda request, runs, ids, at: (*rewrite_runs(request, runs, ids, at), *clear_away(request, runs)),
+        lambda request, works, at: (*rewrite_runs(request, works, at), *clear_away(request, works)),
     )
     with pytest.raises(AssertionError, match="'a2'"):
         await a_key_comes_free_before_fresh_messages_are_read(log)
@@ -80,9 +82,9 @@ async def test_its_next_message_would_be_lost_if_it_came_free_later(
 async def test_two_claims_never_hand_out_one_key(log: Log) -> None:
     """The second waits for the first's lock, and then sees that the key is held."""
     await log.publish("a1", "a2", key="a")
-    where = {"shard_id": log.shard_id, "subscription_id": log.subscription.subscription_id}
+    where = {"shard_id": log.shard_id, "subscription_ids": [log.subscription.subscription_id]}
     async with open_transaction(log.database) as holder:
-        await holder.run((claims._LOCK_CURSOR, where))
+        await holder.run((claims._LOCK_CURSORS, where))
         pulls = [asyncio.create_task(log.pull_texts(1, ordered=True)) for _ in range(2)]
         await until_waiting(log.database, 2)
     assert sorted(await asyncio.gather(*pulls)) == [[], ["a1"]]
@@ -90,8 +92,8 @@ async def test_two_claims_never_hand_out_one_key(log: Log) -> None:
 
 async def test_they_would_without_the_cursors_lock(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """The database itself refuses a second row of a key then."""
-    statement = claims._LOCK_CURSOR
-    monkeypatch.setattr(claims, "_LOCK_CURSOR", changed(statement, "FOR UPDATE", ""))
+    statement = claims._LOCK_CURSORS
+    monkeypatch.setattr(claims, "_LOCK_CURSORS", changed(statement, "FOR UPDATE", ""))
     await log.publish("a1", "a2", key="a")
     async with paused(log.database, before="UPDATE cursors") as claiming:
         claim = asyncio.create_task(log.claim(1, connection=claiming, ordered=True))

@@ -8,16 +8,18 @@ import pytest
 from broker.domain.ack_id import attempt_name
 from broker.domain.delivery import Delivery
 from broker.domain.retry_policy import RetryPolicy
-from broker.store import push_claims, push_due_attempts, subscriptions
+from broker.store import subscriptions
+from broker.store.claim import claim as claims
+from broker.store.claim import due, write
+from broker.store.claim.request import Gone, Locked, More, Quiet
 from broker.store.delivery_attempts import DeadlineChange, modify_ack_deadline
-from broker.store.push_claims import PushClaimed
 from tests.fixtures.log import ACK_DEADLINE, SECOND, texts
-from tests.fixtures.push_log import PushLog, contents
+from tests.fixtures.push_log import One, PushLog, contents
 from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 from tests.store.test_seek import seek_to_time
 
 WRITES = "UPDATE cursors"
-READS = "WITH places"
+READS = "generate_series"
 
 
 def replaced(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, old: str, new: str) -> None:
@@ -33,7 +35,7 @@ async def two_claims_for_the_same_chunk_hand_out_every_message_once_and_neither_
         other = await push_log.claim()  # while the first holds its locks
         first.go.set()
         one = await claim
-    assert [claimed.outcome for claimed in other] == ["locked"] * 3
+    assert [claimed.rest for claimed in other] == [Locked()] * 3
     assert (contents(one), contents(other)) == ([["a", "b"]] * 3, [[]] * 3)
     assert contents(await push_log.claim()) == [[]] * 3
 
@@ -47,7 +49,7 @@ async def test_two_claims_for_the_same_chunk_hand_out_every_message_once_and_nei
 async def test_both_would_hand_out_all_if_they_did_not_lock_the_cursors(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replaced(monkeypatch, push_claims, "_LOCK_CURSORS", "FOR UPDATE SKIP LOCKED", "")
+    replaced(monkeypatch, claims, "_LOCK_FREE_CURSORS", "FOR UPDATE SKIP LOCKED", "")
     with pytest.raises(AssertionError):
         await two_claims_for_the_same_chunk_hand_out_every_message_once_and_neither_waits(push_log)
 
@@ -92,7 +94,7 @@ async def test_it_would_be_if_the_cursors_moved_to_a_head_read_later(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = "next_seq = (SELECT head + 1 FROM shards WHERE shard_id = $1)"
-    replaced(monkeypatch, push_claims, "_MOVE_CURSORS", "next_seq = m.next_seq", later)
+    replaced(monkeypatch, write, "_MOVE_CURSORS", "next_seq = m.next_seq", later)
     with pytest.raises(AssertionError):
         await a_publish_between_the_read_and_the_write_is_not_skipped(push_log)
 
@@ -115,11 +117,12 @@ async def an_extended_deadline_is_not_taken_for_due(push_log: PushLog) -> None:
         await extend(push_log, first, later + 60 * SECOND, extending)
         claim = asyncio.create_task(push_log.claim(0, now=later, retry_policy=RetryPolicy()))
         await until_waiting(push_log.log.database)  # the claim has seen the old deadline, and waits for the row
-    assert await claim == [PushClaimed((), more=True, next_look_at=later + 60 * SECOND)]
+    assert await claim == [One((), More())]
+    assert await push_log.claim(0, now=later) == [One((), Quiet(later + 60 * SECOND))]
     assert await push_log.log.attempts() == [("delivering", 1, "1")]
 
 
-async def extend(push_log: PushLog, claimed: PushClaimed, due: Any, connection: Any) -> None:
+async def extend(push_log: PushLog, claimed: One, due: Any, connection: Any) -> None:
     """A new ack deadline for what the first subscription was handed out."""
     name = attempt_name(push_log.ids[0], claimed.deliveries[0])
     await modify_ack_deadline(
@@ -139,7 +142,7 @@ async def test_an_extended_deadline_is_not_taken_for_due(push_log: PushLog) -> N
 async def test_it_would_be_if_the_locked_row_were_not_checked_again(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replaced(monkeypatch, push_due_attempts, "_LOCK_DUE_ATTEMPTS", "    WHERE d.next_delivery_at <= $5\n", "")
+    replaced(monkeypatch, due, "_LOCK_DUE_ATTEMPTS", "    WHERE d.next_delivery_at <= $4\n", "")
     with pytest.raises(AssertionError):
         await an_extended_deadline_is_not_taken_for_due(push_log)
 
@@ -148,11 +151,11 @@ async def test_an_ack_while_a_claim_waits_does_not_hide_the_rows_it_had_no_room_
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fewer rows come back than the claim may look at, and yet there are more: the floor must not pass them."""
-    monkeypatch.setattr(push_due_attempts, "MAX_DUE_ROWS", 2)
+    monkeypatch.setattr(due, "MAX_DUE_ROWS", 2)
     attempts: list[Delivery] = []
     for text in "abc":
         await push_log.publish(text)
-        attempts += (await push_log.claim(0, look_for_due=False))[0].deliveries
+        attempts += (await push_log.claim(0, looks_for_due=False))[0].deliveries
     much_later = push_log.start + 3600 * SECOND
     async with open_transaction(push_log.log.database) as acking:
         await push_log.acknowledge(0, attempts[0], connection=acking)
@@ -227,7 +230,8 @@ async def test_a_subscription_that_is_deleted_while_it_is_claimed_for_is_gone_af
         claiming.go.set()
         assert contents(await claim) == [["a"]] * 3
         await deletion
-    assert [claimed.outcome for claimed in await push_log.claim()] == ["gone", "claimed", "claimed"]
+    quiet = Quiet(push_log.start + ACK_DEADLINE)
+    assert [claimed.rest for claimed in await push_log.claim()] == [Gone(), quiet, quiet]
 
 
 async def test_a_claim_does_not_wait_for_a_deletion(push_log: PushLog) -> None:
@@ -235,5 +239,6 @@ async def test_a_claim_does_not_wait_for_a_deletion(push_log: PushLog) -> None:
     async with push_log.log.database.transaction() as connection:
         await subscriptions.delete_subscription(connection, subscription_id=push_log.ids[0])
         claimed = await push_log.claim()
-    assert [one.outcome for one in claimed] == ["locked", "claimed", "claimed"]
-    assert [one.outcome for one in await push_log.claim()] == ["gone", "claimed", "claimed"]
+    assert [one.rest for one in claimed] == [Locked(), Quiet(), Quiet()]
+    quiet = Quiet(push_log.start + ACK_DEADLINE)
+    assert [one.rest for one in await push_log.claim()] == [Gone(), quiet, quiet]

@@ -29,8 +29,8 @@ async def test_a_seek_invalidates_what_a_claim_was_just_handing_out(log: Log) ->
 
 
 async def test_it_would_not_if_the_cursor_were_locked_later(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    unlocked = cursors._LOCK_CURSOR.replace(b"FOR UPDATE", b"")
-    monkeypatch.setattr(cursors, "_LOCK_CURSOR", unlocked)
+    unlocked = cursors._LOCK_CURSORS.replace(b"FOR UPDATE", b"")
+    monkeypatch.setattr(cursors, "_LOCK_CURSORS", unlocked)
     with pytest.raises(AssertionError):
         await a_seek_invalidates_what_a_claim_was_just_handing_out(log)
 

@@ -14,18 +14,9 @@ from psycopg import sql
 
 from broker.domain.log_page import LogPage
 from broker.domain.retry_policy import RetryPolicy
-from broker.store import (
-    claims,
-    delivery_attempts,
-    filters,
-    fresh_messages,
-    messages,
-    ordered_runs,
-    push_claims,
-    push_due_attempts,
-    push_fresh_messages,
-    shards,
-)
+from broker.store import delivery_attempts, filters, messages, shards
+from broker.store.claim import bodies, claim, due, fresh, ordered, write
+from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.delivery_attempts import (
     acknowledge_exactly_once,
     acknowledge_in_order,
@@ -33,7 +24,6 @@ from broker.store.delivery_attempts import (
     release_attempts,
 )
 from broker.store.partitions import make_partitions_ahead
-from broker.store.push_claim_request import MAX_DEMANDS
 from broker.store.statements import Statement
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 from tests.fixtures.push_log import PushLog
@@ -50,23 +40,23 @@ EACH_MESSAGE = {"Nested Loop", "Function Scan"}
 
 # Statement -> the indexes that it may use on each hot table (a partition's index goes by its suffix).
 EXPECTED = {
-    "claims._LOCK_CURSOR": {"cursors_pkey"},
-    "claims._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey", "cursors_pkey"},
-    "fresh_messages._READ_FRESH_MESSAGES": {"cursors_pkey", "_pkey"},
-    "fresh_messages._READ_LARGE_MESSAGES": {"cursors_pkey", "_pkey"},
-    "fresh_messages._READ_MATCHING_MESSAGES": {"cursors_pkey", "_pkey"},
-    "fresh_messages._READ_UNBLOCKED_MESSAGES": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
-    "ordered_runs._READ_MESSAGES_OF_KEYS": {"cursors_pkey", "_ordering_key_publish_time_idx"},
-    "ordered_runs._INSERT_ORDERED_RUNS": set(),
-    "ordered_runs._REPLACE_ORDERED_RUNS": {"delivery_attempts_pkey"},
-    "ordered_runs._DELETE_ORDERED_RUNS": {"delivery_attempts_pkey"},
-    "ordered_runs._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
-    "ordered_runs._KEEP_ACKS": {"delivery_attempts_pkey"},
-    "claims._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
-    "claims._READ_NEXT_DELIVERY_AT": {"delivery_attempts_due_idx", "cursors_pkey"},
-    "claims._INSERT_DELIVERY_ATTEMPTS": set(),
-    "claims._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
-    "claims._MOVE_CURSOR": {"cursors_pkey"},
+    "claim._LOCK_CURSORS": {"cursors_pkey"},
+    "claim._LOCK_FREE_CURSORS": {"cursors_pkey"},
+    "claim._READ_CURSORS": {"cursors_pkey"},
+    "due._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey", "cursors_pkey"},
+    "due._FIND_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
+    "due._FIND_MESSAGES_OF_KEYS": {"cursors_pkey", "_ordering_key_publish_time_idx"},
+    "fresh._FIND_FRESH_BATCHES": {"cursors_pkey", "_pkey"},
+    "fresh._FIND_FRESH_MESSAGES": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
+    "ordered._INSERT_ORDERED_RUNS": set(),
+    "ordered._REPLACE_ORDERED_RUNS": {"delivery_attempts_pkey"},
+    "ordered._DELETE_ORDERED_RUNS": {"delivery_attempts_pkey"},
+    "ordered._KEEP_ACKS": {"delivery_attempts_pkey"},
+    "bodies._READ_BATCHES": {"_pkey", "straggler_batches_pkey"},
+    "write._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
+    "write._MOVE_CURSORS": {"cursors_pkey"},
+    "write._READ_NEXT_DELIVERY_ATS": {"delivery_attempts_due_idx"},
+    "write._INSERT_DELIVERY_ATTEMPTS": set(),
     "delivery_attempts._ACKNOWLEDGE": {"delivery_attempts_pkey"},
     "delivery_attempts._ACKNOWLEDGE_EXACTLY_ONCE": {"delivery_attempts_pkey"},
     "delivery_attempts._ACKNOWLEDGE_IN_ORDER": {"delivery_attempts_pkey"},
@@ -78,28 +68,18 @@ EXPECTED = {
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
     "shards._READ_HEADS": {"shards_pkey"},
-    "push_claims._LOCK_CURSORS": {"cursors_pkey"},
-    "push_claims._READ_CURSORS": {"cursors_pkey"},
-    "push_claims._INSERT_ATTEMPTS": set(),
-    "push_claims._MOVE_CURSORS": {"cursors_pkey"},
-    "push_claims._READ_MESSAGES": {"_pkey", "straggler_batches_pkey"},
-    "push_fresh_messages._FIND_FRESH_MESSAGES": {"_pkey"},
-    "push_due_attempts._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey"},
-    "push_due_attempts._READ_NEXT_DELIVERY_ATS": {"delivery_attempts_due_idx"},
-    "push_due_attempts._FIND_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
-    "push_due_attempts._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
 }
 _MODULES = {
-    "claims": claims,
-    "fresh_messages": fresh_messages,
-    "ordered_runs": ordered_runs,
+    "claim": claim,
+    "due": due,
+    "fresh": fresh,
+    "ordered": ordered,
+    "bodies": bodies,
+    "write": write,
     "delivery_attempts": delivery_attempts,
     "filters": filters,
     "messages": messages,
     "shards": shards,
-    "push_claims": push_claims,
-    "push_due_attempts": push_due_attempts,
-    "push_fresh_messages": push_fresh_messages,
 }
 
 
@@ -202,15 +182,15 @@ async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> No
 
 async def _run_push_statements(log: Log, session: Any) -> None:
     """For a full chunk of subscriptions: at different places, with something due for each."""
-    ids = [1_000 + number for number in range(MAX_DEMANDS)]  # the last without a cursor
+    ids = [1_000 + number for number in range(MAX_CLAIMANTS)]  # the last without a cursor
     await log.execute(
         f"INSERT INTO cursors SELECT {log.shard_id}, id, '{log.start}', 1, '{log.start}'"
         f" FROM generate_series({ids[0]}, {ids[-2]}) AS id"
     )
     push_log = PushLog(log, ids)
-    numbers = range(MAX_DEMANDS)
+    numbers = range(MAX_CLAIMANTS)
     await push_log.publish("a", "b")
-    demands = [push_log.demand(number, max_messages=1 + number % 2, look_for_due=False) for number in numbers]
+    demands = [push_log.claimant(number, max_messages=1 + number % 2, looks_for_due=False) for number in numbers]
     await push_log.claim_for(*demands, connection=session)
     await push_log.publish("c")
     await push_log.claim(*numbers, now=log.start + ACK_DEADLINE, connection=session)
@@ -293,7 +273,7 @@ async def test_no_hot_statement_compares_each_of_its_rows_with_each_other(record
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize("statement", ["fresh_messages._READ_FRESH_MESSAGES", "filters._TEST_FILTER"])
+@pytest.mark.parametrize("statement", ["fresh._FIND_FRESH_BATCHES", "filters._TEST_FILTER"])
 async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str, mode: str) -> None:
     """An ordered Append below the limit: no sort, so it reads as many messages as it returns."""
     plan = await _explain(recorder, statement, mode)
@@ -307,19 +287,11 @@ async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str,
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "fresh_messages._READ_MATCHING_MESSAGES",
-        "fresh_messages._READ_UNBLOCKED_MESSAGES",
-        "push_fresh_messages._FIND_FRESH_MESSAGES",
-    ],
-)
 async def test_a_read_that_looks_for_messages_stops_with_the_last_that_is_wanted(
-    recorder: Recorder, statement: str, mode: str
+    recorder: Recorder, mode: str
 ) -> None:
     """No sort below the limit: a claim for ten messages must not look at ten thousand."""
-    plan = await _explain(recorder, statement, mode)
+    plan = await _explain(recorder, "fresh._FIND_FRESH_MESSAGES", mode)
     limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
     below = {node["Node Type"] for node in _nodes(limit)}
     assert below <= {"Limit", "Subquery Scan", "WindowAgg", "Result", "Append", "Index Scan", *EACH_MESSAGE}, below
@@ -330,7 +302,7 @@ async def test_the_next_messages_of_a_key_are_found_without_reading_all_that_wai
     recorder: Recorder, mode: str
 ) -> None:
     """Also while some partitions are empty: a million messages may wait behind one."""
-    plan = await _explain(recorder, "ordered_runs._READ_MESSAGES_OF_KEYS", mode)
+    plan = await _explain(recorder, "due._FIND_MESSAGES_OF_KEYS", mode)
     limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
     below = {node["Node Type"] for node in _nodes(limit)}
     assert below <= {"Limit", "Append", "Index Scan", *EACH_MESSAGE}, below

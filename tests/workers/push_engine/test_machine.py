@@ -172,8 +172,7 @@ def machine(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[type
 
         return claimed
 
-    for name in ("claim_for_push", "claim_messages"):
-        monkeypatch.setattr(planner, name, faulty(getattr(planner, name)))
+    monkeypatch.setattr(planner, "claim_messages", faulty(planner.claim_messages))
     with asyncio.Runner() as runner:
         context = running_pusher(database_url)
         pushing = runner.run(context.__aenter__())

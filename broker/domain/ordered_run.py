@@ -1,0 +1,234 @@
+"""Ordered runs: what a claim does with the row of `delivery_attempts` that holds an ordering key (A6).
+
+    no row ──first fresh messages of the key──► out ──all acked──► due at once ──a claim──► out (what waits next)
+                                                 │                                     └──► no row (nothing waits)
+                                                 │ nack, or the deadline passes
+                                                 ▼
+                        the message and all later ones of its key came back ──retry delay──► out again, in order
+
+As long as the row is there, fresh messages of its key are passed by: they wait in the log, in `waiting`, before the
+cursor.  Rows come and go only under the cursor's lock, or a claim would pass a message that nobody looks for.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, auto
+from itertools import chain, takewhile
+
+from broker.domain.delivery import Demand
+from broker.domain.retry_policy import RetryPolicy
+from broker.domain.stretch import Stretch
+
+Preferred = Callable[[str], int | None]
+
+
+def nobody(key: str) -> int | None:
+    """No demand is preferred for any ordering key."""
+    return None
+
+
+class Phase(Enum):
+    """Where a locked run stands in its claim.
+
+    DUE ──► EXHAUSTED    delivered as often as the dead-letter policy allows: the forwarder's
+     ├────► DELAYED      its deadline has just passed, and its retry delay begins
+     ├────► READY        its next messages were found ──► OUT  a demand takes them
+     ├────► LOST         what was asked for is gone from the log: the row is to be written anew without it
+     └────► FREE         nothing came back, and nothing waits: the key comes free
+    """
+
+    DUE = auto()
+    EXHAUSTED = auto()
+    DELAYED = auto()
+    READY = auto()
+    LOST = auto()
+    FREE = auto()
+    OUT = auto()
+
+
+@dataclass(slots=True)
+class OrderedRun:
+    """A locked row whose time has come.  `left` came back, in order, after so many attempts each (`numbers`).
+
+    `asked`: of `left`; empty if what waits in the log is asked for.  `found` may go out next, `taken` does.
+    `retimed`: its status or its time is another than its row's.
+    """
+
+    subscription_id: int
+    attempt_id: int
+    status: str
+    next_delivery_at: datetime
+    bits: str
+    ordering_key: str
+    left: Sequence[int]
+    numbers: Sequence[int]
+    waiting: str
+    first_publish_time: datetime
+    last_publish_time: datetime
+    phase: Phase = Phase.DUE
+    retimed: bool = False
+    asked: Sequence[int] = ()
+    found: list[Stretch] = field(default_factory=list)
+    taken: Sequence[Stretch] = ()
+    new_attempt_id: int = 0  # under which it is written anew
+
+    @property
+    def next_number(self) -> int:
+        """Which attempt it is for what goes out next."""
+        return self.numbers[0] + 1 if self.left else 1
+
+    @property
+    def is_left(self) -> bool:
+        """There is something to do for the next claim, at once."""
+        return self.phase in (Phase.READY, Phase.LOST)
+
+    @property
+    def stays_due(self) -> bool:
+        """The row is left with its time (which may have passed)."""
+        return self.phase in (Phase.DUE, Phase.DELAYED, Phase.READY, Phase.LOST)
+
+    @property
+    def gone(self) -> list[int]:
+        """What was asked for and the log does not hold (or the filter does not match) any more."""
+        existing = {message.first_seq for message in self.found}
+        return [seq for seq in self.asked if seq not in existing]
+
+    def begin(
+        self, *, now: datetime, retry_policy: RetryPolicy | None, jitter: float, max_attempts: int | None
+    ) -> None:
+        """Its time has come: it may be exhausted by now, or its retry delay begin."""
+        if self.left and max_attempts is not None and self.numbers[0] >= max_attempts:
+            self.phase, self.status, self.retimed = Phase.EXHAUSTED, "exhausted", True
+            return
+        if self.left and self.status == "delivering" and retry_policy is not None:
+            self.next_delivery_at += retry_policy.delay(self.numbers[0]) * (1 + jitter)
+            self.status, self.retimed = "pending", True
+            if self.next_delivery_at > now:
+                self.phase = Phase.DELAYED
+
+    def ask(self, most: int, *, alone: bool) -> int:
+        """For up to `most` messages; `alone`: one that failed before goes by itself.  Returns for how many."""
+        if not self.left:
+            return most
+        same = sum(1 for _ in takewhile(self.numbers[0].__eq__, self.numbers))
+        self.asked = self.left[: 1 if alone and self.numbers[0] > 0 else min(same, most)]
+        return len(self.asked)
+
+    def looked(self) -> None:
+        """`found` is all there is of what was asked."""
+        if self.found:
+            self.phase = Phase.READY
+        else:
+            self.phase = Phase.LOST if self.left else Phase.FREE
+
+    def take(self, messages: Sequence[Stretch]) -> None:
+        """A demand takes these, which are the first of what was found."""
+        self.phase, self.taken = Phase.OUT, messages
+
+    def behind(self) -> list[tuple[int, int]]:
+        """What came back and does not go out now: sequences with their attempt numbers."""
+        dropped = {message.first_seq for message in self.taken}.union(self.gone)
+        return [(seq, number) for seq, number in zip(self.left, self.numbers, strict=True) if seq not in dropped]
+
+
+GivenRun = tuple[OrderedRun, Sequence[Stretch]]  # and which of its messages
+
+
+def give_runs(
+    runs: Iterable[OrderedRun], demands: Sequence[Demand], quota: int, preferred: Preferred = nobody
+) -> list[list[GivenRun]]:
+    """Give messages of runs to the demands, up to `quota` in all; a run is never spread over two.
+
+    A run goes to the demand that its key is preferred at, if that has room, else to the first that has.
+    """
+    given: list[list[GivenRun]] = [[] for _ in demands]
+    counts = [demand.max_messages for demand in demands]
+    rooms = [demand.max_bytes for demand in demands]
+    turn = 0
+    for run in runs:
+        wanted = preferred(run.ordering_key)
+        places = [] if wanted is None else [wanted]
+        fitting: list[Stretch] = []
+        for place in chain(places, range(turn, len(demands))):
+            fitting = _fitting(run.found, min(counts[place], quota), rooms[place], empty=not given[place])
+            if fitting or quota <= 0:
+                break
+            if place == turn:  # full
+                turn += 1
+        if fitting:
+            given[place].append((run, fitting))
+            counts[place], quota = counts[place] - len(fitting), quota - len(fitting)
+            rooms[place] -= sum(message.size for message in fitting)
+    return given
+
+
+def _fitting(messages: Sequence[Stretch], count: int, room: int, *, empty: bool) -> list[Stretch]:
+    fitting: list[Stretch] = []
+    for message in messages[:count]:
+        room -= message.size
+        if room < 0 and (fitting or not empty):
+            break
+        fitting.append(message)
+    return fitting
+
+
+class _Sharing:
+    """Fresh messages being shared out, in the order of the log."""
+
+    def __init__(self, demands: Sequence[Demand], max_run: int, preferred: Preferred) -> None:
+        self.shares: list[list[Stretch]] = [[] for _ in demands]
+        self._demands = demands
+        self._rooms = [demand.max_bytes for demand in demands]
+        self._max_run = max_run
+        self._preferred = preferred
+        self._turn = 0
+        self._places: dict[str, int] = {}  # key -> the demand that has it
+        self._left: dict[str, int] = {}  # key -> how many more may go out: none behind one that waits
+
+    def consider(self, message: Stretch) -> bool:
+        """Give a message to a demand, or let it wait for its key.  False: nobody has room for it."""
+        key = message.ordering_key
+        if key is not None and key in self._places:
+            place = self._places[key]
+            if not self._has_room(place, message):
+                self._left[key] = 0
+        else:
+            found = self._place_for(key, message)
+            if found is None:
+                return False
+            place = found
+            if key is not None:
+                self._places[key], self._left[key] = place, self._max_run
+        if key is None or self._left[key]:
+            self.shares[place].append(message)
+            self._rooms[place] -= message.size
+            if key is not None:
+                self._left[key] -= 1
+        return True
+
+    def _place_for(self, key: str | None, message: Stretch) -> int | None:
+        wanted = None if key is None else self._preferred(key)
+        if wanted is not None and self._has_room(wanted, message):
+            return wanted
+        while self._turn < len(self._demands):
+            if self._has_room(self._turn, message):
+                return self._turn
+            self._turn += 1
+        return None
+
+    def _has_room(self, place: int, message: Stretch) -> bool:
+        share = self.shares[place]
+        return len(share) < self._demands[place].max_messages and (not share or self._rooms[place] >= message.size)
+
+
+def share_in_order(
+    demands: Sequence[Demand], fresh: Sequence[Stretch], max_run: int, preferred: Preferred = nobody
+) -> tuple[list[list[Stretch]], int]:
+    """Fresh messages (stretches of one) for each demand, and how many of them were considered.
+
+    A key goes to one demand only, up to `max_run` messages of it; its others wait in the log from now on.
+    """
+    sharing = _Sharing(demands, max_run, preferred)
+    considered = sum(1 for _ in takewhile(sharing.consider, fresh))
+    return sharing.shares, considered

@@ -1,0 +1,115 @@
+"""Claims: handing out messages under the cursors' locks (A4, A6, A7, A8, C1).
+
+One claim serves any number of subscriptions of a shard; a pull is the case of one.  It is one transaction:
+
+    lock ──► look ──► look up what is due ──► let go of keys ──► share ──► write, read the bodies, commit
+
+Each arrow that has nothing to do costs no round trip, and a claim for one subscription locks and looks in one.
+docs/claim.md has the whole story, and the rules that lose or double messages when broken.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker.domain.attempt_ids import AttemptIds
+from broker.store import statements
+from broker.store.claim.due import lock_due, look_up_due
+from broker.store.claim.fresh import look_at, place_of, shared_places
+from broker.store.claim.look import Look
+from broker.store.claim.ordered import clear_away
+from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Gone, Locked
+from broker.store.claim.share import share
+from broker.store.claim.work import Cursor, Work
+from broker.store.claim.write import write
+from broker.store.hot_connection import NOTHING_CHANGED, HotConnection
+from broker.store.statements import BEGIN
+
+_LOCK_CURSORS = statements.hot("lock_cursors")
+_LOCK_FREE_CURSORS = statements.hot("lock_free_cursors")
+_READ_CURSORS = statements.hot("read_cursors")
+
+
+async def claim_messages(
+    connection: HotConnection, request: ClaimRequest, attempt_ids: AttemptIds
+) -> Mapping[int, Claimed]:
+    """Hand out messages, durably, each under a new attempt id; what became of each claimant, by subscription_id.
+
+    Messages that are due again go first, up to half of what a claimant gets while there are fresh ones.
+    What a claim has no room for (bodies, messages looked at) it leaves to the next, and says More.
+    """
+    try:
+        works, missing = await _lock_and_look(connection, request)
+        outcomes: dict[int, Claimed] = {
+            claimant.subscription_id: Claimed([()] * len(claimant.demands), rest) for claimant, rest in missing
+        }
+        if not works:
+            await connection.run(*NOTHING_CHANGED)
+            return outcomes
+        await _look_further(connection, request, works)
+        share(request, works)
+        return {**outcomes, **await write(connection, request, works, attempt_ids)}
+    except BaseException:
+        await connection.close()  # its transaction is open
+        raise
+
+
+_Missing = list[tuple[Claimant, Gone | Locked]]
+
+
+async def _lock_and_look(connection: HotConnection, request: ClaimRequest) -> tuple[list[Work], _Missing]:
+    """The claimants whose cursors this claim has locked with what there is for them, and the others."""
+    if request.waits:
+        return await _of_one(connection, request)
+    where = request.where([claimant.subscription_id for claimant in request.claimants])
+    _, locked = await connection.run((BEGIN, {}), (_LOCK_FREE_CURSORS, where))
+    cursors = {row.subscription_id: _cursor(row) for row in locked}
+    held = [(each, cursors[each.subscription_id]) for each in request.claimants if each.subscription_id in cursors]
+    places = shared_places((claimant, cursor.position) for claimant, cursor in held)
+    works = [Work(claimant, place, cursor) for (claimant, cursor), place in zip(held, places, strict=True)]
+    missing = [claimant for claimant in request.claimants if claimant.subscription_id not in cursors]
+    existing: set[int] = set()
+    # In statements of their own, after the lock: what they see is as new as what it shows [T].
+    look = _first_look(request, works)
+    if missing:
+        others = request.where([claimant.subscription_id for claimant in missing])
+        look.add((_READ_CURSORS, others), lambda rows: existing.update(row.subscription_id for row in rows))
+    if look:
+        await look.run(connection)
+    return works, [(each, Locked() if each.subscription_id in existing else Gone()) for each in missing]
+
+
+async def _of_one(connection: HotConnection, request: ClaimRequest) -> tuple[list[Work], _Missing]:
+    """As the others, in one round trip: statements follow each other on the server too."""
+    [claimant] = request.claimants
+    work = Work(claimant, place_of(claimant))
+    lock = _LOCK_CURSORS, request.where([claimant.subscription_id])
+    _, locked = await _first_look(request, [work]).run(connection, (BEGIN, {}), lock)
+    if not locked:
+        return [], [(claimant, Gone())]
+    work.cursor = _cursor(locked[0])
+    return [work], []
+
+
+def _cursor(row: Any) -> Cursor:
+    return Cursor(row.next_publish_time, row.next_seq, row.due_floor)
+
+
+def _first_look(request: ClaimRequest, works: Sequence[Work]) -> Look:
+    """What is due, and what is fresh where no keys have to be heeded."""
+    look = Look()
+    lock_due(look, request, [work for work in works if work.claimant.looks_for_due])
+    look_at(look, request, [work.place for work in works if not work.claimant.ordered])
+    return look
+
+
+async def _look_further(connection: HotConnection, request: ClaimRequest, works: Sequence[Work]) -> None:
+    """What the log has of what is due; then what is fresh of keys that are free, and those that come free here."""
+    look = Look()
+    look_up_due(look, request, works)
+    if look:
+        await look.run(connection)
+    cleared = list(clear_away(request, works))
+    look = Look()
+    look_at(look, request, [work.place for work in works if work.claimant.ordered])
+    if look or cleared:
+        await look.run(connection, *cleared)

@@ -1,0 +1,189 @@
+"""What is due again: rows locked, and which of their messages the log still has."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from broker.domain.delivery import MESSAGE_OVERHEAD
+from broker.domain.ordered_run import OrderedRun, Phase
+from broker.domain.sequences import from_multirange, to_multirange
+from broker.domain.stretch import Stretch
+from broker.store import statements
+from broker.store.claim.due_attempt import DueAttempt, attempt_numbers, due_attempt
+from broker.store.claim.look import Look
+from broker.store.claim.request import ClaimRequest
+from broker.store.claim.work import Work
+
+_LOCK_DUE_ATTEMPTS = statements.hot("lock_due_attempts")
+_FIND_DUE_MESSAGES = statements.hot("find_due_messages")
+_FIND_MESSAGES_OF_KEYS = statements.hot("find_messages_of_keys")
+
+MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that a claim looks at for one subscription
+# And for all together, though at least one for each.  An ordered subscription may have so many alone, twice as many
+# as it may hand out: most are of one message, and those of keys that are settled only wait to be let go.
+MAX_DUE_ROWS_OF_ALL = 4_000
+MAX_DUE_MESSAGES = 10_000  # that a claim looks up, for all together
+
+
+def lock_due(look: Look, request: ClaimRequest, works: Sequence[Work]) -> None:
+    """Lock the rows of these whose time has come."""
+    if not works:
+        return
+    room = max(MAX_DUE_ROWS_OF_ALL // len(works), 1)
+    for work in works:
+        wanted = work.claimant.max_messages
+        rows = max(2 * wanted, MAX_DUE_ROWS) if work.claimant.ordered else min(wanted, MAX_DUE_ROWS)
+        work.max_due_rows = min(rows, room)
+    wanted_rows = {"max_rows": [work.max_due_rows for work in works], "now": request.now}
+    where = request.where([work.subscription_id for work in works])
+    look.add((_LOCK_DUE_ATTEMPTS, {**where, **wanted_rows}), lambda rows: _take_due(request, works, rows))
+
+
+def _take_due(request: ClaimRequest, works: Iterable[Work], rows: Iterable[Any]) -> None:
+    """Give each work its rows, and let their time begin."""
+    found: dict[int, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row.subscription_id, []).append(row)
+    for work in works:
+        of_work = found.get(work.subscription_id, ())
+        times = [row.found_at for row in of_work if row.found_at is not None]
+        # Noted before a retry delay begins: those that were not read may be due before that.
+        if len(times) == work.max_due_rows:
+            work.beyond = max(times)
+        held = [row for row in of_work if row.found_at is None]
+        work.changed_meanwhile = len(held) < len(times)
+        work.due = [due_attempt(row) for row in held if row.ordering_key is None]
+        work.runs = [_ordered_run(row) for row in held if row.ordering_key is not None]
+        _begin(request, work)
+
+
+def _begin(request: ClaimRequest, work: Work) -> None:
+    rows: list[DueAttempt | OrderedRun] = [*work.due, *work.runs]
+    for row in rows:
+        row.begin(
+            now=request.now,
+            retry_policy=work.claimant.retry_policy,
+            jitter=request.jitter,
+            max_attempts=work.claimant.max_attempts,
+        )
+
+
+def _ordered_run(row: Any) -> OrderedRun:
+    head = row.open.find("1")
+    came_back = head >= 0
+    return OrderedRun(
+        subscription_id=row.subscription_id,
+        attempt_id=row.attempt_id,
+        status=row.status,
+        next_delivery_at=row.next_delivery_at,
+        bits=row.open,
+        ordering_key=row.ordering_key,
+        left=from_multirange(row.seqs)[head:] if came_back else (),
+        numbers=attempt_numbers(row.attempt_numbers)[head:] if came_back else (),
+        waiting=row.waiting,
+        first_publish_time=row.first_publish_time,
+        last_publish_time=row.last_publish_time,
+    )
+
+
+def look_up_due(look: Look, request: ClaimRequest, works: Sequence[Work]) -> None:
+    """Find the messages of the rows that are ready, and the next ones of keys."""
+    asked = list(_ask_rows(works))
+    if asked:
+        runs = [_run(work, row) for work, row in asked]
+        distinct = list(dict.fromkeys(runs))  # of endpoints that fail together most are the same
+        wanted = _wanted(request, distinct)
+        look.add((_FIND_DUE_MESSAGES, wanted), lambda rows: _take_messages(asked, runs, distinct, rows))
+    keys = list(_ask_keys(works))
+    if keys:
+        wanted = _wanted_of_keys(request, keys)
+        look.add((_FIND_MESSAGES_OF_KEYS, wanted), lambda rows: _take_messages_of_keys(keys, rows))
+
+
+# --- rows of messages without keys --------------------------------------------------------------------------------
+
+
+def _ask_rows(works: Iterable[Work]) -> Iterator[tuple[Work, DueAttempt]]:
+    room = MAX_DUE_MESSAGES
+    for work in works:
+        quota = min(work.claimant.max_messages, room)
+        for row in sorted(work.due, key=lambda row: (row.next_delivery_at, min(row.open, default=0))):
+            if row.ready:
+                count = row.ask(quota)
+                quota, room = quota - count, room - count
+                if count:
+                    yield work, row
+
+
+def _run(work: Work, row: DueAttempt) -> tuple[Any, ...]:
+    since = max(row.first_publish_time, work.claimant.retained_since)
+    seqs = to_multirange(row.asked)
+    return row.first_publish_time, row.last_publish_time, seqs, since, work.claimant.filter_path
+
+
+def _wanted(request: ClaimRequest, runs: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    columns = ("first_publish_times", "last_publish_times", "seqs", "sinces", "filter_paths")
+    values = dict(zip(columns, map(list, zip(*runs, strict=True)), strict=True))
+    return {"shard_id": request.shard_id, "overhead": MESSAGE_OVERHEAD, **values}
+
+
+def _take_messages(
+    asked: Sequence[tuple[Work, DueAttempt]],
+    runs: Sequence[tuple[Any, ...]],
+    distinct: Sequence[tuple[Any, ...]],
+    rows: Iterable[Any],
+) -> None:
+    """Give each work what exists of its due messages, in the order in which they were asked for."""
+    existing: dict[tuple[Any, ...], dict[int, Stretch]] = {run: {} for run in distinct}
+    for row in rows:
+        existing[distinct[row.run - 1]][row.seq] = Stretch(row.seq, 1, row.publish_time, row.batch, row.size)
+    for (work, attempt), run in zip(asked, runs, strict=True):
+        of_run = existing[run]
+        # What the log does not hold any more is not due any more, or it would be due for ever.
+        attempt.drop([seq for seq in attempt.asked if seq not in of_run])
+        number = attempt.attempt_number + 1
+        work.redeliveries += ((number, of_run[seq]) for seq in attempt.asked if seq in of_run)
+
+
+# --- rows of ordering keys ----------------------------------------------------------------------------------------
+
+
+def _ask_keys(works: Iterable[Work]) -> Iterator[tuple[Work, OrderedRun, int]]:
+    """The runs that may go out, the longest due first, and how many messages of each.
+
+    With a dead-letter policy a message that failed before goes out alone: it must not take the messages behind it
+    along to the dead-letter topic.
+    """
+    for work in works:
+        due = sorted((run for run in work.runs if run.phase is Phase.DUE), key=attrgetter("next_delivery_at"))
+        if not due:
+            continue
+        claimant = work.claimant
+        most = max(1, min(claimant.max_run, claimant.max_messages // len(due)))
+        for run in due:
+            yield work, run, run.ask(most, alone=claimant.max_attempts is not None)
+
+
+def _wanted_of_keys(request: ClaimRequest, keys: Sequence[tuple[Work, OrderedRun, int]]) -> dict[str, Any]:
+    runs = [run for _, run, _ in keys]
+    return {
+        **request.where([run.subscription_id for run in runs]),
+        "ordering_keys": [run.ordering_key for run in runs],
+        "first_publish_times": [run.first_publish_time for run in runs],
+        "seqs": [to_multirange(run.asked) if run.left else run.waiting for run in runs],
+        "limits": [limit for _, _, limit in keys],
+        "sinces": [work.claimant.retained_since for work, _, _ in keys],
+        "filter_paths": [work.claimant.filter_path for work, _, _ in keys],
+        "overhead": MESSAGE_OVERHEAD,
+    }
+
+
+def _take_messages_of_keys(keys: Sequence[tuple[Work, OrderedRun, int]], rows: Iterable[Any]) -> None:
+    for row in rows:
+        _, run, _ = keys[row.run - 1]
+        run.found.append(Stretch(row.seq, 1, row.publish_time, row.batch, row.size, run.ordering_key))
+    for _, run, _ in keys:
+        run.looked()
+    for work, of_work in groupby(keys, key=itemgetter(0)):
+        work.ready = [run for _, run, _ in of_work if run.phase is Phase.READY]

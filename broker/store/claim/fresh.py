@@ -1,0 +1,212 @@
+"""Fresh messages: those that a subscription's cursor has not passed yet.
+
+Cursors that stand at the same place, with the same filter and retention, have the same fresh messages before them.
+Those are looked for once, and shared out once to all that would take equally much: on most shards the cursors of
+all push subscriptions stand at the head, so that a publish is looked up once however many there are.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from broker.domain.delivery import MESSAGE_OVERHEAD
+from broker.domain.push_config import Digest
+from broker.domain.stretch import Source, Stretch, count_of, just_past, size_of
+from broker.store import statements
+from broker.store.claim.look import Look
+from broker.store.claim.request import Claimant, ClaimRequest
+
+_FIND_FRESH_BATCHES = statements.hot("find_fresh_batches")
+_FIND_FRESH_MESSAGES = statements.hot("find_fresh_messages")
+
+MAX_LOOKED_AT = 10_000  # messages that one claim looks at, at all places together: some 10 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Messages from the cursor on.  `end` is just past the last one looked at; `all_seen`: there were no more."""
+
+    stretches: Sequence[Stretch] = ()
+    end: tuple[datetime, int] | None = None
+    all_seen: bool = True
+
+    def position_after(self, rest: Sequence[Stretch]) -> tuple[datetime, int] | None:
+        """Where the cursor goes when all but `rest` is taken (None: it stays).
+
+        Just past the last message looked at, or to the first that is left: nothing before that matches.
+        """
+        if not rest:
+            return self.end
+        return rest[0].publish_time, rest[0].first_seq
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A place in the log with a filter, and the most that any of the claimants there would take.
+
+    It is the place of the cursor of the subscription `at`.  `fresh` is None until it was looked at; it stays so if
+    the claim had no room for it.  `portions`: what claimants that are alike get, by appetite.
+    """
+
+    at: int
+    since: datetime
+    filter_path: str | None
+    ordered: bool
+    max_messages: int = 0
+    max_bytes: int = 0
+    largest_digest: int = 0
+    scanned: int = 0  # how many messages are looked at
+    fresh: Fresh | None = None
+    appetites: set[Any] = field(default_factory=set)
+    portions: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def takes_all(self) -> bool:
+        """Every message matches."""
+        return self.filter_path is None and not self.ordered
+
+    @property
+    def wanted(self) -> int:
+        """How many messages are looked for, where all match."""
+        return min(self.max_messages, self.scanned)
+
+    def add(self, claimant: Claimant) -> None:
+        appetite = claimant.appetite
+        if appetite in self.appetites:
+            return
+        self.appetites.add(appetite)
+        digest = claimant.digest
+        # What a digest leaves behind has to be judged as well: may it go at once, or when?
+        messages = claimant.max_messages + (digest.max_messages if digest else 0)
+        self.max_messages = max(self.max_messages, messages)
+        self.max_bytes = max(self.max_bytes, claimant.max_bytes + (digest.max_bytes if digest else 0))
+        self.largest_digest = max(self.largest_digest, digest.max_messages if digest else 0)
+
+    def claimable(self, digest: Digest | None, now: datetime) -> Sequence[Stretch]:
+        """The fresh messages that may go out now."""
+        if self.fresh is None or not may_go(digest, self.fresh.stretches, now):
+            return ()
+        return self.fresh.stretches
+
+
+def may_go(digest: Digest | None, waiting: Sequence[Stretch], now: datetime) -> bool:
+    """Whether what waits fills a digest, or its oldest has waited for long enough."""
+    if digest is None or not waiting:
+        return True
+    return (
+        count_of(waiting) >= digest.max_messages
+        or waiting[0].publish_time + digest.max_delay <= now
+        or size_of(waiting) >= digest.max_bytes
+    )
+
+
+def place_of(claimant: Claimant) -> Place:
+    """The place of one subscription alone, wherever its cursor is."""
+    place = Place(claimant.subscription_id, claimant.retained_since, claimant.filter_path, claimant.ordered)
+    place.add(claimant)
+    return place
+
+
+def shared_places(claimants: Iterable[tuple[Claimant, tuple[datetime, int]]]) -> Iterator[Place]:
+    """The place of each claimant, whose cursor is at a known position; some have the same one.
+
+    Ordered subscriptions share none: what waits for its key is different for each.
+    """
+    known: dict[tuple[Any, ...], Place] = {}
+    for claimant, position in claimants:
+        since = max(position[0], claimant.retained_since)
+        alone = claimant.subscription_id if claimant.ordered else None
+        key = (position, since, claimant.filter_path, alone)
+        place = known.get(key)
+        if place is None:
+            place = known[key] = place_of(claimant)
+        else:
+            place.add(claimant)
+        yield place
+
+
+def with_room(wanted: Iterable[Place]) -> list[Place]:
+    """The places that one claim looks at.
+
+    Each gets an equal share of MAX_LOOKED_AT; a place with a digest as many as make it full, for fewer would look
+    as if it were not.  Where that is too much in all the last places have to wait.
+    """
+    distinct = list(dict.fromkeys(wanted))
+    share = max(MAX_LOOKED_AT // max(len(distinct), 1), 1)
+    room = MAX_LOOKED_AT
+    chosen: list[Place] = []
+    for place in distinct:
+        place.scanned = max(share, place.largest_digest)
+        if chosen and place.scanned > room:
+            break
+        room -= place.scanned
+        chosen.append(place)
+    return chosen
+
+
+def look_at(look: Look, request: ClaimRequest, places: Iterable[Place]) -> None:
+    """Look for what is fresh at these places."""
+    chosen = with_room(places)
+    by_batch = [place for place in chosen if place.takes_all]
+    if by_batch:
+        limits = {"limits": [place.wanted + 1 for place in by_batch]}  # one more shows whether there are others
+        look.add(
+            (_FIND_FRESH_BATCHES, {**_at(request, by_batch), **limits}), lambda rows: _take_batches(by_batch, rows)
+        )
+    by_message = [place for place in chosen if not place.takes_all]
+    if by_message:
+        wanted = _by_message(request, by_message)
+        look.add((_FIND_FRESH_MESSAGES, wanted), lambda rows: _take_messages(by_message, rows))
+
+
+def _at(request: ClaimRequest, places: Sequence[Place]) -> dict[str, Any]:
+    return {**request.where([place.at for place in places]), "sinces": [place.since for place in places]}
+
+
+def _by_message(request: ClaimRequest, places: Sequence[Place]) -> dict[str, Any]:
+    return {
+        **_at(request, places),
+        "filter_paths": [place.filter_path for place in places],
+        "ordered": [place.ordered for place in places],
+        "limits": [place.max_messages for place in places],
+        "max_bytes": [place.max_bytes for place in places],
+        "max_scanned": [place.scanned for place in places],
+        "overhead": MESSAGE_OVERHEAD,
+    }
+
+
+def _by_place(places: Sequence[Place], rows: Iterable[Any]) -> Iterator[tuple[Place, Sequence[Any]]]:
+    found = {number: list(of_place) for number, of_place in groupby(rows, key=attrgetter("place"))}
+    for number, place in enumerate(places, 1):
+        yield place, found.get(number, ())
+
+
+def _take_batches(places: Sequence[Place], rows: Iterable[Any]) -> None:
+    """Whole batches; of the last one no more than are wanted."""
+    for place, of_place in _by_place(places, rows):
+        if not of_place:
+            place.fresh = Fresh()
+            continue
+        stretches = [
+            Stretch(row.first_seq, row.count, row.publish_time, row.batch, row.size + row.count * MESSAGE_OVERHEAD)
+            for row in of_place
+        ]
+        wanted = Source(stretches).take(place.wanted, size_of(stretches), at_least=0)
+        place.fresh = Fresh(wanted, just_past(wanted[-1]), all_seen=count_of(stretches) <= place.wanted)
+
+
+def _take_messages(places: Sequence[Place], rows: Iterable[Any]) -> None:
+    for place, of_place in _by_place(places, rows):
+        if not of_place:
+            place.fresh = Fresh()
+            continue
+        last = of_place[-1]
+        stretches = [
+            Stretch(row.seq, 1, row.publish_time, row.batch, row.size, row.ordering_key)
+            for row in of_place
+            if row.matches
+        ]
+        place.fresh = Fresh(stretches, (last.publish_time, last.seq + 1), all_seen=last.is_end)

@@ -1,0 +1,125 @@
+"""What a claim is asked for, and what it answers (docs/claim.md)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
+from broker.domain.ordered_run import Preferred, nobody
+from broker.domain.push_config import Digest
+from broker.domain.retry_policy import RetryPolicy
+
+MAX_CLAIMANTS = 1_000  # cursors that one claim locks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimant:
+    """A subscription that messages are claimed for, and what those would take who wait for them (`demands`).
+
+    Messages published before `retained_since` are not delivered any more.  `filter_path` is a jsonpath (None: every
+    message matches).  If `ordered`, a response carries up to `max_run` messages of an ordering key, which goes to
+    the demand at the place `preferred(key)` if there is one and it has room.  Redeliveries are looked for only if
+    `looks_for_due`; `wants_next`: whoever asks wants to know when the next falls due even if he gets something.
+    With a `digest` nothing fresh is taken unless its `max_messages` or `max_bytes` wait, or the oldest that waits
+    was published its `max_delay` ago; redeliveries do not wait for it.
+    """
+
+    subscription_id: int
+    demands: Sequence[Demand]
+    ack_deadline: timedelta
+    retained_since: datetime
+    retry_policy: RetryPolicy | None = None
+    filter_path: str | None = None
+    max_attempts: int | None = None
+    exactly_once: bool = False
+    ordered: bool = False
+    max_run: int = MAX_MESSAGES_PER_ATTEMPT
+    preferred: Preferred = nobody
+    digest: Digest | None = None
+    looks_for_due: bool = True
+    wants_next: bool = False
+
+    @property
+    def max_messages(self) -> int:
+        return sum(demand.max_messages for demand in self.demands)
+
+    @property
+    def max_bytes(self) -> int:
+        return sum(demand.max_bytes for demand in self.demands)
+
+    @property
+    def appetite(self) -> tuple[Sequence[Demand], Digest | None]:
+        """What those that stand at the same place and have this in common get alike."""
+        return tuple(self.demands), self.digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """One claim in one shard for up to MAX_CLAIMANTS subscriptions, each once, served in this order.
+
+    A claim for one subscription waits for its cursor, unless there are others to go on with (`skip_locked`); one
+    for several leaves those that somebody else holds alone.
+    `now` is the database's time, and so is what `clock()` says later (None: still `now`); `jitter` (0 to 0.1)
+    lengthens retry delays.
+    """
+
+    shard_id: int
+    claimants: Sequence[Claimant]
+    now: datetime
+    jitter: float = 0.0
+    clock: Callable[[], datetime] | None = None
+    skip_locked: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.claimants) > MAX_CLAIMANTS:
+            raise ValueError(f"a claim for {len(self.claimants)} subscriptions; at most {MAX_CLAIMANTS} can be")
+
+    @property
+    def waits(self) -> bool:
+        """For the cursor of its one subscription."""
+        return len(self.claimants) == 1 and not self.skip_locked
+
+    def handed_out_at(self) -> datetime:
+        """What ack deadlines count from.  To be asked once all is locked and read, which may have taken seconds."""
+        return self.now if self.clock is None else max(self.now, self.clock())
+
+    def where(self, subscription_ids: Sequence[int]) -> dict[str, Any]:
+        """The parameters that most statements of a claim begin with."""
+        return {"shard_id": self.shard_id, "subscription_ids": subscription_ids}
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The subscription has no cursor in this shard: it was deleted, or detached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """Somebody else holds the cursor: ask again in a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """There may be more to claim at once, fresh or due, than was handed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Nothing more is to be had before something is published, nacked or `until` comes (None: nothing is known of).
+
+    What this claim has handed out does not count.
+    """
+
+    until: datetime | None = None
+
+
+Rest = Gone | Locked | More | Quiet
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What became of one claimant: the deliveries for each demand, in their order, and what is left."""
+
+    deliveries: Sequence[Sequence[Delivery]]
+    rest: Rest

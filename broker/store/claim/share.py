@@ -1,0 +1,118 @@
+"""Who gets what: each claimant's portion of what was found (domain/delivery.py, domain/ordered_run.py)."""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from broker.domain.delivery import Demand, Share, due_quota, even_parts, left_over, share_out
+from broker.domain.ordered_run import give_runs, share_in_order
+from broker.domain.stretch import Source, Stretch, count_of, size_of
+from broker.store.claim.fresh import may_go
+from broker.store.claim.request import ClaimRequest
+from broker.store.claim.work import Portion, Work
+
+MAX_BYTES = 32_000_000  # of the bodies that one claim reads, each once; one larger message still goes alone
+
+
+def share(request: ClaimRequest, works: Iterable[Work]) -> None:
+    """Give each work its portion, while the bodies of all together are not too large."""
+    bodies: set[Stretch] = set()  # that are to be read
+    left = MAX_BYTES
+
+    def with_room_for(portion: Portion) -> Portion:
+        nonlocal left
+        new = {*portion.stretches} - bodies
+        size = size_of(new)
+        if bodies and size > left:
+            return Portion(more=True)
+        left -= size
+        bodies.update(new)
+        return portion
+
+    for work in works:
+        if not work.is_plain:
+            work.portion = with_room_for(_portion(request, work))
+            _settle(work)
+            continue
+        alike = work.place.portions
+        portion = alike.get(work.claimant.appetite)
+        if portion is None:
+            portion = alike[work.claimant.appetite] = with_room_for(_portion(request, work))
+        work.portion = portion
+
+
+def _portion(request: ClaimRequest, work: Work) -> Portion:
+    """Keys that are due go first, then other redeliveries, then what is fresh."""
+    claimant, place = work.claimant, work.place
+    fresh = place.claimable(claimant.digest, request.now)
+    quota = due_quota(claimant.max_messages, count_of(fresh))
+    demands = _even_parts(work, fresh, quota)
+    runs = give_runs(work.ready, demands, quota, claimant.preferred)
+    of_keys = [[message for _, taken in given for message in taken] for given in runs]
+    redeliveries = work.redeliveries[: max(quota - sum(map(len, of_keys)), 0)]
+    if work.ready:
+        demands = left_over(demands, of_keys)
+    if claimant.ordered:
+        shares, rest = _share_in_order(work, demands, redeliveries, fresh)
+    else:
+        source = Source(fresh)
+        shares = share_out(demands, redeliveries, source)
+        rest = source.rest()
+    return _with_rest(request, work, Portion(runs, shares), rest if fresh else None)
+
+
+def _share_in_order(
+    work: Work, demands: Sequence[Demand], redeliveries: Sequence[tuple[int, Stretch]], fresh: Sequence[Stretch]
+) -> tuple[list[Share], list[Stretch]]:
+    shares = share_out(demands, redeliveries, Source(()))
+    left = left_over(demands, [each.stretches for each in shares])
+    given, considered = share_in_order(left, fresh, work.claimant.max_run, work.claimant.preferred)
+    for each, messages in zip(shares, given, strict=True):
+        each.fresh = messages
+    return shares, list(islice(fresh, considered, None))
+
+
+def _even_parts(work: Work, fresh: Sequence[Stretch], quota: int) -> Sequence[Demand]:
+    """The demands, those that share evenly bounded by their part of what was found."""
+    demands = work.claimant.demands
+    if len(demands) == 1:
+        return demands
+    due = min(len(work.redeliveries), quota)
+    available = due + sum(len(run.found) for run in work.ready) + count_of(fresh)
+    among = available
+    if work.claimant.ordered:  # a key goes to one demand
+        among = due + len(work.ready) + len({message.ordering_key or message.first_seq for message in fresh})
+    return even_parts(demands, available, among=among)
+
+
+def _with_rest(request: ClaimRequest, work: Work, portion: Portion, rest: Sequence[Stretch] | None) -> Portion:
+    """With what is left of the fresh messages (`rest` None: all): where the cursor goes, and when to look again."""
+    fresh, digest = work.place.fresh, work.claimant.digest
+    if fresh is None:  # the claim had no room to look at the place
+        portion.more = True
+        return portion
+    left = fresh.stretches if rest is None else rest
+    position = fresh.position_after(left)
+    if position is not None and position[1] > work.cursor.next_seq:
+        portion.position = position
+    if not left:
+        portion.more = not fresh.all_seen
+    elif may_go(digest, left, request.now):
+        portion.more = True
+    elif digest is not None:
+        portion.until = left[0].publish_time + digest.max_delay
+    return portion
+
+
+def _settle(work: Work) -> None:
+    """Take what is delivered anew out of its rows, and note which runs go out."""
+    for runs in work.portion.runs:
+        for run, messages in runs:
+            run.take(messages)
+    again = {
+        message.first_seq
+        for each in work.portion.shares
+        for messages in each.redelivered.values()
+        for message in messages
+    }
+    for row in work.due:
+        row.drop([seq for seq in row.asked if seq in row.open and seq in again])
