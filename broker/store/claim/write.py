@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.delivery import Delivery, StoredMessage, as_attempts
-from broker.domain.ordered_run import Phase
+from broker.domain.ordered_run import OrderedRun, Phase
 from broker.domain.stretch import Stretch, count_of, multirange
 from broker.store import statements
 from broker.store.claim.bodies import Bodies, read_bodies
@@ -27,7 +27,8 @@ _INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
 class _Attempt(NamedTuple):
     """What a demand of a work gets under one attempt id.
 
-    `is_new`: it needs a row.  `ordered`: it holds a key; `returned` messages of that wait with it.
+    `run`: the row that it goes out under; without one it needs a row.  `ordered`: it holds a key; `returned`
+    messages of that wait with it.
     """
 
     work: Work
@@ -35,7 +36,7 @@ class _Attempt(NamedTuple):
     attempt_id: int
     number: int
     stretches: Sequence[Stretch]
-    is_new: bool = True
+    run: OrderedRun | None = None
     ordered: bool = False
     returned: int = 0
 
@@ -110,11 +111,10 @@ def _attempts(request: ClaimRequest, works: Sequence[Work], attempt_ids: Attempt
     ids = iter(attempt_ids.take(len(found) + len(lost), now=request.now))
     for run in lost:
         run.new_attempt_id = next(ids)
-    runs = {id(run.taken): run for work in works for run in work.runs if run.phase is Phase.OUT}
     for attempt in found:
         attempt_id = next(ids)
-        if not attempt.is_new:
-            runs[id(attempt.stretches)].new_attempt_id = attempt_id
+        if attempt.run is not None:
+            attempt.run.new_attempt_id = attempt_id
         yield attempt._replace(attempt_id=attempt_id)
 
 
@@ -123,7 +123,7 @@ def _of_work(work: Work) -> Iterator[_Attempt]:
     for demand, (runs, share) in enumerate(zip(portion.runs, portion.shares, strict=True)):
         for run, taken in runs:
             returned = len(run.behind())
-            yield _Attempt(work, demand, 0, run.next_number, taken, is_new=False, ordered=True, returned=returned)
+            yield _Attempt(work, demand, 0, run.next_number, taken, run=run, ordered=True, returned=returned)
         fresh: Sequence[Stretch] = share.fresh
         if work.claimant.ordered:
             fresh = [message for message in fresh if message.ordering_key is None]
@@ -204,10 +204,10 @@ def _next_delivery_ats(request: ClaimRequest, asking: Sequence[Work]) -> Iterato
 
 
 def _new_rows(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime) -> Iterator[Bound]:
-    plain = [attempt for attempt in attempts if attempt.is_new and not attempt.ordered]
+    plain = [attempt for attempt in attempts if not attempt.ordered]
     if plain:
         yield _INSERT_DELIVERY_ATTEMPTS, {"shard_id": request.shard_id, "now": at, **_plain_rows(plain, at)}
-    of_keys = [attempt for attempt in attempts if attempt.is_new and attempt.ordered]
+    of_keys = [attempt for attempt in attempts if attempt.ordered and attempt.run is None]
     yield from new_runs(request, [(a.work.claimant, a.attempt_id, a.stretches) for a in of_keys], at)
 
 
