@@ -207,7 +207,10 @@ def test_a_role_that_may_do_nothing(empty_database_url: str) -> None:
 def test_an_old_python_is_told_so_by_make_and_by_the_command(tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     made = subprocess.run(
-        ["make", "PYTHON=", f"VENV={venv}", f"{venv}/bin/python"], cwd=repository(), capture_output=True, text=True
+        ["make", "--no-print-directory", "PYTHON=", f"VENV={venv}", f"{venv}/bin/python"],
+        cwd=repository(),
+        capture_output=True,
+        text=True,
     )
     assert (made.returncode, made.stdout) == (2, "Python 3.11 or newer is needed and was not found.\n")
     old = "import sys; sys.version_info = (3, 10, 4, 'final', 0); import broker.cli.main"
