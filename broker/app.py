@@ -48,9 +48,9 @@ from broker.services.snapshots import SnapshotService
 from broker.services.streaming_pull import StreamingPullService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
-from broker.store import migrations
-from broker.store.database import DATABASE, Database
-from broker.store.partitions import make_partitions_ahead
+from broker.store.driver.database import DATABASE, Database
+from broker.store.log.partitions import make_partitions_ahead
+from broker.store.schema import migrations
 from broker.telemetry.log import reason
 from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder

@@ -8,10 +8,10 @@ from psycopg import sql
 from sqlalchemy import create_engine, pool
 
 from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.store.advisory_locks import MIGRATING, lock_key
-from broker.store.connection_parameters import connection_parameters
-from broker.store.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
-from broker.store.tables import metadata
+from broker.store.driver.advisory_locks import MIGRATING, lock_key
+from broker.store.driver.connection_parameters import connection_parameters
+from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
+from broker.store.schema.tables import metadata
 
 told = context.config.attributes
 schema = told.get("schema", DEFAULT_SCHEMA)

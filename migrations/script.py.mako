@@ -2,7 +2,7 @@
 
 Locks: say which.  Waits for a lock are cut short and the whole revision is tried again, so it does little, and it only
 adds: brokers of the version before are still at work on it.  What they need is taken away one release later.  An
-index on a table that has rows is a revision of its own (broker/store/online_index.py).
+index on a table that has rows is a revision of its own (broker/store/schema/online_index.py).
 """
 
 from alembic import op

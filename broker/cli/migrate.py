@@ -5,8 +5,8 @@ from typing import Any
 
 from broker.cli.stop import Misuse, Stop
 from broker.settings import Settings
-from broker.store import migrations
-from broker.store.migrations import DatabaseUnreachable, UrlUnusable
+from broker.store.schema import migrations
+from broker.store.schema.migrations import DatabaseUnreachable, UrlUnusable
 from broker.telemetry.log import set_up_log
 
 

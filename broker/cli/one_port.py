@@ -14,8 +14,8 @@ from uvicorn.server import ServerState
 
 from broker.app import GRPC_DOOR, STATES
 from broker.cli.http1 import Http1Protocol
-from broker.front.grpc.http2.frames import PREFACE
 from broker.front.grpc.server import GrpcDoor
+from broker.port.http2.frames import PREFACE
 from broker.telemetry.state_changes import StateChanges
 
 SILENCE_SECONDS = 30.0  # from connecting to the first bytes

@@ -69,7 +69,7 @@ def _answer(work: Callable[[str, str], Served], database_url: str, schema: str, 
 
 
 def _upgrade(database_url: str, schema: str) -> Served:
-    from broker.store import migrations
+    from broker.store.schema import migrations
 
     try:
         migrations.upgrade(database_url, schema=schema)
@@ -79,7 +79,7 @@ def _upgrade(database_url: str, schema: str) -> Served:
 
 
 def _check(database_url: str, schema: str) -> Served:
-    from broker.store import migrations
+    from broker.store.schema import migrations
 
     try:
         state = migrations.inspect(database_url, schema)

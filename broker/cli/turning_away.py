@@ -10,7 +10,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from broker.front.grpc.http2.frames import PREFACE
+from broker.port.http2.frames import PREFACE
 
 _REQUEST_SECONDS = 5.0
 _BACKLOG = 2048  # as the server's own: the socket is the same

@@ -25,8 +25,9 @@ from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
-from broker.store.database import Database
-from broker.store.delivery_attempts import (
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.delivery_attempts import (
     AttemptStatus,
     DeadlineChange,
     Positions,
@@ -36,7 +37,6 @@ from broker.store.delivery_attempts import (
     modify_ack_deadline,
     modify_ordered_deadline,
 )
-from broker.store.hot_connection import HotConnection
 
 V = TypeVar("V")
 

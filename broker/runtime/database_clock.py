@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from broker.store.database import Database
+from broker.store.driver.database import Database
 
 _SAMPLES, _MOST_SAMPLES = 3, 12
 _GOOD_SECONDS = 0.02  # of a round trip; after such a one no more than the first samples are taken

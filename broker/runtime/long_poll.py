@@ -28,8 +28,8 @@ from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.store.claim.claim import claim_messages
 from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Gone, More, Quiet
-from broker.store.database import Database
-from broker.store.delivery_attempts import release_attempts
+from broker.store.driver.database import Database
+from broker.store.log.delivery_attempts import release_attempts
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from broker.domain.ack_id import AttemptName, attempt_name
 from broker.domain.delivery import Delivery
 from broker.domain.flow_control import FlowControl
 from broker.runtime.database_clock import DatabaseClock
-from broker.store.database import Database
-from broker.store.delivery_attempts import Positions, read_open_attempts
+from broker.store.driver.database import Database
+from broker.store.log.delivery_attempts import Positions, read_open_attempts
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0  # between two looks of a stream that stays full
 MAX_LEFT = 1_000  # clients that left with messages outstanding and may come back

@@ -27,10 +27,10 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
-from broker.store.database import Database
-from broker.store.hot_connection import HotConnection
-from broker.store.messages import Appended, EncodedMessages, PartitionMissing, append_messages
-from broker.store.partitions import make_partitions_ahead
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.messages import Appended, EncodedMessages, PartitionMissing, append_messages
+from broker.store.log.partitions import make_partitions_ahead
 
 MAX_FLUSH_MESSAGES = 4_000  # past some thousand rows a larger commit gains nothing
 MAX_FLUSH_BYTES = 16_000_000

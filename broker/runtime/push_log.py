@@ -11,9 +11,9 @@ from functools import partial
 from broker.domain.errors import Aborted
 from broker.domain.push_state import MAX_EXCERPT, MAX_KEPT_FAILURES, PushFailure, PushState
 from broker.runtime.retrying import retrying
-from broker.store.database import Database
-from broker.store.push_failures import record_push_failures
-from broker.store.push_states import write_push_states
+from broker.store.driver.database import Database
+from broker.store.resources.push_failures import record_push_failures
+from broker.store.resources.push_states import write_push_states
 
 MAX_WAITING_FAILURES = 20_000  # of all subscriptions: some 30 MB of excerpts
 MAX_WAITING_STATES = 20_000

@@ -19,8 +19,8 @@ from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.tasks import Tasks
-from broker.store import subscriptions, topics
-from broker.store.database import Database
+from broker.store.driver.database import Database
+from broker.store.resources import subscriptions, topics
 from broker.telemetry.state_changes import StateChanges
 
 MAX_AGE_SECONDS = 30.0  # C8

@@ -17,8 +17,8 @@ from hashlib import blake2b
 
 from broker.domain.errors import Unavailable
 from broker.runtime.database_clock import DatabaseClock
-from broker.store.database import Database
-from broker.store.processes import list_processes, record_process, remove_process
+from broker.store.driver.database import Database
+from broker.store.resources.processes import list_processes, record_process, remove_process
 from broker.telemetry.state_changes import StateChanges
 
 HEARTBEAT_SECONDS = 1.0

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection
 
-from broker.store.database import Database
-from broker.store.shards import read_heads
+from broker.store.driver.database import Database
+from broker.store.log.shards import read_heads
 
 
 class ShardHeads:

@@ -10,8 +10,8 @@ from functools import partial
 from broker.domain.errors import Aborted
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.retrying import retrying
-from broker.store.database import Database
-from broker.store.expiration import record_activity
+from broker.store.driver.database import Database
+from broker.store.resources.expiration import record_activity
 
 _BATCH = 1_000  # rows that one statement locks
 

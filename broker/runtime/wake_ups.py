@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 
 from broker.domain.errors import BrokerError
-from broker.store.database import Database
-from broker.store.notifications import ResourceChanged, listen, notify_resource_changed, notify_wake
+from broker.store.driver.database import Database
+from broker.store.driver.notifications import ResourceChanged, listen, notify_resource_changed, notify_wake
 
 _SPACING_SECONDS = 0.005  # 200 notifications a second wake as many pulls as 2,000 would
 

@@ -15,7 +15,7 @@ from broker.domain.subscription import Subscription
 from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline, RefusedAcks
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
-from broker.store.delivery_attempts import AttemptStatus
+from broker.store.log.delivery_attempts import AttemptStatus
 
 MAX_ACK_DEADLINE_SECONDS = 600  # Google's limit
 MAX_NACK_DELAY = timedelta(hours=24)

@@ -12,8 +12,8 @@ from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
-from broker.store import filters, subscriptions, topics
-from broker.store.database import Database
+from broker.store.driver.database import Database
+from broker.store.resources import filters, subscriptions, topics
 
 
 class FilterService:

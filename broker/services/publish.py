@@ -11,7 +11,7 @@ from broker.domain.publish_limits import check_messages, check_request_size
 from broker.domain.topic import Topic
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
-from broker.store.messages import encode_messages
+from broker.store.log.messages import encode_messages
 
 
 class PublishService:

@@ -9,8 +9,8 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import existing_subscription, locked_subscription
-from broker.store import push_failures, push_states
-from broker.store.database import Database, ResourceConnection
+from broker.store.driver.database import Database, ResourceConnection
+from broker.store.resources import push_failures, push_states
 
 MAX_REASON_LENGTH = 1_000
 DEFAULT_REASON = "Paused by a call of pausePush."

@@ -20,9 +20,10 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import existing_subscription, subscription_not_found
-from broker.store import cursors, snapshots
-from broker.store.cursors import SeekPlace
-from broker.store.database import Database, ResourceConnection, driver_connection
+from broker.store.driver.database import Database, ResourceConnection, driver_connection
+from broker.store.log import cursors
+from broker.store.log.cursors import SeekPlace
+from broker.store.resources import snapshots
 
 
 class SnapshotService:

@@ -20,8 +20,8 @@ from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
-from broker.store import push_states, subscriptions, topics
-from broker.store.database import Database, ResourceConnection
+from broker.store.driver.database import Database, ResourceConnection
+from broker.store.resources import push_states, subscriptions, topics
 
 
 def subscription_not_found(name: str) -> BrokerError:

@@ -10,8 +10,8 @@ from broker.domain.page import Page, cut_page
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
-from broker.store import topics
-from broker.store.database import Database
+from broker.store.driver.database import Database
+from broker.store.resources import topics
 
 
 def topic_not_found(name: str) -> BrokerError:

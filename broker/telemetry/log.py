@@ -1,6 +1,6 @@
 """How every line of the log looks, whoever writes it, and which of the libraries' lines are let through.
 
-    2026-11-22T13:00:05.123Z WARNING worker-0[4242] broker.store.database: the database is away: connection refused
+    2026-11-22T13:00:05.123Z WARNING worker-0[4242] broker.state: the database is away
 
 One record is one line.  What comes from outside (names, paths, answers, errors) may hold anything: whatever is not
 printable is written as an escape, so that nobody can begin a line of his own or talk to the terminal that shows it.

@@ -5,8 +5,8 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.wake_ups import WakeUps
-from broker.store.database import Database
-from broker.store.dead_letters import (
+from broker.store.driver.database import Database
+from broker.store.log.dead_letters import (
     DeadLetterTopicClosed,
     find_dead_letter_work,
     forward_dead_letters,

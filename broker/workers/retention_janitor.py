@@ -4,10 +4,10 @@ from functools import partial
 
 from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
-from broker.store.database import Database, translate_errors
-from broker.store.partitions import make_partitions_ahead
-from broker.store.retention import delete_dead_letters, delete_unwanted, drop_partitions_behind, tidying
-from broker.store.snapshots import delete_expired_snapshots
+from broker.store.driver.database import Database, translate_errors
+from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.retention import delete_dead_letters, delete_unwanted, drop_partitions_behind, tidying
+from broker.store.resources.snapshots import delete_expired_snapshots
 from broker.telemetry.state_changes import StateChanges
 
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.

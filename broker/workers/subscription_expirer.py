@@ -5,8 +5,8 @@ import logging
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
-from broker.store.database import Database
-from broker.store.expiration import (
+from broker.store.driver.database import Database
+from broker.store.resources.expiration import (
     delete_expired_subscription,
     find_expired_subscriptions,
     watch_idle_subscriptions,

@@ -12,7 +12,7 @@ from broker.domain import errors
 from broker.domain.errors import BrokerError
 from broker.front.grpc.errors import GRPC_STATUS, error_trailers
 from broker.front.rest.errors import HTTP_STATUS, encode_error
-from broker.store import database
+from broker.store.driver import database
 
 
 def _subclasses(base: type[BrokerError]) -> Iterator[type[BrokerError]]:

@@ -16,7 +16,7 @@ _LISTED = {
     "broker/cli/worker.py: %d calls had no answer when the broker stopped",
     "broker/runtime/database_clock.py: "
     "the database's clock is %+.1f s from where it was: it was set, or a machine stood still",
-    "broker/store/migration_waits.py: The migration waits for a lock that is held by %s, and tries again.",
+    "broker/store/schema/migration_waits.py: The migration waits for a lock that is held by %s, and tries again.",
     "broker/workers/subscription_expirer.py: "
     "subscription %s was deleted by its expiration policy: nobody used it for %s",
 }

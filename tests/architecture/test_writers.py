@@ -11,15 +11,15 @@ TABLE = re.compile(r"\bdelivery_attempts\.(?:insert|update|delete)\(|(?:insert|u
 WRITERS = {
     "claim/ordered.py",
     "claim/write.py",
-    "cursors.py",
-    "dead_letters.py",
-    "delivery_attempts.py",
-    "retention.py",
+    "log/cursors.py",
+    "log/dead_letters.py",
+    "log/delivery_attempts.py",
+    "log/retention.py",
 }
 
 
 def writing_statements() -> set[str]:
-    return {path.stem for path in (STORE / "sql").glob("*.sql") if WRITES.search(path.read_text())}
+    return {path.stem for path in STORE.rglob("*.sql") if WRITES.search(path.read_text())}
 
 
 def writers() -> set[str]:
@@ -44,3 +44,8 @@ def test_the_page_names_each() -> None:
     page = Path("docs/claim.md").read_text()
     for writer in WRITERS:
         assert f"store/{writer}" in page or writer.startswith("claim/"), writer
+
+
+def test_a_statement_has_one_file() -> None:
+    names = [path.name for path in STORE.rglob("*.sql")]
+    assert len(names) == len(set(names))

@@ -195,7 +195,7 @@ def own_server(tmp_path: Path) -> Iterator[Cluster]:
 
 
 async def test_readyz_says_when_the_database_is_away(start_broker: StartBroker, own_server: Cluster) -> None:
-    from broker.store import migrations
+    from broker.store.schema import migrations
 
     migrations.upgrade(own_server.url)
     broker = start_broker("--database-url", own_server.url, "--port", "0")

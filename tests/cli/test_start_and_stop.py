@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from broker.cli.listener import bound_socket, emulator_host, is_open_to_others
-from broker.store.migrations import head_revision
+from broker.store.schema.migrations import head_revision
 from tests.cli.processes import (
     Signalling,
     alive,

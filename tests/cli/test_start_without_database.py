@@ -17,7 +17,7 @@ from broker.app import create_app
 from broker.app_config import AppConfig
 from broker.cli.children import restart_delay
 from broker.embedded_postgres.cluster import Cluster
-from broker.store import migrations
+from broker.store.schema import migrations
 from tests.cli.processes import alive, faults, run_broker
 from tests.fixtures.broker import BrokerProcess, eventually
 from tests.fixtures.database import in_schema

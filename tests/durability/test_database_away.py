@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from broker.embedded_postgres.cluster import Cluster
-from broker.store import migrations
-from broker.store.hot_connection import UNANSWERED_SECONDS
+from broker.store.driver.hot_connection import UNANSWERED_SECONDS
+from broker.store.schema import migrations
 from tests.cli.processes import faults
 from tests.durability.workload import Workload
 from tests.fixtures.broker import BrokerProcess

@@ -16,8 +16,8 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.publish_coalescer import MIN_FOLLOWING_MESSAGES, PublishCoalescer
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
-from broker.store.hot_connection import HotConnection
-from broker.store.messages import Appended, EncodedMessages, encode_messages
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.messages import Appended, EncodedMessages, encode_messages
 from tests.fixtures.broker import eventually
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting

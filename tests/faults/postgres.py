@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from broker.embedded_postgres.cluster import CONFIGURATION, Cluster
-from broker.store import migrations
+from broker.store.schema import migrations
 
 
 async def _keep(cluster: Cluster) -> None:

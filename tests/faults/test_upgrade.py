@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import migrations
+from broker.store.schema import migrations
 from tests.faults.faults import Planned
 from tests.faults.run import run
 from tests.faults.version_faults import NEXT

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from broker.domain.errors import InvalidArgument
 from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.front.grpc import held
-from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, window_update
 from broker.front.grpc.messages import MessageReader
+from broker.port.http2.frames import Code, Flag, Kind, frame, window_update
 from tests.grpc.wire import Served, packed, request_headers, serving, until
 
 INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 3, 4, 8, 12, 13, 14

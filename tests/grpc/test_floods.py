@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.front.grpc.http2 import connection, incoming, outgoing, patience
-from broker.front.grpc.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, window_update
-from broker.front.grpc.http2.headers import HeaderDecoder, encode_headers
+from broker.port.http2 import connection, incoming, outgoing, patience
+from broker.port.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, window_update
+from broker.port.http2.headers import HeaderDecoder, encode_headers
 from tests.grpc.test_fuzz import Sink
 from tests.grpc.wire import Peer, Served, Service, make_door, packed, request_headers, serving, until
 

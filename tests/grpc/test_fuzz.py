@@ -11,7 +11,7 @@ from h2.settings import SettingCodes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.front.grpc.http2.frames import PREFACE, frame
+from broker.port.http2.frames import PREFACE, frame
 from tests.grpc.wire import REQUEST, Service, make_door, packed
 
 BLOCK = b"\x83\x86\x44\x12/test.Service/Echo\x40\x0ccontent-type\x10application/grpc"

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.front.grpc.http2 import connection, outgoing
-from broker.front.grpc.http2.frames import PREFACE, Code, Flag, Kind, frame, header_frames, reset, window_update
+from broker.port.http2 import connection, outgoing
+from broker.port.http2.frames import PREFACE, Code, Flag, Kind, frame, header_frames, reset, window_update
 from tests.grpc.wire import Peer, Served, packed, request_headers, serving, until
 
 END = Flag.END_HEADERS | Flag.END_STREAM

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from broker.front.generated import messages
-from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, reset
+from broker.port.http2.frames import Code, Flag, Kind, frame, reset
 from tests.fixtures.broker import BrokerProcess, Rest
 from tests.fixtures.grpc import GrpcRest, channel_to
 from tests.grpc.wire import REQUEST, Peer, packed

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.front.grpc import unary
-from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from broker.front.grpc.messages import MessageReader
+from broker.port.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from tests.grpc.wire import Answer, Served, packed, request_headers, serving, until
 
 

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from broker.front.generated import messages
-from broker.front.grpc.http2.frames import PREFACE, Flag, Kind, frame, settings
+from broker.port.http2.frames import PREFACE, Flag, Kind, frame, settings
 from tests.fixtures.broker import Rest
 from tests.fixtures.grpc import GrpcRest, channel_to
 from tests.grpc.wire import REQUEST, Peer, packed

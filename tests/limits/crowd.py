@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, reset, window_update
+from broker.port.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from tests.grpc.wire import REQUEST, Peer, packed
 
 STREAMS = 1_000  # of a connection at one time

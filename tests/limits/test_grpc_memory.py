@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from broker.front.generated import messages
-from broker.front.grpc.http2.frames import Code, Flag, Kind, frame, reset, window_update
+from broker.port.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.grpc.wire import Peer, packed
 from tests.limits.conftest import MEGABYTE, Memory, good_client

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from broker.front.generated import messages
-from broker.front.grpc.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, settings, window_update
+from broker.port.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, settings, window_update
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.grpc.test_floods import FLOODS
 from tests.grpc.wire import Peer, packed

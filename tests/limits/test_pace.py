@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 
 from broker.cli.http1 import Http1Protocol, Pace
 from broker.cli.one_port import ConnectionLimit, FirstBytes
-from broker.front.grpc.http2.frames import PREFACE
+from broker.port.http2.frames import PREFACE
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.broker import eventually
 from tests.limits.raw import Caller, calling, request

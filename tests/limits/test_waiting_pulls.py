@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from broker.front.generated import messages
-from broker.store.tables import subscriptions
+from broker.store.schema.tables import subscriptions
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 from tests.limits.conftest import MEGABYTE, good_client, rss
 from tests.limits.crowd import UNAVAILABLE, Call, Crowd

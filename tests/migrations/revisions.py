@@ -3,12 +3,12 @@
 import shutil
 from pathlib import Path
 
-from broker.store import migrations
-from broker.store.migrations import head_revision
+from broker.store.schema import migrations
+from broker.store.schema.migrations import head_revision
 
 _REVISION = """
 from alembic import op
-from broker.store.online_index import build_index_online
+from broker.store.schema.online_index import build_index_online
 
 revision = "{revision}"
 down_revision = "{before}"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from broker.store import migrations
-from broker.store.migrations import DatabaseUnreachable, head_revision
+from broker.store.schema import migrations
+from broker.store.schema.migrations import DatabaseUnreachable, head_revision
 from tests.fixtures.database import in_schema
 
 # What an application has in `public`: names that are the broker's as well, and a version table of its own.

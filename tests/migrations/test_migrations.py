@@ -6,8 +6,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, make_url, text
 
-from broker.store import migrations
-from broker.store.tables import metadata
+from broker.store.schema import migrations
+from broker.store.schema.tables import metadata
 from tests.fixtures.database import in_schema
 
 # SQLAlchemy cannot reflect it; the name of the column is compared all the same.

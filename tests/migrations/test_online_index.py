@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from psycopg.errors import LockNotAvailable
 
-from broker.store.database import Database
-from broker.store.online_index import build
-from broker.store.partitions import list_partitions, make_partitions_ahead
+from broker.store.driver.database import Database
+from broker.store.log.partitions import list_partitions, make_partitions_ahead
+from broker.store.schema.online_index import build
 
 NAME, TABLE, DEFINITION = "batches_by_size", "message_batches", "(shard_id, size)"
 

@@ -5,7 +5,7 @@ from hashlib import sha256
 from alembic.script import ScriptDirectory
 
 from broker.domain.schema_revision import can_be_served
-from broker.store import migrations
+from broker.store.schema import migrations
 
 RELEASED = {
     "0001_initial.py": "7a61a4d8949ce909a6d38319eebb3731766cb693f695a8bb1be97fb5e9d6408f",

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from broker.store import migrations
-from broker.store.database import Database
-from broker.store.migration_waits import Patience
-from broker.store.migrations import DatabaseUnreachable, head_revision
-from broker.store.partitions import list_partitions, make_partitions_ahead
-from broker.store.tables import FUNCTIONS, VIEWS, metadata
+from broker.store.driver.database import Database
+from broker.store.log.partitions import list_partitions, make_partitions_ahead
+from broker.store.schema import migrations
+from broker.store.schema.migration_waits import Patience
+from broker.store.schema.migrations import DatabaseUnreachable, head_revision
+from broker.store.schema.tables import FUNCTIONS, VIEWS, metadata
 
 SHORT = Patience(lock_seconds=0.1, pause_seconds=0.1, total_seconds=0.1)
 

@@ -10,8 +10,8 @@ import httpx
 import psycopg
 import pytest
 
-from broker.store import migrations
-from broker.store.migration_waits import Patience
+from broker.store.schema import migrations
+from broker.store.schema.migration_waits import Patience
 from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 from tests.migrations.revisions import ADD_COLUMNS, BUILD_INDEXES, made_up, with_revisions

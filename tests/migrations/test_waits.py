@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from broker.store import migrations
-from broker.store.advisory_locks import MIGRATING, lock_key
-from broker.store.migration_waits import Patience
-from broker.store.migrations import DatabaseUnreachable
+from broker.store.driver.advisory_locks import MIGRATING, lock_key
+from broker.store.schema import migrations
+from broker.store.schema.migration_waits import Patience
+from broker.store.schema.migrations import DatabaseUnreachable
 from tests.migrations.revisions import ADD_COLUMNS, BUILD_INDEXES, made_up, with_revisions
 
 PATIENT = Patience(lock_seconds=0.05, pause_seconds=0.1)

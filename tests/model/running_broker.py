@@ -19,8 +19,8 @@ import uvloop
 from broker.app import Broker, serve_broker
 from broker.app_config import AppConfig
 from broker.runtime.database_clock import DatabaseClock
-from broker.store.database import Database
-from broker.store.partitions import make_partitions_ahead
+from broker.store.driver.database import Database
+from broker.store.log.partitions import make_partitions_ahead
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ import pytest
 
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
-from broker.store.database import Database
-from broker.store.subscriptions import insert_subscription
-from broker.store.topics import insert_topic
+from broker.store.driver.database import Database
+from broker.store.resources.subscriptions import insert_subscription
+from broker.store.resources.topics import insert_topic
 from tests.fixtures.broker import BrokerProcess, Rest, text
 from tests.fixtures.grpc import GrpcRest, channel_to
 

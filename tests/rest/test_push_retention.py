@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import httpx
 
-from broker.store.database import Database
-from broker.store.partitions import make_partitions_ahead
+from broker.store.driver.database import Database
+from broker.store.log.partitions import make_partitions_ahead
 from tests.fixtures.broker import BrokerProcess, Rest
 from tests.fixtures.log import add_subscription, make_log
 from tests.fixtures.push_sink import PushSink

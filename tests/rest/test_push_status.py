@@ -16,8 +16,8 @@ from broker.app_config import AppConfig
 from broker.domain.push_state import PushFailure, PushState
 from broker.domain.subscription import Subscription
 from broker.runtime.push_log import PushLog
-from broker.store import push_states, subscriptions
-from broker.store.database import Database
+from broker.store.driver.database import Database
+from broker.store.resources import push_states, subscriptions
 from tests.fixtures.broker import BrokerProcess, Json, Rest, eventually
 
 ENDPOINT = "http://127.0.0.1:9/push"  # nobody listens there

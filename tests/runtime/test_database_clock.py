@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from broker.runtime.database_clock import DatabaseClock, seconds_since_boot
-from broker.store.database import Database
+from broker.store.driver.database import Database
 
 
 async def test_it_is_right_at_once_after_the_machine_was_suspended(database: Database) -> None:

@@ -20,11 +20,11 @@ from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
-from broker.store import hot_connection, hot_pool
-from broker.store.database import Database
-from broker.store.hot_connection import HotConnection
-from broker.store.hot_pool import HotPool
-from broker.store.messages import Appended, EncodedMessages, encode_messages
+from broker.store.driver import hot_connection, hot_pool
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.hot_pool import HotPool
+from broker.store.log.messages import Appended, EncodedMessages, encode_messages
 from tests.fixtures.broker import eventually
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting

@@ -17,7 +17,7 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll, SubscriptionChanged
 from broker.runtime.tasks import Tasks
-from broker.store.database import Database
+from broker.store.driver.database import Database
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting

@@ -10,7 +10,7 @@ from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.flow_control import UNCOUNTED, FlowControl
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.outstanding import MAX_LEFT, Outstanding, Window
-from broker.store.delivery_attempts import Positions
+from broker.store.log.delivery_attempts import Positions
 from tests.fixtures.log import Log
 
 

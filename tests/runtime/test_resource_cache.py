@@ -14,8 +14,8 @@ from broker.domain.topic import Topic
 from broker.runtime import resource_cache
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.tasks import Tasks
-from broker.store import subscriptions, topics
-from broker.store.database import Database
+from broker.store.driver.database import Database
+from broker.store.resources import subscriptions, topics
 from tests.fixtures.broker import eventually
 
 TOPIC = "projects/p/topics/t"

@@ -7,7 +7,7 @@ import pytest
 
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.running_processes import GONE_AFTER, RunningProcesses
-from broker.store.database import Database
+from broker.store.driver.database import Database
 
 SUBSCRIPTIONS = range(2_000)
 

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
 
-from broker.store.database import Database
-from broker.store.partitions import make_partitions_ahead
+from broker.store.driver.database import Database
+from broker.store.log.partitions import make_partitions_ahead
 
 Machine = TypeVar("Machine")
 

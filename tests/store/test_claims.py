@@ -158,7 +158,7 @@ async def test_redeliveries_past_the_retention_are_forgotten(log: Log) -> None:
 
 
 async def test_released_messages_are_due_at_once_and_the_attempt_is_not_counted(log: Log) -> None:
-    from broker.store.delivery_attempts import release_attempts
+    from broker.store.log.delivery_attempts import release_attempts
 
     await log.publish("a", "b")
     [delivery] = await log.pull()

@@ -10,15 +10,15 @@ import pytest
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
 from broker.domain.subscription import DeadLetterPolicy, Subscription
-from broker.store import topics
-from broker.store.dead_letters import (
+from broker.store.log.dead_letters import (
     DeadLetterTopicClosed,
     Forwarded,
     find_dead_letter_work,
     forward_dead_letters,
     retry_exhausted_attempts,
 )
-from broker.store.messages import append_messages, encode_messages
+from broker.store.log.messages import append_messages, encode_messages
+from broker.store.resources import topics
 from tests.fixtures.log import ACK_DEADLINE, Log, make_log, texts
 from tests.store.interleavings.steps import open_transaction, until_waiting
 
@@ -274,7 +274,7 @@ async def test_two_forwarders_at_once_forward_each_message_once(log: Log, dead: 
 async def test_large_dead_letters_go_in_several_transactions(
     log: Log, dead: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.store.dead_letters._MAX_BYTES", 2_500)
+    monkeypatch.setattr("broker.store.log.dead_letters._MAX_BYTES", 2_500)
     await log.publish(*["x" * 1000] * 10)
     await fail(log)
     counts = []

@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Any
 
 from broker.domain.delivery import Delivery
-from broker.store.delivery_attempts import DeadlineChange, acknowledge_exactly_once, modify_ack_deadline
-from broker.store.retention import delete_unwanted
+from broker.store.log.delivery_attempts import DeadlineChange, acknowledge_exactly_once, modify_ack_deadline
+from broker.store.log.retention import delete_unwanted
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 
 

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from broker.domain.expiration import GRACE, NOTICE, RECORD_LAG, RECORD_RESOLUTION, WATCH_INTERVAL
-from broker.store import subscriptions
-from broker.store.expiration import (
+from broker.store.resources import subscriptions
+from broker.store.resources.expiration import (
     delete_expired_subscription,
     find_expired_subscriptions,
     record_activity,

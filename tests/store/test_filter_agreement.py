@@ -12,7 +12,7 @@ from broker.filtering.ast import Expression, Has, Not
 from broker.filtering.evaluate import matches
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
-from broker.store.database import Database
+from broker.store.driver.database import Database
 from tests.unit.filtering.cases import ACCEPTED, MESSAGES
 from tests.unit.filtering.generated import attributes, expressions
 

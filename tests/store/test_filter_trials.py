@@ -9,10 +9,10 @@ from broker.domain.message import NewMessage
 from broker.domain.topic import Topic
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
-from broker.store import filters, topics
-from broker.store.database import Database
-from broker.store.messages import append_messages, encode_messages
-from broker.store.partitions import make_partitions_ahead
+from broker.store.driver.database import Database
+from broker.store.log.messages import append_messages, encode_messages
+from broker.store.log.partitions import make_partitions_ahead
+from broker.store.resources import filters, topics
 
 PROD = to_jsonpath(parse_filter('attributes.env = "prod"'))
 SECOND = timedelta(seconds=1)

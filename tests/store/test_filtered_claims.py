@@ -5,7 +5,7 @@ from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.store.claim import fresh
 from broker.store.claim.request import More
-from broker.store.messages import append_messages, encode_messages
+from broker.store.log.messages import append_messages, encode_messages
 from tests.fixtures.log import ACK_DEADLINE, Log, texts
 
 PROD = to_jsonpath(parse_filter('attributes.env = "prod"'))

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 import uvloop
 
-from broker.store import messages
-from broker.store.hot_connection import BULKY_BYTES, HotConnection
-from broker.store.statements import Statement
+from broker.store.driver.hot_connection import BULKY_BYTES, HotConnection
+from broker.store.driver.statements import Statement
+from broker.store.log import messages
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 

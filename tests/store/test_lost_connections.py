@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 
 from broker.domain.errors import Unavailable
-from broker.store.database import Database
-from broker.store.patient_connection import PatientConnection
+from broker.store.driver.database import Database
+from broker.store.driver.patient_connection import PatientConnection
 
 _END = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'broker'"
 

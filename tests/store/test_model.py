@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from broker.domain.delivery import Delivery
 from broker.domain.retry_policy import RetryPolicy
-from broker.store.database import Database
+from broker.store.driver.database import Database
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.store.state_machines import on_database, short_steps
 

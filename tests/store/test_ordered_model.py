@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from broker.domain.delivery import Delivery
 from broker.domain.retry_policy import RetryPolicy
-from broker.store.database import Database
-from broker.store.delivery_attempts import acknowledge_in_order
+from broker.store.driver.database import Database
+from broker.store.log.delivery_attempts import acknowledge_in_order
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.store.state_machines import on_database, short_steps
 

@@ -10,12 +10,13 @@ from broker.domain.delivery import Delivery
 from broker.domain.message import NewMessage
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy
-from broker.store import cursors, snapshots
 from broker.store.claim.request import Claimed, Quiet
-from broker.store.cursors import SeekPlace, read_positions
-from broker.store.dead_letters import find_dead_letter_work, forward_dead_letters
-from broker.store.delivery_attempts import AckedInOrder, acknowledge_in_order, release_attempts
-from broker.store.messages import append_messages, encode_messages
+from broker.store.log import cursors
+from broker.store.log.cursors import SeekPlace, read_positions
+from broker.store.log.dead_letters import find_dead_letter_work, forward_dead_letters
+from broker.store.log.delivery_attempts import AckedInOrder, acknowledge_in_order, release_attempts
+from broker.store.log.messages import append_messages, encode_messages
+from broker.store.resources import snapshots
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, make_log, texts
 
 ALL = 1000

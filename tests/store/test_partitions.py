@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from broker.domain.partition_width import MAX_WIDTH, MIN_WIDTH, next_width
-from broker.store.database import Database
-from broker.store.messages import PartitionMissing
-from broker.store.partitions import (
+from broker.store.driver.database import Database
+from broker.store.log.messages import PartitionMissing
+from broker.store.log.partitions import (
     AHEAD,
     drop_detached_leftovers,
     drop_partition,

@@ -17,7 +17,7 @@ from broker.domain.delivery import Delivery
 from broker.domain.retry_policy import RetryPolicy
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
-from broker.store.delivery_attempts import acknowledge
+from broker.store.log.delivery_attempts import acknowledge
 from tests.fixtures.log import SECOND, make_log
 from tests.fixtures.push_log import PushLog, make_push_log
 from tests.store.state_machines import on_database

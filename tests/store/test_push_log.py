@@ -14,9 +14,9 @@ from broker.domain.push_state import MAX_EXCERPT, MAX_KEPT_FAILURES, PushFailure
 from broker.domain.subscription import Extensions, Subscription
 from broker.runtime import push_log
 from broker.runtime.push_log import PushLog
-from broker.store import push_failures, push_states, subscriptions
-from broker.store.database import Database, ResourceConnection
-from broker.store.expiration import delete_expired_subscription
+from broker.store.driver.database import Database, ResourceConnection
+from broker.store.resources import push_failures, push_states, subscriptions
+from broker.store.resources.expiration import delete_expired_subscription
 from tests.fixtures.log import Log, add_subscription
 from tests.store.interleavings.steps import until_waiting
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.domain.delivery import Delivery
-from broker.store.delivery_attempts import DeadlineChange, modify_ack_deadline, modify_ordered_deadline
+from broker.store.log.delivery_attempts import DeadlineChange, modify_ack_deadline, modify_ordered_deadline
 from tests.fixtures.log import Log
 
 

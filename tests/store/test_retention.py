@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from broker.store import subscriptions, topics
-from broker.store.partitions import list_partitions, make_partitions_ahead
-from broker.store.retention import (
+from broker.store.log.partitions import list_partitions, make_partitions_ahead
+from broker.store.log.retention import (
     MAX_STRAGGLERS,
     delete_dead_letters,
     delete_unwanted,
     drop_partitions_behind,
     tidying,
 )
+from broker.store.resources import subscriptions, topics
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.log import Log, add_subscription, texts
 
@@ -160,7 +160,7 @@ async def test_many_dead_attempts_are_deleted_in_bounded_steps(log: Log) -> None
 
 async def test_what_is_known_of_dead_letters_goes_with_them(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are still out when their partition goes are known until they are acked."""
-    monkeypatch.setattr("broker.store.retention._BATCH", 2)
+    monkeypatch.setattr("broker.store.log.retention._BATCH", 2)
     await log.publish("a")
     await log.publish(*"bcdef")
     await log.execute(

@@ -7,10 +7,10 @@ from datetime import datetime
 
 import pytest
 
-from broker.store.database import Database
-from broker.store.notifications import ResourceChanged, listen, notify_resource_changed
-from broker.store.partitions import list_partitions, make_partitions_ahead
-from broker.store.retention import tidying
+from broker.store.driver.database import Database
+from broker.store.driver.notifications import ResourceChanged, listen, notify_resource_changed
+from broker.store.log.partitions import list_partitions, make_partitions_ahead
+from broker.store.log.retention import tidying
 
 
 @pytest.fixture

@@ -7,11 +7,12 @@ import pytest
 
 from broker.domain.message import NewMessage
 from broker.domain.replay import ShardReplay, replay
-from broker.store import cursors, snapshots
-from broker.store.cursors import SeekPlace
-from broker.store.database import driver_connection
-from broker.store.messages import append_messages, encode_messages
-from broker.store.retention import delete_unwanted, drop_partitions_behind
+from broker.store.driver.database import driver_connection
+from broker.store.log import cursors
+from broker.store.log.cursors import SeekPlace
+from broker.store.log.messages import append_messages, encode_messages
+from broker.store.log.retention import delete_unwanted, drop_partitions_behind
+from broker.store.resources import snapshots
 from tests.fixtures.log import SECOND, Log, add_subscription
 
 HOUR = timedelta(hours=1)

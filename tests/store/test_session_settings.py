@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.store.connection_parameters import connection_parameters
-from broker.store.database import Database, driver_connection
-from broker.store.statements import Statement
+from broker.store.driver.connection_parameters import connection_parameters
+from broker.store.driver.database import Database, driver_connection
+from broker.store.driver.statements import Statement
 
 # As an application may have it for itself, each of which would make the broker lose, refuse or misread something.
 HOSTILE = {

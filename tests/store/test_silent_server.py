@@ -13,8 +13,8 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.running_processes import RunningProcesses
 from broker.runtime.tasks import Tasks
-from broker.store.database import Database
-from broker.store.notifications import ResourceChanged, listen, notify_resource_changed
+from broker.store.driver.database import Database
+from broker.store.driver.notifications import ResourceChanged, listen, notify_resource_changed
 from tests.fixtures.relay import Relay, relayed
 
 _PATIENCE_SECONDS = 1.0

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from broker.front.generated.messages import StreamingPullRequest, StreamingPullResponse
-from broker.front.grpc.http2.frames import Code, Kind, frame, reset
+from broker.port.http2.frames import Code, Kind, frame, reset
 from tests.grpc.wire import REQUEST, Peer, packed
 from tests.streaming.stream import PATH
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import httpx
 import pytest
 
-from broker.front.grpc.http2.frames import Kind, window_update
+from broker.port.http2.frames import Kind, window_update
 from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess, Rest
 from tests.streaming.raw import STREAM, RawStreams, status_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.front.grpc.http2.frames import Flag, Kind, frame, window_update
+from broker.port.http2.frames import Flag, Kind, frame, window_update
 from tests.fixtures.broker import eventually
 from tests.streaming.raw import STREAM, RawStreams, leave, received_by
 from tests.streaming.stream import A_WHILE, PATIENCE, Ended, Streams, numbered

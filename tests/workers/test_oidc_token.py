@@ -19,8 +19,8 @@ from starlette.applications import Starlette
 from broker.domain.errors import Unavailable
 from broker.front.well_known import well_known_routes
 from broker.runtime.database_clock import DatabaseClock
-from broker.store.database import Database
-from broker.store.signing_keys import list_signing_keys
+from broker.store.driver.database import Database
+from broker.store.resources.signing_keys import list_signing_keys
 from broker.workers.push import oidc_token
 from broker.workers.push.oidc_token import MAX_TOKENS, PUBLISHED_AFTER, PUBLISHED_AHEAD, SIGNS_FOR, TokenSigner
 

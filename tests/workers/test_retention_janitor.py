@@ -7,8 +7,8 @@ import pytest
 
 from broker.domain.errors import Unavailable
 from broker.runtime.database_clock import DatabaseClock
-from broker.store.database import Database
-from broker.store.partitions import list_partitions
+from broker.store.driver.database import Database
+from broker.store.log.partitions import list_partitions
 from broker.workers.retention_janitor import RetentionJanitor
 
 

@@ -16,7 +16,7 @@ from broker.app_config import AppConfig
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
-from broker.store.database import Database
+from broker.store.driver.database import Database
 from broker.workers.subscription_expirer import SubscriptionExpirer
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 

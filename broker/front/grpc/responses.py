@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from broker.domain.errors import BrokerError
 from broker.front.grpc.errors import error_trailers
-from broker.front.grpc.http2.headers import encode_headers, list_size
-from broker.front.grpc.http2.stream import Stream
 from broker.front.grpc.messages import ACCEPTED_ENCODINGS
+from broker.port.http2.headers import encode_headers, list_size
+from broker.port.http2.stream import Stream
 
 _BEGINNING = (
     (b":status", b"200"),

@@ -13,14 +13,14 @@ from broker.domain.errors import Unavailable, Unimplemented
 from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission, admission_of
 from broker.front.call_log import CallLog
-from broker.front.grpc.http2.connection import Http2Connection, Registry
-from broker.front.grpc.http2.stream import Receiver, Stream
 from broker.front.grpc.messages import unsupported_encoding
 from broker.front.grpc.methods import Method, Unary
 from broker.front.grpc.responses import refuse, refuse_content_type
 from broker.front.grpc.streaming import StreamingRpc
 from broker.front.grpc.unary import Ignored, Session, UnaryRpc
 from broker.front.resource_calls import ResourceCalls
+from broker.port.http2.connection import Http2Connection, Registry
+from broker.port.http2.stream import Receiver, Stream
 from broker.services.services import Services
 
 MAX_RUNNING = 2_000  # calls of a connection, with those that their callers have given up

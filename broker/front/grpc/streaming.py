@@ -10,10 +10,10 @@ from broker.front.admission import Admission
 from broker.front.call_log import resource_of
 from broker.front.grpc.call import StreamingCall
 from broker.front.grpc.held import BODY_TICKS, Holder
-from broker.front.grpc.http2.stream import Stream
 from broker.front.grpc.messages import MessageReader, pack_message
 from broker.front.grpc.responses import BEGINNING, OK, error_block
 from broker.front.grpc.unary import Session, shown, taken
+from broker.port.http2.stream import Stream
 from broker.services.services import Services
 
 REQUEST_BYTES = 128  # what a request in the queue takes beside its own bytes

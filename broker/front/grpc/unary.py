@@ -11,10 +11,10 @@ from broker.front.admission import Admission
 from broker.front.call_log import CallLog, resource_of
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.held import BODY_TICKS, ConnectionBudget, Holder
-from broker.front.grpc.http2.frames import Code
-from broker.front.grpc.http2.stream import Stream
 from broker.front.grpc.messages import MessageReader, pack_message
 from broker.front.grpc.responses import BEGINNING, OK, error_block, ok_block
+from broker.port.http2.frames import Code
+from broker.port.http2.stream import Stream
 from broker.services.services import Services
 
 ANSWER_SECONDS = 60.0  # for the caller to take an answer

@@ -6,10 +6,10 @@ from typing import Any
 
 from broker.domain.delivery import StoredMessage
 from broker.domain.stretch import Stretch
-from broker.store import statements
 from broker.store.claim.request import ClaimRequest
-from broker.store.hot_connection import Bound
-from broker.store.messages import stored_messages
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import Bound
+from broker.store.log.messages import stored_messages
 
 _READ_BATCHES = statements.hot("read_batches")
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.store import statements
 from broker.store.claim.due import lock_due, look_up_due
 from broker.store.claim.fresh import look_at, place_of, shared_places
 from broker.store.claim.look import Look
@@ -21,8 +20,9 @@ from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Gone, Lo
 from broker.store.claim.share import share
 from broker.store.claim.work import Cursor, Work
 from broker.store.claim.write import write
-from broker.store.hot_connection import NOTHING_CHANGED, HotConnection
-from broker.store.statements import BEGIN
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection
+from broker.store.driver.statements import BEGIN
 
 _LOCK_CURSORS = statements.hot("lock_cursors")
 _LOCK_FREE_CURSORS = statements.hot("lock_free_cursors")

@@ -9,11 +9,11 @@ from broker.domain.delivery import MESSAGE_OVERHEAD
 from broker.domain.ordered_run import OrderedRun, Phase
 from broker.domain.sequences import from_multirange, to_multirange
 from broker.domain.stretch import Stretch
-from broker.store import statements
-from broker.store.claim.due_attempt import DueAttempt, attempt_numbers, due_attempt
 from broker.store.claim.look import Look
 from broker.store.claim.request import ClaimRequest
 from broker.store.claim.work import Work
+from broker.store.driver import statements
+from broker.store.log.due_attempt import DueAttempt, attempt_numbers, due_attempt
 
 _LOCK_DUE_ATTEMPTS = statements.hot("lock_due_attempts")
 _FIND_DUE_MESSAGES = statements.hot("find_due_messages")

@@ -15,9 +15,9 @@ from typing import Any
 from broker.domain.delivery import MESSAGE_OVERHEAD
 from broker.domain.push_config import Digest
 from broker.domain.stretch import Source, Stretch, count_of, just_past, size_of
-from broker.store import statements
 from broker.store.claim.look import Look
 from broker.store.claim.request import Claimant, ClaimRequest
+from broker.store.driver import statements
 
 _FIND_FRESH_BATCHES = statements.hot("find_fresh_batches")
 _FIND_FRESH_MESSAGES = statements.hot("find_fresh_messages")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from broker.store.hot_connection import Bound, HotConnection
+from broker.store.driver.hot_connection import Bound, HotConnection
 
 
 class Look:

@@ -10,11 +10,11 @@ from typing import Any
 from broker.domain.ordered_run import OrderedRun, Phase
 from broker.domain.sequences import to_multirange
 from broker.domain.stretch import Stretch, multirange
-from broker.store import statements
 from broker.store.claim.columns import by_column
 from broker.store.claim.request import Claimant, ClaimRequest
 from broker.store.claim.work import Work
-from broker.store.hot_connection import Bound
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import Bound
 
 _INSERT_ORDERED_RUNS = statements.hot("insert_ordered_runs")
 _REPLACE_ORDERED_RUNS = statements.hot("replace_ordered_runs")

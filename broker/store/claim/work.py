@@ -9,9 +9,9 @@ from typing import NamedTuple
 from broker.domain.delivery import Share
 from broker.domain.ordered_run import GivenRun, OrderedRun
 from broker.domain.stretch import Stretch
-from broker.store.claim.due_attempt import DueAttempt, due_floor_after
 from broker.store.claim.fresh import Place
 from broker.store.claim.request import Claimant
+from broker.store.log.due_attempt import DueAttempt, due_floor_after
 
 
 class Cursor(NamedTuple):

@@ -8,15 +8,15 @@ from broker.domain.attempt_ids import AttemptIds
 from broker.domain.delivery import Delivery, StoredMessage, as_attempts
 from broker.domain.ordered_run import OrderedRun, Phase
 from broker.domain.stretch import Stretch, count_of, multirange
-from broker.store import statements
 from broker.store.claim.bodies import Bodies, read_bodies
 from broker.store.claim.columns import by_column
-from broker.store.claim.due_attempt import replacements
 from broker.store.claim.ordered import new_runs, retimed_rows, rewrite_runs
 from broker.store.claim.request import Claimed, ClaimRequest, More, Quiet
 from broker.store.claim.work import Work
-from broker.store.hot_connection import NOTHING_CHANGED, Bound, HotConnection
-from broker.store.statements import COMMIT
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
+from broker.store.driver.statements import COMMIT
+from broker.store.log.due_attempt import replacements
 
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 _MOVE_CURSORS = statements.hot("move_cursors")

@@ -6,8 +6,8 @@ from contextlib import suppress
 from itertools import islice
 
 from broker.domain.subscription import Subscription
-from broker.store.database import Database
-from broker.store.subscriptions import find_subscriptions, list_push_subscriptions
+from broker.store.driver.database import Database
+from broker.store.resources.subscriptions import find_subscriptions, list_push_subscriptions
 from broker.workers.push.endpoint import Endpoint, Memory
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.endpoint_news import EndpointNews

@@ -23,8 +23,13 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 
 from broker.domain.errors import Unavailable
 from broker.runtime.database_clock import DatabaseClock
-from broker.store.database import Database
-from broker.store.signing_keys import SigningKey, delete_signing_keys, insert_signing_key, list_signing_keys
+from broker.store.driver.database import Database
+from broker.store.resources.signing_keys import (
+    SigningKey,
+    delete_signing_keys,
+    insert_signing_key,
+    list_signing_keys,
+)
 
 REFRESH_SECONDS = 60.0  # how often every process looks for new keys; must be far below PUBLISHED_AHEAD
 

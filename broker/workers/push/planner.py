@@ -21,7 +21,7 @@ from broker.runtime.retrying import retrying
 from broker.store.claim.claim import claim_messages
 from broker.store.claim.request import MAX_CLAIMANTS, Claimant, Claimed, ClaimRequest, Gone, Locked, More, Quiet
 from broker.store.claim.share import MAX_BYTES
-from broker.store.database import Database
+from broker.store.driver.database import Database
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
 from broker.workers.push.sender import LEASE_MARGIN_SECONDS, MAX_BUFFERED_SECONDS, PushSender
 

@@ -11,8 +11,8 @@ from broker.runtime.jitter import Jitter
 from broker.runtime.push_log import PushLog
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
-from broker.store.database import Database
-from broker.store.push_states import pause_pushes
+from broker.store.driver.database import Database
+from broker.store.resources.push_states import pause_pushes
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_news import EndpointNews

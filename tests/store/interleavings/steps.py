@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from broker.store.database import Database
-from broker.store.hot_connection import Bound, HotConnection
-from broker.store.statements import BEGIN, COMMIT, Statement
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from tests.fixtures.broker import eventually
 
 

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from broker.store import delivery_attempts
-from broker.store.hot_connection import HotConnection
-from broker.store.statements import hot_statement
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.statements import hot_statement
+from broker.store.log import delivery_attempts
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import changed, open_transaction, until_waiting
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from broker.domain.delivery import Delivery
-from broker.store import delivery_attempts
 from broker.store.claim import claim as claims
 from broker.store.claim import write
 from broker.store.claim.ordered import clear_away, rewrite_runs
-from broker.store.delivery_attempts import acknowledge, acknowledge_in_order
+from broker.store.log import delivery_attempts
+from broker.store.log.delivery_attempts import acknowledge, acknowledge_in_order
 from tests.fixtures.log import Log, texts
 from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from psycopg import sql
 
-from broker.store import messages, partitions
-from broker.store.database import Connection
-from broker.store.partitions import drop_partition, list_partitions, make_partitions_ahead
-from broker.store.statements import hot_statement
+from broker.store.driver.database import Connection
+from broker.store.driver.statements import hot_statement
+from broker.store.log import messages, partitions
+from broker.store.log.partitions import drop_partition, list_partitions, make_partitions_ahead
 from tests.fixtures.broker import eventually
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import changed, execute, open_transaction, until_waiting

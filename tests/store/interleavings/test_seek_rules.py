@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from broker.store import cursors, snapshots
+from broker.store.log import cursors
+from broker.store.resources import snapshots
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import paused, until_waiting
 from tests.store.test_seek import create_snapshot, seek_to_snapshot, seek_to_time

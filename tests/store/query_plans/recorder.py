@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.store.hot_connection import Bound, HotConnection
-from broker.store.statements import Statement
+from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.driver.statements import Statement
 
 
 @dataclass

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from broker.store import statements
-from broker.store.database import Connection
-from broker.store.dead_letters import _INSERT_DEAD_LETTERS
+from broker.store.driver import statements
+from broker.store.driver.database import Connection
+from broker.store.log.dead_letters import _INSERT_DEAD_LETTERS
 from tests.fixtures.log import Log
 
 

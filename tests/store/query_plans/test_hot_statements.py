@@ -14,17 +14,18 @@ from psycopg import sql
 
 from broker.domain.log_page import LogPage
 from broker.domain.retry_policy import RetryPolicy
-from broker.store import delivery_attempts, filters, messages, shards
 from broker.store.claim import bodies, claim, due, fresh, ordered, write
 from broker.store.claim.request import MAX_CLAIMANTS
-from broker.store.delivery_attempts import (
+from broker.store.driver.statements import Statement
+from broker.store.log import delivery_attempts, messages, shards
+from broker.store.log.delivery_attempts import (
     acknowledge_exactly_once,
     acknowledge_in_order,
     read_open_attempts,
     release_attempts,
 )
-from broker.store.partitions import make_partitions_ahead
-from broker.store.statements import Statement
+from broker.store.log.partitions import make_partitions_ahead
+from broker.store.resources import filters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 from tests.fixtures.push_log import PushLog
 from tests.store.interleavings.steps import execute

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from broker.store import statements
+from broker.store.driver import statements
 from tests.fixtures.log import Log
 from tests.store.query_plans.test_dead_letters import plan_of
 from tests.store.query_plans.test_hot_statements import HOT_TABLES, _fill

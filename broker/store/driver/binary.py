@@ -1,0 +1,89 @@
+"""PostgreSQL's binary form of the parameter types that the hot statements have."""
+
+import struct
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+_INT8 = struct.Struct("!q").pack
+_FLOAT8 = struct.Struct("!d").pack
+_LENGTH = struct.Struct("!i").pack
+_NULL = _LENGTH(-1)
+_ARRAY_HEADER = struct.Struct("!iiIii").pack  # dimensions, has nulls, element type, length, lower bound
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_MAX_TIMESTAMP = datetime.max.replace(tzinfo=UTC)
+_INFINITY = 2**63 - 1
+
+OIDS = {
+    "bool": 16,
+    "int8": 20,
+    "float8": 701,
+    "text": 25,
+    "timestamptz": 1184,
+    "jsonpath": 4072,
+    "bool[]": 1000,
+    "int8[]": 1016,
+    "float8[]": 1022,
+    "text[]": 1009,
+    "timestamptz[]": 1185,
+    "jsonb[]": 3807,
+    "bytea[]": 1001,
+    "jsonb": 3802,
+    "bytea": 17,
+}
+
+
+def _bool(value: bool) -> bytes:
+    return b"\x01" if value else b"\x00"
+
+
+def _timestamptz(moment: datetime) -> bytes:
+    return _INT8((moment - _EPOCH) // _MICROSECOND)
+
+
+def _jsonpath(text: str | None) -> bytes | None:
+    return None if text is None else b"\x01" + text.encode()  # 1: the version of the format
+
+
+def array(element_oid: int, elements: Iterable[bytes], length: int) -> bytes:
+    """An array from its elements in binary, each with its length before it."""
+    return b"".join([_ARRAY_HEADER(1, 1, element_oid, length, 1), *elements])
+
+
+def _array_of(element_oid: int, encode: Callable[[Any], bytes]) -> Callable[[list[Any]], bytes]:
+    def encode_array(values: list[Any]) -> bytes:
+        elements = []
+        last, element = None, _NULL
+        for value in values:
+            if value is not last:  # a column often repeats one value
+                last = value
+                encoded = encode(value) if value is not None else None
+                element = _NULL if encoded is None else _LENGTH(len(encoded)) + encoded
+            elements.append(element)
+        return array(element_oid, elements, len(values))
+
+    return encode_array
+
+
+def _ready(value: bytes | None) -> bytes | None:
+    return value
+
+
+# By type: a value as the store has it -> its binary form.  jsonb[] and bytea[] are packed by store/log/messages.py.
+ENCODERS: dict[str, Callable[[Any], bytes | None]] = {
+    "bool": _bool,
+    "int8": _INT8,
+    "float8": _FLOAT8,
+    "text": str.encode,
+    "timestamptz": _timestamptz,
+    "jsonpath": _jsonpath,
+    "bool[]": _array_of(OIDS["bool"], _bool),
+    "int8[]": _array_of(OIDS["int8"], _INT8),
+    "float8[]": _array_of(OIDS["float8"], _FLOAT8),
+    "text[]": _array_of(OIDS["text"], str.encode),
+    "timestamptz[]": _array_of(OIDS["timestamptz"], _timestamptz),
+    "packed text[]": _ready,
+    "packed jsonb[]": _ready,
+    "packed bytea[]": _ready,
+}

@@ -1,0 +1,302 @@
+"""Connections, transactions, and what a failed statement means.
+
+Three ways in: `hot()` for the hot statements (store/driver/hot_connection.py), `transaction()` for the resources
+(SQLAlchemy Core), `connection()` for the rest (psycopg).  All translate errors of PostgreSQL by one table.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg import errors as pg
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from sqlalchemy import event
+from sqlalchemy.engine.interfaces import AdaptedConnection
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError, InvalidRequestError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from broker.domain.database_url import DEFAULT_SCHEMA
+from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable
+from broker.store.driver.connection_parameters import connection_parameters
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.hot_pool import HotPool
+from broker.store.driver.patient_connection import PATIENCE_SECONDS, PatientConnection
+from broker.store.driver.statements import Statement
+from broker.telemetry.log import reason
+from broker.telemetry.state_changes import StateChanges
+
+logger = logging.getLogger(__name__)
+
+Connection = psycopg.AsyncConnection[Any]
+ResourceConnection = AsyncConnection  # for resources
+
+# The pool waits twice as long after each failed attempt to connect; after so long it gives up, and the next call
+# that needs a connection tries at once.  Else the broker would stay away for as long again as the database was.
+_RECONNECT_SECONDS = 5.0
+_POOL_WAIT_SECONDS = 5.0  # for a connection of a pool whose connections are all in use
+
+# What StateChanges knows an absent database by.
+DATABASE = ("databases", "")
+
+# What an operator should hear of, beside an absence: it passes by itself, and comes again.
+_WORRIES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
+    ((pg.DiskFull,), "full", "the database has no room left"),
+    ((PoolTimeout, NoConnectionFree), "connections", "no connection to the database is free"),
+    ((pg.QueryCanceled,), "slow", "the database takes too long for statements"),
+)
+
+_NOW = Statement(b"now", b"SELECT clock_timestamp()")
+
+# What all sessions of a pool are told, beside what every session is (store/driver/connection_parameters.py).
+_POOLED = {
+    "statement_timeout": "30s",  # a stuck statement must not hold a cursor for ever
+    "idle_in_transaction_session_timeout": "30s",  # nor a broker process that stopped within a claim
+    "idle_session_timeout": "0",
+}
+
+# Hot statements read hot tables by index only.  A partition that is empty when a plan is made would be read whole
+# for as long as the plan lives, and costs the reads their order.
+# Nor may a plan depend on statistics from before a burst of rows: a generic plan is made once, for any parameters,
+# and its choice of indexes is what tests/store/query_plans looks at.  A custom plan searched for held ordering keys
+# in the index of due times for as long as the statistics said that there are none: 150 ms a pull in place of 18.
+# A hot statement that takes long waits for a lock, or for a disk that hangs: it is undone before the connection is
+# given up (hot_connection.UNANSWERED_SECONDS), so that its outcome is known.
+_HOT = _POOLED | {
+    "enable_seqscan": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "statement_timeout": "8s",
+}
+
+# The others are cancelled now and then, which closes the connection: what it
+# ran ends soon then, and lets go of its locks.
+_NOT_HOT = _POOLED | {"client_connection_check_interval": "2s"}
+
+# SQLSTATE (or its class) -> what the caller is told.  Unavailable: the same call may work when sent again.
+_ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
+    (pg.DeadlockDetected, Aborted, "The call met a concurrent change; try it again."),
+    (pg.UniqueViolation, Aborted, "The call met a concurrent change; try it again."),
+    (pg.SerializationFailure, Aborted, "The call met a concurrent change; try it again."),
+    (pg.LockNotAvailable, Unavailable, "The resource is busy; try again."),
+    (pg.QueryCanceled, Unavailable, "The database took too long; try again."),
+    (pg.DiskFull, Unavailable, "The database has no room left; try again later."),
+    (pg.UntranslatableCharacter, InvalidArgument, "A text has a character that cannot be stored."),
+    (pg.CharacterNotInRepertoire, InvalidArgument, "A text has a character that cannot be stored."),
+    (pg.ProgramLimitExceeded, InvalidArgument, "A value is too large to be stored."),
+    (psycopg.OperationalError, Unavailable, "The database cannot be reached or went away; try again."),
+    (psycopg.InterfaceError, Unavailable, "The database cannot be reached or went away; try again."),
+)
+
+
+def translate(error: psycopg.Error) -> BrokerError:
+    """The BrokerError that stands for an error of PostgreSQL; Internal for one that nobody foresaw."""
+    for cause, meaning, message in _ERRORS:
+        if isinstance(error, cause):
+            return meaning(message)
+    return Internal(f"The database refused a statement ({error.sqlstate or type(error).__name__}).")
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise the BrokerError that stands for an error of PostgreSQL in the block."""
+    try:
+        yield
+    except (PoolTimeout, PoolClosed, NoConnectionFree) as error:
+        raise Unavailable("The database cannot be reached; try again.") from error
+    except psycopg.Error as error:
+        raise translate(error) from error
+    except DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise translate(error.orig) from error
+        raise
+
+
+class _Hot:
+    """`async with database.hot() as connection`.  A class, for generators would cost a tenth of a lone publish."""
+
+    __slots__ = ("_connection", "_following", "_note", "_pool")
+
+    def __init__(
+        self, pool: HotPool, following: HotConnection | None, note: Callable[[BaseException], None]
+    ) -> None:
+        self._pool = pool
+        self._following = following
+        self._note = note
+
+    async def __aenter__(self) -> HotConnection:
+        try:
+            self._connection = await self._pool.acquire(self._following)
+        except psycopg.Error as error:
+            self._note(error)
+            raise translate(error) from error
+        return self._connection
+
+    async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        try:
+            await self._pool.release(self._connection)
+        except (psycopg.Error, OSError) as failure:  # what became of the block counts, and it may be committed
+            logger.debug("a connection could not be given back: %s", failure)
+        if isinstance(error, psycopg.Error):
+            self._note(error)
+            raise translate(error) from error
+
+
+class Database:
+    """One PostgreSQL database.  Open it before use, close it after."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = DEFAULT_SCHEMA,
+        pool_size: int = 8,
+        connect_timeout_seconds: float = _POOL_WAIT_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
+        states: StateChanges | None = None,
+    ) -> None:
+        """`schema` has the broker's tables; `patience_seconds`: after which a statement that is not hot has no
+        answer any more; `states` is told whether the database is away, and what else goes wrong with it.
+
+        Raises ValueError for a URL that cannot be used.
+        """
+        self._states = states or StateChanges()
+        self.url, self.schema = url, schema
+        self._hot_parameters = connection_parameters(url, schema=schema, settings=_HOT)
+        self._parameters = connection_parameters(url, schema=schema, settings=_NOT_HOT)
+        self._patience_seconds = patience_seconds
+        self._pool = AsyncConnectionPool[PatientConnection](
+            connection_class=PatientConnection,
+            configure=self._set_patience,
+            check=PatientConnection.check,
+            min_size=1,
+            max_size=min(4, pool_size),
+            open=False,
+            timeout=connect_timeout_seconds,
+            reconnect_timeout=_RECONNECT_SECONDS,
+            kwargs={"autocommit": True, **self._parameters},
+        )
+        self._hot_pool = HotPool(self._hot_connection, size=pool_size, went=self.went_away, came=self.came_back)
+        self._engine = create_async_engine(
+            "postgresql+psycopg://",
+            pool_size=min(4, pool_size),
+            max_overflow=4,
+            pool_timeout=_POOL_WAIT_SECONDS,
+            async_creator=self._connect,
+        )
+        event.listen(self._engine.sync_engine, "checkout", _check)
+
+    async def open(self) -> None:
+        await self._pool.open()
+
+    async def close(self) -> None:
+        await self._hot_pool.close()
+        await self._pool.close()
+        await self._engine.dispose()
+
+    def hot(self, following: HotConnection | None = None) -> "_Hot":
+        """A connection for hot statements; `following`: that one, beside the tasks that hold it (HotPool).
+
+        Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
+        """
+        return _Hot(self._hot_pool, following, self._note)
+
+    async def _hot_connection(self) -> HotConnection:
+        return HotConnection(await psycopg.AsyncConnection.connect(autocommit=True, **self._hot_parameters))
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A psycopg connection in autocommit mode, for statements that are not hot.
+
+        Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
+        """
+        with self._noted_errors():
+            self._refuse_if_away()
+            async with self._pool.connection() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """An SQLAlchemy transaction for resources; commits at the end of the block."""
+        with self._noted_errors():
+            self._refuse_if_away()
+            async with AsyncExitStack() as stack:
+                try:
+                    connection = await stack.enter_async_context(self._engine.begin())
+                except InvalidRequestError as error:  # the first was found to be lost, and so was the next
+                    raise psycopg.OperationalError("connections are lost as soon as they are made") from error
+                yield connection
+
+    def went_away(self, why: str) -> None:
+        """It cannot be reached, or does not answer."""
+        self._states.begins(*DATABASE, "the database is away", why)
+
+    def came_back(self) -> None:
+        """It can be reached again."""
+        self._states.ends(*DATABASE, "the database is back")
+
+    @contextmanager
+    def _noted_errors(self) -> Iterator[None]:
+        with translate_errors():
+            try:
+                yield
+            except (psycopg.Error, NoConnectionFree, DBAPIError) as error:
+                self._note(error)
+                raise
+
+    def _note(self, error: BaseException) -> None:
+        """Tell the operator what a caller's error does not: why, and that it goes on."""
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if self._hot_pool.away:
+            return  # which has been said
+        for kinds, name, what in _WORRIES:
+            if isinstance(cause, kinds):
+                self._states.happens("database troubles", name, what, reason(cause))
+                return
+        if isinstance(cause, psycopg.Error) and isinstance(translate(cause), Internal):
+            name = cause.sqlstate or type(cause).__name__
+            what = f"the database refuses a statement of the broker ({name})"
+            self._states.happens("database troubles", name, what, reason(cause), level=logging.ERROR)
+
+    def _refuse_if_away(self) -> None:
+        """One task looks for the server then (HotPool); nobody else waits for it."""
+        if self._hot_pool.away:
+            raise psycopg.OperationalError("the server is away")
+
+    async def dedicated_connection(self) -> PatientConnection:
+        """A connection outside the pool, in autocommit mode: the caller owns and closes it."""
+        with translate_errors():
+            return await self._connect(autocommit=True)
+
+    async def _connect(self, *, autocommit: bool = False) -> PatientConnection:
+        connection = await PatientConnection.connect(autocommit=autocommit, **self._parameters)
+        await self._set_patience(connection)
+        return connection
+
+    async def _set_patience(self, connection: PatientConnection) -> None:
+        connection.patience = self._patience_seconds
+
+    async def now(self) -> datetime:
+        """The database's time, as of some moment while this call runs."""
+        async with self.hot() as connection:
+            [[(now,)]] = await connection.run((_NOW, {}))
+            assert isinstance(now, datetime)
+            return now
+
+
+def _check(connection: AdaptedConnection, *_: object) -> None:
+    """Before the engine hands a connection out; when one is lost, the other idle ones are taken to be lost too."""
+    try:
+        connection.run_async(PatientConnection.check)
+    except psycopg.Error as error:
+        raise InvalidatePoolError from error
+
+
+async def driver_connection(connection: ResourceConnection) -> Connection:
+    """The psycopg connection below a resource transaction, for hot statements within that transaction."""
+    raw = await connection.get_raw_connection()
+    driver = raw.driver_connection
+    assert isinstance(driver, psycopg.AsyncConnection)
+    return driver

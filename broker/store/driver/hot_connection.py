@@ -1,0 +1,235 @@
+"""A connection for the hot statements: libpq's pipeline mode, driven by the event loop.
+
+psycopg's own async cursors cost 50 to 100 µs of Python a statement (cursor, adaptation, registering with the event
+loop for every wait); here a statement is a prepared name and ready-made binary parameters, the socket stays
+registered, and a round trip of two statements costs 30 µs (docs/decisions/0006).
+
+A HotConnection belongs to one task at a time, or to several that each send batches which are whole transactions:
+PostgreSQL runs batches strictly in the order in which they were sent, each up to its own Sync, so an error in one
+ends with it and the next one runs.  Whatever goes wrong closes the connection: that alone is certain to commit
+nothing of what was queued.  After an error of PostgreSQL's own the batches behind it are answered first.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg import errors, pq
+from psycopg.adapt import Transformer
+
+from broker.store.driver.binary import ENCODERS
+from broker.store.driver.statements import COMMIT, NO_WAIT, Statement
+
+_BINARY = 1
+# When the server dies with something of ours unread, the socket has an error.  uvloop then calls the reader a last
+# time and never again, whatever is left to read (libuv ends a poll at POLLERR): so we look by ourselves, too.
+_WATCH_SECONDS = 0.5
+# A server that is stopped, or out of reach, says nothing.  Past statement_timeout (store/driver/database.py)
+# nothing will come; what was sent has an unknown outcome.
+UNANSWERED_SECONDS = 12.0
+# libpq's buffers grow with what goes through them, up to twice the size, and never shrink.  A row is read whole.
+BULKY_BYTES = 4_000_000
+_OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+
+Bound = tuple[Statement, dict[str, Any]]
+
+# Ends a transaction that has locked and changed nothing.
+NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """What was sent up to a Sync.
+
+    `answered` is set when its Sync is answered, to PostgreSQL's error if there was one; it fails if the connection
+    is lost before.
+    """
+
+    answered: asyncio.Future[psycopg.Error | None]
+    skipped: list[bool] = field(default_factory=list)  # by result: whether it is that of a PREPARE
+    prepares: list[Statement] = field(default_factory=list)
+    results: list[pq.abc.PGresult] = field(default_factory=list)
+
+
+class HotConnection:
+    """Runs batches of statements, each batch in one round trip.
+
+    open ──PostgreSQL answers an error──► failed ──what is in flight is answered──► closed
+      └──the connection is lost, no answer comes, or a task that waits for one is cancelled──▲
+    """
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._owner = connection  # closes the socket when it goes
+        self._pgconn = connection.pgconn
+        self._loop = asyncio.get_running_loop()
+        self._prepared: set[Statement] = set()
+        self._seen: set[Statement] = set()  # whose rows were seen to have the columns that are declared
+        self._in_flight: deque[_Batch] = deque()  # in the order of their answers
+        self._failed = False
+        self.gave_up = False  # because the server did not answer
+        self.bulky = False  # it holds a lot of memory: not worth keeping
+        self._answered_at = self._looked_at = 0.0  # when an answer came last, or was first waited for
+        self.users = 0  # tasks that hold it; owned by HotPool
+        self._transformer = Transformer()
+        self._pgconn.nonblocking = 1
+        self._pgconn.enter_pipeline_mode()
+        self._socket = self._pgconn.socket
+        self._loop.add_reader(self._socket, self._read)
+        self._registered = True
+        self._watch = self._loop.call_later(_WATCH_SECONDS, self._look)
+
+    @property
+    def closed(self) -> bool:
+        return self._owner.closed
+
+    @property
+    def failed(self) -> bool:
+        """No more batches may be sent."""
+        return self._failed or self.closed
+
+    @property
+    def can_be_followed(self) -> bool:
+        """Whether a batch that is sent now does not depend on those in flight.
+
+        It would if one of them prepares a statement, since that fails when the batch does.
+        """
+        return not self.failed and not any(batch.prepares for batch in self._in_flight)
+
+    async def close(self) -> None:
+        """Close; a transaction that is open is rolled back, the outcome of batches in flight is unknown."""
+        self._lose(psycopg.OperationalError("the connection was closed before its answer"))
+        if not self.closed:
+            await self._owner.close()
+
+    async def run(self, *bound: Bound) -> list[list[Any]]:
+        """Send statements in one round trip; the rows of each, named as the statement declares them.
+
+        Outside BEGIN … COMMIT the batch is one transaction that has committed when this returns.
+        Raises psycopg.Error; the connection is failed then.  An OperationalError means that the outcome is unknown.
+        """
+        batch = _Batch(self._loop.create_future())
+        try:
+            self._send(batch, bound)
+            error = await batch.answered
+        except BaseException:
+            batch.answered.cancel()
+            await self.close()
+            raise
+        if self._failed and not self._in_flight:
+            await self.close()
+        if error is not None:
+            raise error
+        results = (result for result, skip in zip(batch.results, batch.skipped, strict=True) if not skip)
+        return [self._rows(result, statement) for result, (statement, _) in zip(results, bound, strict=True)]
+
+    def _send(self, batch: _Batch, bound: Sequence[Bound]) -> None:
+        values = [[ENCODERS[type_](parameters[name]) for name, type_ in s.parameters] for s, parameters in bound]
+        if not self._in_flight:
+            self._answered_at = self._loop.time()
+        self._in_flight.append(batch)
+        for (statement, _), parameters in zip(bound, values, strict=True):
+            if statement not in self._prepared and statement not in batch.prepares:
+                self._pgconn.send_prepare(statement.name, statement.text, statement.type_oids)
+                batch.prepares.append(statement)
+                batch.skipped.append(True)
+            self._pgconn.send_query_prepared(statement.name, parameters, [_BINARY] * len(parameters), _BINARY)
+            batch.skipped.append(False)
+        self._pgconn.pipeline_sync()
+        if self._pgconn.flush():  # the rest when the socket takes it; answers are read meanwhile
+            self._loop.add_writer(self._socket, self._write)
+            sent = sum(len(value) for each in values for value in each if value is not None)
+            self.bulky = self.bulky or sent > BULKY_BYTES
+
+    def _write(self) -> None:
+        """The socket takes more."""
+        try:
+            if not self._pgconn.flush():
+                self._loop.remove_writer(self._socket)
+        except psycopg.Error as error:
+            self._lose(error)
+
+    def _read(self) -> None:
+        """The socket is readable: take the results that are complete, each batch's up to its Sync."""
+        try:
+            self._pgconn.consume_input()
+            while self._in_flight and not self._pgconn.is_busy():
+                result = self._pgconn.get_result()
+                if result is None:
+                    continue  # the end of one statement's results
+                if result.status != pq.ExecStatus.PIPELINE_SYNC:
+                    self._in_flight[0].results.append(result)
+                    continue
+                self._finish(self._in_flight.popleft())
+        except psycopg.Error as error:
+            self._lose(error)
+
+    def _look(self) -> None:
+        """Whether the connection was lost without a word, or the server does not answer."""
+        self._read()
+        now, before = self._loop.time(), self._looked_at
+        self._looked_at = now
+        if now - before > 4 * _WATCH_SECONDS:  # this process stood still: there may be more to read
+            self._answered_at = now
+        if self._in_flight and now - self._answered_at > UNANSWERED_SECONDS:
+            self.gave_up = True
+            self._lose(psycopg.OperationalError("the server did not answer"))
+        if self._registered:
+            self._watch = self._loop.call_later(_WATCH_SECONDS, self._look)
+
+    def _finish(self, batch: _Batch) -> None:
+        self._answered_at = self._loop.time()
+        error = next((errors.error_from_result(r) for r in batch.results if r.status not in _OK), None)
+        if error is None:
+            self._prepared.update(batch.prepares)
+        else:
+            self._failed = True
+        if not batch.answered.done():
+            batch.answered.set_result(error)
+
+    def _lose(self, error: psycopg.Error) -> None:
+        """No answer comes any more."""
+        self._failed = True
+        if self._registered:
+            self._registered = False
+            self._watch.cancel()
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+        while self._in_flight:
+            answered = self._in_flight.popleft().answered
+            if not answered.done():
+                answered.set_exception(error)
+
+    def _rows(self, result: pq.abc.PGresult, statement: Statement) -> list[Any]:
+        if not result.ntuples:
+            return []
+        if statement.columns and statement not in self._seen:
+            _check_columns(result, statement)
+            self._seen.add(statement)
+        self._transformer.set_pgresult(result, set_loaders=True, format=pq.Format.BINARY)
+        rows = self._transformer.load_rows(0, result.ntuples, statement.make_row)
+        for row in rows:
+            if _size(row) > BULKY_BYTES:
+                self.bulky = True
+        return rows
+
+
+def _check_columns(result: pq.abc.PGresult, statement: Statement) -> None:
+    names = tuple((result.fname(number) or b"").decode() for number in range(result.nfields))
+    if names != statement.columns:
+        raise TypeError(
+            f"sql/{statement.name.decode()}.sql declares the columns {statement.columns} and gives {names}"
+        )
+
+
+def _size(row: tuple[Any, ...]) -> int:
+    """Of the bodies in it."""
+    size = 0
+    for value in row:
+        if type(value) is bytes:
+            size += len(value)
+        elif type(value) is list:
+            size += sum(len(each) for each in value if type(each) is bytes)
+    return size

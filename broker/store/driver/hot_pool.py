@@ -1,0 +1,138 @@
+"""A pool of connections for the hot statements."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+from broker.store.driver.hot_connection import UNANSWERED_SECONDS, HotConnection
+from broker.telemetry.log import reason
+
+WAIT_SECONDS = 5.0  # for a connection, when all are in use
+_PROBE_SECONDS = 0.25
+
+
+class HotPool:
+    """At most `size` connections, made when they are needed; the one that was used last is handed out first.
+
+    One that has become large is closed when it is given back.
+
+    near ──none can be made, or a server does not answer──► away ──a probe connects──► near
+
+    While the server is away nobody waits: whoever finds no idle connection is refused at once, and one task tries
+    to connect, a few times a second.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[HotConnection]],
+        *,
+        size: int,
+        went: Callable[[str], None] = lambda _: None,
+        came: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`went(reason)` and `came()`: the server is away, and back."""
+        self._connect = connect
+        self._went, self._came = went, came
+        self._room = asyncio.Semaphore(size)
+        self._idle: list[HotConnection] = []
+        self._closed = False
+        self._probe: asyncio.Task[None] | None = None  # while the server is away
+
+    @property
+    def away(self) -> bool:
+        """No connection can be made, or the server does not answer."""
+        return self._probe is not None
+
+    async def acquire(self, following: HotConnection | None = None) -> HotConnection:
+        """A connection, to be given back by `release`.
+
+        `following` is one that other tasks hold, to be used beside them: the last that leaves it gives it back.
+        Raises psycopg.Error: none can be made, or (PoolTimeout) none was given back in time.
+        """
+        if following is None:
+            await self._enter()
+        try:
+            connection = following or self._take() or await self._new()
+        except BaseException:
+            self._room.release()
+            raise
+        connection.users += 1
+        return connection
+
+    async def release(self, connection: HotConnection) -> None:
+        """This task does not use it any more; one that broke is not used again."""
+        connection.users -= 1
+        if not connection.users:
+            self._room.release()
+            await self._give_back(connection)
+
+    async def _enter(self) -> None:
+        if not self._room.locked():
+            await self._room.acquire()
+            return
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._room.acquire()
+        except TimeoutError:
+            raise PoolTimeout(f"no connection was free for {WAIT_SECONDS:.0f} s") from None
+
+    async def _new(self) -> HotConnection:
+        if self.away:
+            raise psycopg.OperationalError("the server is away")
+        try:
+            return await self._connect()
+        except psycopg.Error as error:
+            self._look_out(reason(error))
+            raise
+
+    async def _give_back(self, connection: HotConnection) -> None:
+        if connection.gave_up:
+            self._look_out(f"it did not answer for {UNANSWERED_SECONDS:.0f} s")
+            await self._close_idle()  # they would be found out one by one
+        if self._closed or connection.failed or connection.bulky:
+            await connection.close()
+        else:
+            self._idle.append(connection)
+
+    def _take(self) -> HotConnection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.failed:
+                return connection
+        return None
+
+    def _look_out(self, why: str) -> None:
+        """The server is away: try to connect until that works."""
+        if self._probe is None and not self._closed:
+            self._went(why)
+            self._probe = asyncio.get_running_loop().create_task(self._connect_again(), name="reach the database")
+
+    async def _connect_again(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(_PROBE_SECONDS * random.uniform(0.5, 1.0))  # noqa: S311
+                try:
+                    async with self._room:
+                        self._idle.append(await self._connect())
+                except psycopg.Error as error:
+                    self._went(reason(error))
+                else:
+                    self._came()
+                    return
+        finally:
+            self._probe = None
+
+    async def close(self) -> None:
+        """Close the idle connections now and the others when they are given back."""
+        self._closed = True
+        if self._probe is not None:
+            self._probe.cancel()
+            await asyncio.gather(self._probe, return_exceptions=True)
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()

@@ -1,0 +1,105 @@
+"""Wake-ups between broker processes, over LISTEN and NOTIFY.
+
+Two channels, for each schema its own.  `broker_wake` carries what may be claimed now, as words: `s12` (shard 12 has
+new messages), `r7` (subscription 7 has redeliveries, or another time for them).  `broker_resources` carries the
+name of a topic or subscription that changed; nothing where that is too long for it, and then any may have changed.
+A lost notification costs time, never a message: pulls also look for themselves.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+from psycopg import Notify, sql
+
+from broker.domain.database_url import RELEASE_0_1_SCHEMA
+from broker.store.driver import statements
+from broker.store.driver.database import Connection, Database, translate_errors
+from broker.store.driver.hot_connection import HotConnection
+
+_WAKE, _RESOURCES = "broker_wake", "broker_resources"
+_MAX_PAYLOAD = 7900  # bytes; PostgreSQL refuses 8,000
+_SILENCE_SECONDS = 5.0  # without a notification, after which the server is asked whether it is there
+_ANSWER_SECONDS = 5.0
+
+_NOTIFY_WAKE = statements.hot("notify_wake")
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """What another process (or this one) says can be claimed now."""
+
+    shard_ids: list[int] = field(default_factory=list)
+    subscription_ids: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChanged:
+    """A topic or subscription (None: any of them) was created, changed or deleted."""
+
+    name: str | None
+
+
+def _payloads(words: Iterable[str]) -> list[str]:
+    payloads = [""]
+    for word in words:
+        if len(payloads[-1]) + len(word) >= _MAX_PAYLOAD:
+            payloads.append("")
+        payloads[-1] += f" {word}" if payloads[-1] else word
+    return payloads
+
+
+def _channel(name: str, schema: str) -> str:
+    """Channels belong to a database.  In `public` they are as in release 0.1.0, which may work there as well."""
+    return name if schema == RELEASE_0_1_SCHEMA else f"{name}.{schema}"
+
+
+async def notify_wake(
+    connection: HotConnection, *, schema: str, shard_ids: Iterable[int], subscription_ids: Iterable[int]
+) -> None:
+    """Tell all processes what can be claimed; never part of another transaction (NOTIFY serialises commits)."""
+    words = [f"s{shard_id}" for shard_id in shard_ids] + [f"r{id_}" for id_ in subscription_ids]
+    for payload in _payloads(words):
+        await connection.run((_NOTIFY_WAKE, {"channel": _channel(_WAKE, schema), "payload": payload}))
+
+
+async def notify_resource_changed(connection: Connection, *, schema: str, name: str) -> None:
+    """Tell all processes that a topic or subscription changed."""
+    payload = name if len(name.encode()) <= _MAX_PAYLOAD else ""
+    await connection.execute("SELECT pg_notify(%s, %s)", [_channel(_RESOURCES, schema), payload])
+
+
+async def listen(
+    database: Database, *, silence_seconds: float = _SILENCE_SECONDS, answer_seconds: float = _ANSWER_SECONDS
+) -> AsyncIterator[Wake | ResourceChanged | None]:
+    """What other processes (and this one) announce; None first, once the connection listens.
+
+    Raises a BrokerError when the connection is lost, or the server has been silent for both times: the caller
+    listens anew, and must assume that it missed something.
+    """
+    connection = await database.dedicated_connection()
+    with translate_errors():
+        try:
+            connection.patience = answer_seconds
+            for name in (_WAKE, _RESOURCES):
+                channel = sql.Identifier(_channel(name, database.schema))
+                await connection.execute(sql.SQL("LISTEN {}").format(channel))
+            yield None
+            while True:
+                async for notification in connection.notifies(timeout=silence_seconds):
+                    yield _announcement(notification)
+                await connection.execute(b"SELECT 1")
+        finally:
+            await connection.close()
+
+
+def _announcement(notification: Notify) -> Wake | ResourceChanged:
+    if notification.channel.startswith(_RESOURCES):
+        return ResourceChanged(notification.payload or None)
+    return _parse_wake(notification.payload)
+
+
+def _parse_wake(payload: str) -> Wake:
+    wake = Wake()
+    for word in payload.split():
+        (wake.shard_ids if word[0] == "s" else wake.subscription_ids).append(int(word[1:]))
+    return wake

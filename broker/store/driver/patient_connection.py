@@ -1,0 +1,78 @@
+"""A psycopg connection that a silent server cannot hold up.
+
+A server that is stopped, or vanished, says nothing; TCP notices neither soon.  Left to itself psycopg waits for
+ever, and when the task that waits is cancelled it asks that same server to end the statement and waits for that
+(with a libpq before 17 in a call that blocks).  Here whatever ends a wait before its answer closes the connection:
+that takes no time, and PostgreSQL undoes what was not committed (client_connection_check_interval tells it soon).
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import psycopg
+from psycopg import waiting
+from psycopg.abc import PQGen
+from psycopg.rows import TupleRow
+
+_INTERVAL_SECONDS = 0.1  # between two looks, as psycopg's own
+_ROLLBACK_SECONDS = _CHECK_SECONDS = 2.0
+
+# Past statement_timeout (store/driver/database.py) nothing will come.
+PATIENCE_SECONDS = 35.0
+
+RV = TypeVar("RV")
+
+
+class PatientConnection(psycopg.AsyncConnection[TupleRow]):
+    """Waits `patience` seconds for an answer, then closes and raises OperationalError: the outcome is unknown.
+
+    A cancelled wait closes it at once.  What waits for something other than an answer, as `notifies` does, needs a
+    timeout of its own.
+    """
+
+    patience = PATIENCE_SECONDS
+
+    async def wait(
+        self,
+        gen: PQGen[RV],
+        interval: float = _INTERVAL_SECONDS,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> RV:
+        try:
+            async with asyncio.timeout(self.patience if timeout is None else None):
+                return await waiting.wait_async(gen, self.pgconn.socket, interval=interval, timeout=timeout)
+        except TimeoutError:
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"the server did not answer for {self.patience:g} s") from None
+        except Exception:
+            raise
+        except BaseException:
+            self.pgconn.finish()
+            raise
+
+    async def rollback(self) -> None:
+        """As psycopg's; if the server does not answer soon, the end of the connection undoes as well."""
+        try:
+            with self._less_patient(_ROLLBACK_SECONDS):
+                await super().rollback()
+        except psycopg.OperationalError:
+            if not self.closed:
+                raise
+
+    async def check(self) -> None:
+        """Raises OperationalError unless the server answers soon: the connection may have been idle for long."""
+        with self._less_patient(_CHECK_SECONDS):
+            autocommit = self.autocommit
+            await self.set_autocommit(True)  # else this would begin a transaction
+            await self.execute(b"SELECT 1")
+            await self.set_autocommit(autocommit)
+
+    @contextmanager
+    def _less_patient(self, seconds: float) -> Iterator[None]:
+        patience, self.patience = self.patience, min(self.patience, seconds)
+        try:
+            yield
+        finally:
+            self.patience = patience

@@ -1,0 +1,104 @@
+"""The statements that are files: <name>.sql beside the module that runs it, loaded by name at import.
+
+What PostgreSQL logs and prepares is the text without its comments.  A hot statement says the types of its
+parameters in a comment of its own, `-- parameters: shard_id int8, now timestamptz`: they are sent in binary.  What
+its rows are made of it says in another, `-- columns: shard_id, head`: they come as named tuples of these.
+"""
+
+import re
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from broker.store.driver.binary import ENCODERS, OIDS
+
+_PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+_PARAMETERS = re.compile(r"^-- parameters: ((?:.+)(?:\n--     .+)*)$", re.MULTILINE)
+_COLUMNS = re.compile(r"^-- columns: ((?:.+)(?:\n--     .+)*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A prepared statement: its name, its text with $1, $2, …, and the names and types of those.
+
+    `columns` are the names of what its rows have, in their order; none: its rows are plain tuples.
+    """
+
+    name: bytes
+    text: bytes
+    parameters: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @cached_property
+    def type_oids(self) -> list[int]:
+        return [OIDS[type_name.removeprefix("packed ")] for _, type_name in self.parameters]
+
+    @cached_property
+    def make_row(self) -> Callable[[Sequence[Any]], Any]:
+        """A row from its values."""
+        if not self.columns:
+            return tuple
+        row: Any = namedtuple("Row", self.columns)  # type: ignore[misc]  # of what types, PostgreSQL knows
+        make: Callable[[Sequence[Any]], Any] = row._make
+        return make
+
+
+@cache
+def _files() -> Mapping[str, Traversable]:
+    """By name, which only one has."""
+    rooms = [room for room in files("broker.store").iterdir() if room.is_dir()]
+    return {file.name: file for room in rooms for file in room.iterdir() if file.name.endswith(".sql")}
+
+
+def _read(name: str) -> str:
+    file = _files().get(f"{name}.sql")
+    if file is None:
+        raise FileNotFoundError(f"There is no {name}.sql in a room of broker/store/.")
+    return file.read_text(encoding="utf-8")
+
+
+def _without_comments(text: str) -> str:
+    lines = (line.split("--", 1)[0].rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def load(name: str) -> bytes:
+    """The text of <name>.sql, with psycopg's placeholders.  Raises FileNotFoundError for an unknown name."""
+    return _without_comments(_read(name)).encode()
+
+
+@cache
+def hot(name: str) -> Statement:
+    """<name>.sql as a statement for HotConnection.run; the same one for every caller.
+
+    Raises FileNotFoundError for an unknown name, ValueError unless exactly the parameters of the text are declared.
+    """
+    return hot_statement(name, _read(name))
+
+
+def hot_statement(name: str, text: str) -> Statement:
+    """`hot`, from a text."""
+    types = dict(part.split(" ", 1) for part in _listed(_PARAMETERS, text))
+    plain = _without_comments(text)
+    used = set(_PLACEHOLDER.findall(plain))
+    if used != types.keys() or not set(types.values()) <= ENCODERS.keys():
+        raise ValueError(f"{name}.sql uses the parameters {sorted(used)} and declares {types}")
+    numbers = {parameter: number for number, parameter in enumerate(types, 1)}
+    numbered = _PLACEHOLDER.sub(lambda match: f"${numbers[match[1]]}", plain)
+    return Statement(name.encode(), numbered.encode(), tuple(types.items()), tuple(_listed(_COLUMNS, text)))
+
+
+def _listed(comment: re.Pattern[str], text: str) -> list[str]:
+    """What a comment of the text lists, over one line or several."""
+    found = comment.search(text)
+    return [part.strip() for part in found[1].replace("\n--     ", " ").split(",")] if found else []
+
+
+BEGIN = Statement(b"begin", b"BEGIN")
+COMMIT = Statement(b"commit", b"COMMIT")
+# Ends a transaction that has taken locks and changed nothing: a row lock alone makes a commit wait for the disk.
+NO_WAIT = Statement(b"no_wait", b"SET LOCAL synchronous_commit = off")

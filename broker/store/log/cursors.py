@@ -1,0 +1,220 @@
+"""Where a subscription stands in the log: seeking, and looking (A9).
+
+Moving forward is the claims' business (store/claim/).  Seeking takes a claim's locks in a claim's order: the
+cursor first, in a statement of its own, then the attempts by key.  What follows reads later snapshots than the
+locks, so it sees all that earlier claims wrote [T].
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from broker.domain.position import MAX_LOOKED_AT, Position
+from broker.domain.replay import MAX_COUNTED, ShardReplay
+from broker.domain.sequences import from_bits, from_multirange, to_bits
+from broker.store.driver import statements
+from broker.store.driver.database import Connection
+
+_LOCK_CURSORS = statements.load("lock_cursors")
+_LOCK_ATTEMPTS = statements.load("lock_attempts")
+_READ_STRADDLING_ATTEMPTS = statements.load("read_straddling_attempts")
+_READ_FIRST_POSITION = statements.load("read_first_position")
+_REPLACE_ATTEMPTS = statements.load("replace_attempts")
+_DELETE_ATTEMPTS_OUTSIDE = statements.load("delete_attempts_outside")
+_DELETE_ALL_ATTEMPTS = statements.load("delete_all_attempts")
+_CUT_ORDERED_RUNS = statements.load("cut_ordered_runs")
+_RENEW_ATTEMPTS = statements.load("renew_attempts")
+_RESTORE_ATTEMPTS = statements.load("restore_attempts")
+_RESTORE_ORDERED_ATTEMPTS = statements.load("restore_ordered_attempts")
+_MOVE_CURSORS = statements.load("move_cursors")
+_COUNT_REPLAYED = statements.load("count_replayed")
+_READ_POSITIONS = statements.load("read_positions")
+
+_EVER, _END_OF_TIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekPlace:
+    """One shard of a subscription, at `now`; the attempts that a seek leaves get ids from `first_attempt_id` on.
+
+    What does not match the filter, or was published before `retained_since`, is not delivered and so not counted.
+    """
+
+    shard_id: int
+    subscription_id: int
+    ordered: bool
+    now: datetime
+    first_attempt_id: int
+    retained_since: datetime = _EVER
+    filter_path: str | None = None
+
+    @property
+    def where(self) -> dict[str, int]:
+        return {"shard_id": self.shard_id, "subscription_id": self.subscription_id}
+
+    def where_many(self, count: int) -> dict[str, int | list[int]]:
+        """For statements that take so many rows, each with its subscription."""
+        return {"shard_id": self.shard_id, "subscription_ids": [self.subscription_id] * count}
+
+
+async def seek_to_time(
+    connection: Connection, place: SeekPlace, *, time: datetime, replay_since: datetime | None
+) -> ShardReplay | None:
+    """Ack what was published before `time`, un-ack the rest as far back as acked messages are retained.
+
+    Only messages that exist are acked: what is published after the seek is delivered, though `time` be later still.
+
+    `replay_since` is the oldest publish time whose acked messages come back (None: none do).  Runs within the
+    caller's transaction.  None if there is no cursor: the subscription is gone or detached.
+    """
+    cursor = await _lock(connection, place)
+    if cursor is None:
+        return None
+    next_publish_time, next_seq = cursor
+    until: datetime | None = None
+    until_seq: int | None = None
+    await _cut(connection, place, time, keep_from=True)
+    if replay_since is not None and max(time, replay_since) <= next_publish_time:
+        until = max(time, replay_since)  # from here on the log itself is the backlog
+    elif time > next_publish_time:
+        until = time
+    if until is not None:
+        await _cut(connection, place, until, keep_from=False)
+        next_publish_time, next_seq = await _position_at(connection, place, until)
+        until_seq = next_seq
+    _, first_seq = await _position_at(connection, place, time)
+    cut = {"first_seq": first_seq, "until_seq": until_seq, "ordered": place.ordered}
+    await connection.execute(_CUT_ORDERED_RUNS, {**place.where, **cut})
+    outside = {"since": time, "until": until or _END_OF_TIME}
+    await connection.execute(_DELETE_ATTEMPTS_OUTSIDE, {**place.where, **outside})
+    await connection.execute(
+        _RENEW_ATTEMPTS, {**place.where, "first_attempt_id": place.first_attempt_id, "now": place.now}
+    )
+    await _move(connection, place, next_publish_time, next_seq)
+    asked_since = time if time <= cursor[0] else None
+    return await _count(connection, place, cursor, (next_publish_time, next_seq), asked_since)
+
+
+async def seek_to_snapshot(connection: Connection, place: SeekPlace, *, snapshot_id: int) -> ShardReplay | None:
+    """Make outstanding exactly what the snapshot holds; within the caller's transaction.
+
+    None if there is no cursor, or if the snapshot is gone.
+    """
+    cursor = await _lock(connection, place)
+    if cursor is None:
+        return None
+    found = await connection.execute(
+        b"SELECT next_publish_time, next_seq FROM snapshot_positions WHERE snapshot_id = %s AND shard_id = %s",
+        [snapshot_id, place.shard_id],
+    )
+    row = await found.fetchone()
+    if row is None:
+        return None
+    await connection.execute(_DELETE_ALL_ATTEMPTS, place.where)
+    restored = {
+        "snapshot_id": snapshot_id,
+        "next_seq": row[1],
+        "first_attempt_id": place.first_attempt_id,
+        "now": place.now,
+    }
+    restore = _RESTORE_ORDERED_ATTEMPTS if place.ordered else _RESTORE_ATTEMPTS
+    await connection.execute(restore, {**place.where, **restored})
+    await _move(connection, place, *row)
+    asked_since = row[0] if row[1] < cursor[1] else None
+    return await _count(connection, place, cursor, (row[0], row[1]), asked_since)
+
+
+async def read_positions(
+    connection: Connection,
+    *,
+    subscription_id: int,
+    retained_since: datetime = _EVER,
+    filter_path: str | None = None,
+) -> list[Position]:
+    """Where a subscription stands in each of its shards.  What is older than `retained_since` is not delivered."""
+    wanted = {
+        "subscription_id": subscription_id,
+        "retained_since": retained_since,
+        "filter_path": filter_path,
+        "max_looked_at": MAX_LOOKED_AT,
+    }
+    cursor = await connection.execute(_READ_POSITIONS, wanted)
+    return [Position(*row) for row in await cursor.fetchall()]
+
+
+async def _count(
+    connection: Connection,
+    place: SeekPlace,
+    before: tuple[datetime, int],
+    after: tuple[datetime, int],
+    asked_since: datetime | None,
+) -> ShardReplay:
+    """How much comes again now that the cursor stands at `after`: sequences are dense, so little need be read."""
+    first = after
+    if after[1] < before[1] and after[0] < place.retained_since:
+        first = max(after, await _position_at(connection, place, place.retained_since), key=lambda at: at[1])
+    wanted = {
+        **place.where,
+        "retained_since": place.retained_since,
+        "filter_path": place.filter_path,
+        "from_publish_time": first[0],
+        "from_seq": first[1],
+        "until_publish_time": before[0],
+        "until_seq": before[1],
+        "max_looked_at": MAX_COUNTED,
+    }
+    counted = await (await connection.execute(_COUNT_REPLAYED, wanted)).fetchone()
+    assert counted is not None
+    outstanding, waiting, looked_at, matching = counted
+    passed = max(before[1] - first[1], 0) if place.filter_path is None else matching
+    at_least = MAX_COUNTED in (waiting, looked_at)
+    return ShardReplay(outstanding + waiting + passed, at_least, asked_since)
+
+
+async def _lock(connection: Connection, place: SeekPlace) -> tuple[datetime, int] | None:
+    locked = await connection.execute(_LOCK_CURSORS, place.where_many(1))
+    row = await locked.fetchone()
+    if row is None:
+        return None
+    await connection.execute(_LOCK_ATTEMPTS, place.where)
+    _, next_publish_time, next_seq, _ = row
+    return next_publish_time, next_seq
+
+
+async def _cut(connection: Connection, place: SeekPlace, time: datetime, *, keep_from: bool) -> None:
+    """Clear the bits of one side of `time` in the attempts that have messages on both."""
+    found = await connection.execute(_READ_STRADDLING_ATTEMPTS, {**place.where, "time": time})
+    straddling = await found.fetchall()
+    if not straddling:
+        return
+    _, boundary = await _position_at(connection, place, time)
+    kept: Callable[[int], bool] = boundary.__le__ if keep_from else boundary.__gt__
+    await connection.execute(
+        _REPLACE_ATTEMPTS,
+        {
+            **place.where_many(len(straddling)),
+            "attempt_ids": [attempt_id for attempt_id, *_ in straddling],
+            "parts": [part for _, part, *_ in straddling],
+            "open": [_kept_bits(seqs, bits, kept) for *_, seqs, bits in straddling],
+            "statuses": ["pending"] * len(straddling),
+            "next_delivery_ats": [place.now] * len(straddling),
+        },
+    )
+
+
+async def _position_at(connection: Connection, place: SeekPlace, time: datetime) -> tuple[datetime, int]:
+    """Of the first message published at or after `time`; of the one that comes next if there is none."""
+    first = await connection.execute(_READ_FIRST_POSITION, {"shard_id": place.shard_id, "time": time})
+    row = await first.fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
+    all_seqs = from_multirange(seqs)
+    return to_bits([position for position in from_bits(bits) if kept(all_seqs[position])], len(bits))
+
+
+async def _move(connection: Connection, place: SeekPlace, publish_time: datetime, seq: int) -> None:
+    position = {"next_publish_times": [publish_time], "next_seqs": [seq], "due_floors": [place.now]}
+    await connection.execute(_MOVE_CURSORS, {**place.where_many(1), **position})

@@ -1,0 +1,212 @@
+"""Dead letters: from a subscription that gave a message up to its dead-letter topic, in one transaction (A5)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID, UNKNOWN
+from broker.domain.delivery import StoredMessage
+from broker.domain.message import NewMessage
+from broker.domain.message_id import message_id
+from broker.domain.sequences import to_multirange
+from broker.domain.subscription import Subscription
+from broker.domain.topic import Topic
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.due_attempt import DueAttempt, due_attempt, replacements
+from broker.store.log.messages import append_statements, encode_messages
+
+_FIND_DEAD_LETTER_WORK = statements.hot("find_dead_letter_work")
+_MARK_EXHAUSTED_ATTEMPTS = statements.hot("mark_exhausted_attempts")
+_LOCK_EXHAUSTED_ATTEMPTS = statements.hot("lock_exhausted_attempts")
+_RETRY_EXHAUSTED_ATTEMPTS = statements.hot("retry_exhausted_attempts")
+_READ_DUE_MESSAGES = statements.hot("read_due_messages")
+_INSERT_DEAD_LETTERS = statements.hot("insert_dead_letters")
+_REPLACE_ATTEMPTS = statements.hot("replace_attempts")
+
+_MAX_ROWS = 20  # of up to 1,000 messages each, in one transaction
+_MAX_BYTES = 10_000_000
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class DeadLetterTopicClosed(Exception):
+    """The dead-letter topic was deleted meanwhile; nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """How many messages went, by the reason (domain/dead_letter.py), to which shards; `more` may be waiting."""
+
+    reasons: Mapping[str, int]
+    shard_ids: Sequence[int]
+    more: bool
+
+    @property
+    def count(self) -> int:
+        return sum(self.reasons.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """A message that is given up after so many attempts, and why."""
+
+    source: StoredMessage
+    delivery_attempts: int
+    reason: str
+
+
+async def find_dead_letter_work(connection: HotConnection, *, now: datetime) -> list[tuple[str, int]]:
+    """Names of subscriptions, and their shards, that have something for the forwarder."""
+    [rows] = await connection.run((_FIND_DEAD_LETTER_WORK, {"now": now}))
+    return [(name, shard_id) for name, shard_id in rows]
+
+
+async def retry_exhausted_attempts(
+    connection: HotConnection, *, subscription: Subscription, shard_id: int, now: datetime
+) -> None:
+    """Let messages be delivered again that no dead-letter topic takes."""
+    where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
+    await connection.run((_RETRY_EXHAUSTED_ATTEMPTS, {**where, "now": now}))
+
+
+async def forward_dead_letters(
+    connection: HotConnection, *, subscription: Subscription, shard_id: int, topic: Topic, now: datetime
+) -> Forwarded:
+    """Publish a batch of given-up messages on the dead-letter topic and clear them here: both or neither.
+
+    Raises DeadLetterTopicClosed.
+    """
+    try:
+        rows = await _lock_exhausted(connection, subscription, shard_id, now)
+        messages = await _read(connection, shard_id, rows)
+        letters: dict[int, list[_Letter]] = {}
+        for row in rows:
+            given_up = _given_up(row)
+            for seq in given_up:
+                if seq in messages and messages[seq].data is not None:
+                    letter = _Letter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
+                    letters.setdefault(_shard(topic, letter.source), []).append(letter)
+            # What the log does not hold any more is given up as well; what the budget left out stays.
+            row.drop([seq for seq in given_up if seq not in messages or messages[seq].data is not None])
+            row.changed = True
+            if (
+                row.ordering_key is not None and row.status == "exhausted" and not {*given_up} & row.open.keys()
+            ):  # the next of the key may go out
+                row.status, row.next_delivery_at = "pending", now
+        await _write(connection, subscription, shard_id, rows, letters, now)
+    except BaseException:
+        await connection.close()  # its transaction is open
+        raise
+    left = any(row.open and row.status == "exhausted" for row in rows) or len(rows) == _MAX_ROWS
+    return Forwarded(Counter(letter.reason for letter in chain(*letters.values())), sorted(letters), left)
+
+
+async def _lock_exhausted(
+    connection: HotConnection, subscription: Subscription, shard_id: int, now: datetime
+) -> list[DueAttempt]:
+    where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
+    assert subscription.dead_letter_policy is not None
+    exhausting = {"now": now, "max_attempts": subscription.dead_letter_policy.max_delivery_attempts}
+    *_, locked = await connection.run(
+        (BEGIN, {}),
+        (_MARK_EXHAUSTED_ATTEMPTS, {**where, **exhausting}),
+        (_LOCK_EXHAUSTED_ATTEMPTS, {**where, "max_rows": _MAX_ROWS}),
+    )
+    return [due_attempt(row, failure=row.failure) for row in locked]
+
+
+def _given_up(row: DueAttempt) -> list[int]:
+    """What is dead-lettered of a row: of one that holds a key, the first message only; the others wait for it."""
+    return list(row.open)[:1] if row.ordering_key is not None else list(row.open)
+
+
+async def _read(connection: HotConnection, shard_id: int, rows: Sequence[DueAttempt]) -> dict[int, StoredMessage]:
+    wanted = {
+        "shard_id": shard_id,
+        "first_publish_times": [row.first_publish_time for row in rows],
+        "last_publish_times": [row.last_publish_time for row in rows],
+        "seqs": [to_multirange(_given_up(row)) for row in rows],
+        "retained_since": _LONG_AGO,
+        "filter_path": None,
+        "max_bytes": _MAX_BYTES,
+    }
+    [found] = await connection.run((_READ_DUE_MESSAGES, wanted))
+    return {message.seq: message for message in (StoredMessage(*row) for row in found)}
+
+
+async def _write(
+    connection: HotConnection,
+    subscription: Subscription,
+    shard_id: int,
+    rows: Iterable[DueAttempt],
+    letters: dict[int, list[_Letter]],
+    now: datetime,
+) -> None:
+    writes: list[Bound] = []
+    changed = replacements([(subscription.subscription_id, row) for row in rows])
+    if changed:
+        writes.append((_REPLACE_ATTEMPTS, {"shard_id": shard_id, **changed}))
+    published_at = now - timedelta(microseconds=now.microsecond % 1000)
+    for letter_shard, batch in sorted(letters.items()):  # shard heads last, by id: the one lock order
+        requests = [encode_messages([_as_published(letter, subscription, shard_id)]) for letter in batch]
+        writes += append_statements(letter_shard, requests, published_at)
+        writes.append((_INSERT_DEAD_LETTERS, _known_of(batch, letter_shard, subscription, shard_id)))
+    results = await connection.run(*writes) if writes else []
+    taken = results[-3 * len(letters) :: 3] if letters else []
+    if not all(taken):
+        raise DeadLetterTopicClosed
+    await connection.run((COMMIT, {}))
+
+
+def _shard(topic: Topic, message: StoredMessage) -> int:
+    return topic.shard_ids[crc32((message.ordering_key or "").encode()) % len(topic.shard_ids)]
+
+
+def _as_published(letter: _Letter, subscription: Subscription, shard_id: int) -> NewMessage:
+    """The message as it is published anew; data, attributes and ordering key are kept.
+
+    Attributes of a publisher that are called like ours, or like Google's, are not: nobody could tell them apart.
+    There may be some more than the 100 that a publish may have.
+    """
+    message = letter.source
+    _, project, _, name = subscription.name.split("/")
+    publish_time = message.publish_time.astimezone(UTC).isoformat(timespec="milliseconds")
+    return NewMessage(
+        data=message.data,
+        attributes=_decode_attributes(message.attributes)
+        | {
+            "CloudPubSubDeadLetterSourceDeliveryCount": str(letter.delivery_attempts),
+            "CloudPubSubDeadLetterSourceSubscription": name,
+            "CloudPubSubDeadLetterSourceSubscriptionProject": project,
+            "CloudPubSubDeadLetterSourceTopicPublishTime": publish_time,
+            SOURCE_MESSAGE_ID: message_id(shard_id, message.seq),
+            REASON: letter.reason,
+        },
+        ordering_key=message.ordering_key or "",
+    )
+
+
+def _known_of(
+    letters: Sequence[_Letter], letter_shard: int, subscription: Subscription, shard_id: int
+) -> dict[str, Any]:
+    """The parameters of insert_dead_letters.sql."""
+    return {
+        "shard_id": letter_shard,
+        "count": len(letters),
+        "source_shard_id": shard_id,
+        "source_topic": subscription.topic,
+        "subscription_id": subscription.subscription_id,
+        "subscription": subscription.name,
+        "source_seqs": [letter.source.seq for letter in letters],
+        "source_publish_times": [letter.source.publish_time for letter in letters],
+        "delivery_attempts": [letter.delivery_attempts for letter in letters],
+        "reasons": [letter.reason for letter in letters],
+    }

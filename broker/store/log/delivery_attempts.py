@@ -1,0 +1,228 @@
+"""What becomes of delivered messages: acks, and new ack deadlines (A7).
+
+Who else writes `delivery_attempts` is in docs/claim.md, and held by a test.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from broker.domain.ack_id import AttemptName
+from broker.domain.retry_policy import RetryPolicy
+from broker.domain.sequences import from_bits, to_bits
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import HotConnection
+
+_ACKNOWLEDGE = statements.hot("acknowledge")
+_ACKNOWLEDGE_EXACTLY_ONCE = statements.hot("acknowledge_exactly_once")
+_ACKNOWLEDGE_IN_ORDER = statements.hot("acknowledge_in_order")
+_MODIFY_ACK_DEADLINE = statements.hot("modify_ack_deadline")
+_MODIFY_ORDERED_DEADLINE = statements.hot("modify_ordered_deadline")
+_RELEASE_ATTEMPTS = statements.hot("release_attempts")
+_READ_OPEN_ATTEMPTS = statements.hot("read_open_attempts")
+
+
+AttemptStatus = Literal["delivering", "nacked", "exhausted", "released"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineChange:
+    """New `next_delivery_at` for some messages of an attempt.
+
+    `status`: "delivering" moves the ack deadline, "nacked" is a nack (a retry policy delays it from there on), and
+    "exhausted" gives the messages up to the dead-letter forwarder.  "released" is a nack of what reached nobody:
+    the attempt does not count.  `failure` is how the attempt has failed (domain/dead_letter.py), if it has.
+    """
+
+    attempt: AttemptName
+    positions: frozenset[int]
+    next_delivery_at: datetime
+    status: AttemptStatus = "delivering"
+    retry_policy: RetryPolicy | None = None
+    exactly_once: bool = False
+    failure: str | None = None
+
+
+Positions = dict[AttemptName, set[int]]
+
+
+def _found(rows: Sequence[tuple[Any, ...]], shard_id: int) -> dict[tuple[int, int, int], set[int]]:
+    found: dict[tuple[int, int, int], set[int]] = {}
+    for subscription_id, attempt_id, bits in rows:
+        found.setdefault((shard_id, subscription_id, attempt_id), set()).update(from_bits(bits))
+    return found
+
+
+async def acknowledge(connection: HotConnection, *, shard_id: int, acks: Positions) -> Positions:
+    """Clear the given messages of one shard's attempts, in one statement and one commit.
+
+    Returns the positions that were not out under their attempt any more: acked before, redelivered, expired
+    and gone, or moved to another part of the attempt while this statement waited for a lock.
+    """
+    attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
+    [rows] = await connection.run((_ACKNOWLEDGE, _masks(shard_id, attempts, acks)))
+    return _missing(acks, _found(rows, shard_id))
+
+
+def _masks(shard_id: int, attempts: Sequence[AttemptName], positions: Positions) -> dict[str, Any]:
+    return {
+        "shard_id": shard_id,
+        "subscription_ids": [attempt.subscription_id for attempt in attempts],
+        "attempt_ids": [attempt.attempt_id for attempt in attempts],
+        "masks": [to_bits(positions[attempt], attempt.count) for attempt in attempts],
+    }
+
+
+async def acknowledge_exactly_once(
+    connection: HotConnection, *, shard_id: int, acks: Positions, now: datetime
+) -> Positions:
+    """As `acknowledge`, but only messages whose deadline has not passed; a repeated ack succeeds.
+
+    Returns the positions that are not acked: redelivered, expired, never delivered under their attempt.
+    """
+    attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
+    parameters = {**_masks(shard_id, attempts, acks), "now": now}
+    [rows] = await connection.run((_ACKNOWLEDGE_EXACTLY_ONCE, parameters))
+    return _missing(acks, _found(rows, shard_id))
+
+
+@dataclass(frozen=True, slots=True)
+class AckedInOrder:
+    """What became of acks of ordered runs.
+
+    `stale`: not out under their attempt any more.  `out_of_order`: with exactly-once delivery, earlier messages of
+    the key are not acked yet.  `due`: subscriptions whose keys may go on.
+    """
+
+    stale: Positions
+    out_of_order: Positions
+    due: frozenset[int]
+
+
+async def acknowledge_in_order(
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    acks: Positions,
+    exactly_once: Container[int],
+    now: datetime,
+) -> AckedInOrder:
+    """As `acknowledge`, of attempts that hold an ordering key.  `exactly_once`: the subscriptions that are so."""
+    attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
+    strict = [attempt.subscription_id in exactly_once for attempt in attempts]
+    parameters = {**_masks(shard_id, attempts, acks), "exactly_once": strict, "now": now}
+    [rows] = await connection.run((_ACKNOWLEDGE_IN_ORDER, parameters))
+    early = _found([(*name, bits) for *name, _, bits, _ in rows], shard_id)
+    out_of_order = {
+        attempt: early[key]
+        for attempt in attempts
+        if early.get(key := (shard_id, attempt.subscription_id, attempt.attempt_id))
+    }
+    answered = _found([(*name, bits) for *name, bits, _, _ in rows], shard_id)
+    for key, positions in early.items():
+        answered.setdefault(key, set()).update(positions)
+    due = frozenset(subscription_id for subscription_id, *_, is_due in rows if is_due)
+    return AckedInOrder(_missing(acks, answered), out_of_order, due)
+
+
+async def modify_ordered_deadline(
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    changes: Sequence[DeadlineChange],
+    jitter: float,
+    now: datetime,
+) -> Positions:
+    """As `modify_ack_deadline`, of attempts that hold an ordering key: none is ever split."""
+    parameters = {
+        **_deadlines(shard_id, changes),
+        "jitter": jitter,
+        "now": now,
+    }
+    [rows] = await connection.run((_MODIFY_ORDERED_DEADLINE, parameters))
+    asked = {change.attempt: set(change.positions) for change in changes}
+    return _missing(asked, _found(rows, shard_id))
+
+
+def _deadlines(shard_id: int, changes: Sequence[DeadlineChange]) -> dict[str, Any]:
+    policies = [change.retry_policy if change.status == "nacked" else None for change in changes]
+    return {
+        "shard_id": shard_id,
+        "subscription_ids": [change.attempt.subscription_id for change in changes],
+        "attempt_ids": [change.attempt.attempt_id for change in changes],
+        "masks": [to_bits(change.positions, change.attempt.count) for change in changes],
+        "statuses": [change.status for change in changes],
+        "failures": [change.failure for change in changes],
+        "next_delivery_ats": [change.next_delivery_at for change in changes],
+        "minimum_backoffs": [p and p.minimum_backoff.total_seconds() for p in policies],
+        "maximum_backoffs": [p and p.maximum_backoff.total_seconds() for p in policies],
+        "exactly_once": [change.exactly_once for change in changes],
+    }
+
+
+async def modify_ack_deadline(
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    changes: Sequence[DeadlineChange],
+    new_parts: Sequence[int],
+    jitter: float,
+    now: datetime,
+) -> Positions:
+    """Give messages of one shard's attempts a new time; at most one change an attempt.
+
+    `new_parts` are fresh ids, far apart, for the rows that are split; `jitter` (0 to 0.1) lengthens the retry delay
+    of nacks.  Returns the positions that were not out any more, as `acknowledge` does; with exactly-once delivery
+    also those whose deadline had passed.
+    """
+    parameters = {
+        **_deadlines(shard_id, changes),
+        "new_parts": new_parts,
+        "jitter": jitter,
+        "now": now,
+    }
+    [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
+    asked = {change.attempt: set(change.positions) for change in changes}
+    return _missing(asked, _found(rows, shard_id))
+
+
+def _missing(asked: Positions, found: dict[tuple[int, int, int], set[int]]) -> Positions:
+    missing = {}
+    for attempt, positions in asked.items():
+        rest = positions - found.get((attempt.shard_id, attempt.subscription_id, attempt.attempt_id), set())
+        if rest:
+            missing[attempt] = rest
+    return missing
+
+
+async def release_attempts(
+    connection: HotConnection, *, shard_id: int, subscription_id: int, attempt_ids: Sequence[int], now: datetime
+) -> None:
+    """Make deliveries that were never written to a socket due at once, as if they had not happened."""
+    parameters = {
+        "shard_id": shard_id,
+        "subscription_id": subscription_id,
+        "attempt_ids": list(attempt_ids),
+        "now": now,
+    }
+    await connection.run((_RELEASE_ATTEMPTS, parameters))
+
+
+async def read_open_attempts(
+    connection: HotConnection, *, shard_id: int, attempts: Sequence[AttemptName], now: datetime
+) -> Positions:
+    """Which messages of one shard's attempts, all of one subscription, are out: the ack deadline has not passed."""
+    parameters = {
+        "shard_id": shard_id,
+        "subscription_id": attempts[0].subscription_id,
+        "attempt_ids": [attempt.attempt_id for attempt in attempts],
+        "now": now,
+    }
+    [rows] = await connection.run((_READ_OPEN_ATTEMPTS, parameters))
+    found = _found(rows, shard_id)
+    return {
+        attempt: found[key]
+        for attempt in attempts
+        if (key := (shard_id, attempt.subscription_id, attempt.attempt_id)) in found
+    }

@@ -1,0 +1,202 @@
+"""The log: appending messages, and reading batches of them.  This module alone writes `message_batches`.
+
+A row is a batch: up to MAX_BATCH consecutive messages, published at one time with one ordering key, or none.
+A message of it costs PostgreSQL a third or less of what a row of its own would (docs/decisions/0011).
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+from psycopg.errors import CheckViolation
+
+from broker.domain.delivery import StoredMessage
+from broker.domain.errors import InvalidArgument
+from broker.domain.message import NewMessage
+from broker.store.driver import statements
+from broker.store.driver.binary import OIDS, array
+from broker.store.driver.hot_connection import Bound, HotConnection
+
+_TAKE_SEQUENCES = statements.hot("take_sequences")
+_APPEND_MESSAGES = statements.hot("append_messages")
+
+MAX_BATCH = 100  # messages
+# Two batches and their row headers fit a page of 8 KB; larger ones would waste the rest of it, or leave their row.
+MAX_BATCH_BYTES = 3_900
+_ELEMENT_OVERHEAD = 8  # bytes that an array adds to a body: its length, and up to 3 to the next multiple of 4
+
+_LENGTH = struct.Struct("!i").pack
+_NULL = _LENGTH(-1)
+_JSONB_VERSION = b"\x01"
+_NO_ATTRIBUTES = "{}"
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedMessages:
+    """Messages of one publish request, as elements of PostgreSQL's binary arrays, ready to be joined.
+
+    `attributes` is empty if no message has any.  `parts`: the batches that it would be cut into, by (count, size).
+    """
+
+    count: int
+    size: int
+    ordering_key: str | None
+    attributes: bytes
+    data: bytes
+    parts: Sequence[tuple[int, int]]
+
+
+class PartitionMissing(Exception):
+    """No partition of `message_batches` covers the publish time; nothing was appended."""
+
+
+class Appended(NamedTuple):
+    """Where messages came to stand: sequences first_seq, first_seq + 1, …, all with one publish time."""
+
+    first_seq: int
+    publish_time: datetime
+
+
+def encode_messages(messages: Sequence[NewMessage]) -> EncodedMessages:
+    """Pack messages, all with the same ordering key, for `append_messages`.
+
+    Raises InvalidArgument for U+0000 in an attribute or ordering key, which PostgreSQL's text cannot hold.
+    """
+    ordering_key = messages[0].ordering_key or None
+    if ordering_key is not None and "\0" in ordering_key:
+        raise InvalidArgument("ordering_key has the character U+0000, which cannot be stored.")
+    bodies = [message.data for message in messages]
+    lengths = list(map(len, bodies))
+    sizes = lengths
+    attributes = b""
+    each = [message.attributes for message in messages]
+    if any(each):
+        texts = [_encode_json(of_message) if of_message else b"" for of_message in each]
+        attributes = b"".join([_LENGTH(len(text) + 1) + _JSONB_VERSION + text if text else _NULL for text in texts])
+        if b"\\u0000" in attributes:
+            _refuse_nul(messages)
+        sizes = [_size(m, length, text) for m, length, text in zip(messages, lengths, texts, strict=True)]
+    data = b"".join(chain.from_iterable(zip(map(_LENGTH, lengths), bodies, strict=True)))
+    return EncodedMessages(len(messages), sum(sizes), ordering_key, attributes, data, list(_parts(sizes)))
+
+
+def _size(message: NewMessage, length: int, attributes: bytes) -> int:
+    """With the attributes as PostgreSQL prints them: it has a space after each comma and colon."""
+    return length + (len(attributes) + 2 * len(message.attributes) - 1 if attributes else 0)
+
+
+def _parts(sizes: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """Batches of equally many messages, as many as fit for certain."""
+    most = MAX_BATCH_BYTES // (max(sizes) + _ELEMENT_OVERHEAD)
+    length = max(1, min(MAX_BATCH, most))
+    for start in range(0, len(sizes), length):
+        part = sizes[start : start + length]
+        yield len(part), sum(part)
+
+
+def _refuse_nul(messages: Sequence[NewMessage]) -> None:
+    for index, message in enumerate(messages):
+        for key, value in message.attributes.items():
+            if "\0" in key or "\0" in value:
+                raise InvalidArgument(
+                    f"messages[{index}].attributes has the character U+0000, which cannot be stored "
+                    f"(attribute={key!r})."
+                )
+
+
+@dataclass(slots=True)
+class _Batches:
+    """The batches of a flush.  A request that fits is added to the last one."""
+
+    lasts: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    ordering_keys: list[str | None] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, request: EncodedMessages) -> None:
+        if self._fits(request):
+            self.count += request.count
+            self.lasts[-1] = self.count
+            self.counts[-1] += request.count
+            self.sizes[-1] += request.size
+            return
+        for count, size in request.parts:
+            self.count += count
+            self.lasts.append(self.count)
+            self.counts.append(count)
+            self.sizes.append(size)
+            self.ordering_keys.append(request.ordering_key)
+
+    def _fits(self, request: EncodedMessages) -> bool:
+        if not self.counts or request.ordering_key != self.ordering_keys[-1]:
+            return False
+        count = self.counts[-1] + request.count
+        return count <= MAX_BATCH and self.sizes[-1] + request.size + count * _ELEMENT_OVERHEAD <= MAX_BATCH_BYTES
+
+
+def append_statements(shard_id: int, requests: Sequence[EncodedMessages], now: datetime) -> tuple[Bound, Bound]:
+    """What appends all requests' messages, in order; the first statement has no row if the shard is closed."""
+    batches = _Batches()
+    for request in requests:
+        batches.add(request)
+    where = {"shard_id": shard_id, "count": batches.count}
+    rows = {
+        "lasts": batches.lasts,
+        "counts": batches.counts,
+        "sizes": batches.sizes,
+        "ordering_keys": batches.ordering_keys,
+        "attributes": _attributes(requests, batches.count),
+        "data": array(OIDS["bytea"], [request.data for request in requests], batches.count),
+    }
+    return (_TAKE_SEQUENCES, {**where, "now": now}), (_APPEND_MESSAGES, {**where, **rows})
+
+
+def _attributes(requests: Sequence[EncodedMessages], count: int) -> bytes | None:
+    if not any(request.attributes for request in requests):
+        return None
+    elements = (request.attributes or _NULL * request.count for request in requests)
+    return array(OIDS["jsonb"], elements, count)
+
+
+async def append_messages(
+    connection: HotConnection, *, shard_id: int, requests: Sequence[EncodedMessages], now: datetime
+) -> Appended | None:
+    """Append all requests' messages, in order, to a shard: one round trip, one commit.
+
+    Returns where the first message came to stand, or None if the shard is closed (its topic was deleted).
+    Raises PartitionMissing; an OperationalError of psycopg means that the outcome is unknown.
+    """
+    try:
+        taken, _ = await connection.run(*append_statements(shard_id, requests, now))
+    except CheckViolation as error:
+        raise PartitionMissing from error
+    if not taken:
+        return None
+    [(head, publish_time)] = taken
+    return Appended(head - sum(request.count for request in requests) + 1, publish_time)
+
+
+def stored_messages(
+    seq: int,
+    publish_time: datetime,
+    ordering_key: str | None,
+    attributes: list[str | None] | None,
+    data: list[bytes],
+) -> list[StoredMessage]:
+    """The messages of a batch; `seq` is the first one's."""
+    if attributes is None:
+        return [
+            StoredMessage(number, publish_time, ordering_key, _NO_ATTRIBUTES, body)
+            for number, body in enumerate(data, seq)
+        ]
+    return [
+        StoredMessage(number, publish_time, ordering_key, text or _NO_ATTRIBUTES, body)
+        for number, text, body in zip(range(seq, seq + len(data)), attributes, data, strict=True)
+    ]

@@ -1,0 +1,162 @@
+"""Partitions of `message_batches`: made ahead, dropped behind, without ever making a publish wait (A10).
+
+Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE:
+neither takes a lock on the table that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
+plain DROP do.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from psycopg import errors, sql
+
+from broker.domain.partition_width import MIN_WIDTH, next_width
+from broker.store.driver.advisory_locks import MAKING_PARTITIONS, lock_key
+from broker.store.driver.database import Connection
+
+# Publishes may land this far ahead of now; the janitor must run at least twice in it.
+AHEAD = timedelta(minutes=10)
+_LOCK_TIMEOUT = "500ms"
+
+# A batch stays in its row as long as that fits a page: store/message_batches.py fills two rows a page.
+_STORAGE = sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5, toast_tuple_target = 8160")
+
+_BOUNDS = re.compile(r"FROM \('([^']+)'\) TO \('([^']+)'\)")
+
+_LIST = b"""
+SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) AS bounds, i.inhdetachpending
+FROM pg_inherits AS i
+JOIN pg_class AS c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'message_batches'::regclass
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition holds publish times from `start` up to, not including, `end`."""
+
+    name: str
+    start: datetime
+    end: datetime
+    detaching: bool = False
+
+
+async def list_partitions(connection: Connection) -> list[Partition]:
+    """The attached partitions, oldest first, with those whose detaching was interrupted."""
+    cursor = await connection.execute(_LIST)
+    partitions = []
+    for name, bounds, detaching in await cursor.fetchall():
+        match = _BOUNDS.search(bounds)
+        assert match is not None, bounds
+        start, end = (datetime.fromisoformat(text).astimezone(UTC) for text in match.groups())
+        partitions.append(Partition(name, start, end, detaching))
+    return sorted(partitions, key=lambda partition: partition.start)
+
+
+async def make_partitions_ahead(connection: Connection, *, now: datetime) -> int:
+    """Make partitions until publish times up to `now` + 10 minutes have one.  Returns how many were made.
+
+    Also covers publish times that shards have already reached, should the clock have gone back.
+    """
+    await connection.execute(sql.SQL("SELECT pg_advisory_lock({})").format(lock_key(MAKING_PARTITIONS)))
+    try:
+        partitions = await list_partitions(connection)
+        cursor = await connection.execute(b"SELECT max(last_publish_time) FROM shards")
+        row = await cursor.fetchone()
+        assert row is not None
+        latest = max(now, row[0] or now) + AHEAD
+        made = 0
+        for start, end in await _missing(connection, partitions, now, latest):
+            await _make(connection, start, end)
+            made += 1
+        return made
+    finally:
+        await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(MAKING_PARTITIONS)))
+
+
+async def _missing(
+    connection: Connection, partitions: list[Partition], now: datetime, latest: datetime
+) -> list[tuple[datetime, datetime]]:
+    """The bounds of the partitions to make: they continue the newest one, or begin anew after a gap."""
+    if not partitions:
+        start, width = _whole_minutes(now - AHEAD), MIN_WIDTH
+    else:
+        last = partitions[-1]
+        start = last.end
+        width = next_width(last.end - last.start, await _size(connection, last.name))
+        if start < now - AHEAD:  # nobody made any for a while: leave the gap empty
+            start, width = _whole_minutes(now - AHEAD), MIN_WIDTH
+    bounds = []
+    while start <= latest:
+        # One partition bridges a clock that has jumped far ahead, however far.
+        end = max(start + width, latest) if latest - start > timedelta(days=1) else start + width
+        bounds.append((start, end))
+        start = end
+    return bounds
+
+
+def _whole_minutes(time: datetime) -> datetime:
+    return time.replace(second=0, microsecond=0)
+
+
+async def _size(connection: Connection, name: str) -> int:
+    """Bytes of a partition, its indexes and its large values."""
+    cursor = await connection.execute(b"SELECT pg_total_relation_size(%s::regclass)", [name])
+    row = await cursor.fetchone()
+    assert row is not None
+    size: int = row[0]
+    return size
+
+
+async def _make(connection: Connection, start: datetime, end: datetime) -> None:
+    name = sql.Identifier(f"messages_{start:%Y%m%d_%H%M%S}")
+    # A CHECK that says what the bounds say spares ATTACH the reading of the table.
+    check = sql.SQL("publish_time >= {} AND publish_time < {}").format(start, end)
+    async with connection.transaction():
+        await connection.execute(
+            sql.SQL(
+                "CREATE TABLE {} (LIKE message_batches INCLUDING DEFAULTS INCLUDING CONSTRAINTS, CHECK ({})) "
+                "WITH ({})"
+            ).format(name, check, _STORAGE),
+            prepare=False,
+        )
+        await connection.execute(
+            sql.SQL("ALTER TABLE message_batches ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
+                name, start, end
+            ),
+            prepare=False,
+        )
+
+
+async def drop_partition(connection: Connection, partition: Partition) -> bool:
+    """Take a partition out and drop it; False if somebody holds it just now (the next run tries again)."""
+    name = sql.Identifier(partition.name)
+    await connection.execute(sql.SQL("SET lock_timeout = {}").format(_LOCK_TIMEOUT))
+    try:
+        mode = sql.SQL("FINALIZE" if partition.detaching else "CONCURRENTLY")
+        await connection.execute(
+            sql.SQL("ALTER TABLE message_batches DETACH PARTITION {} {}").format(name, mode), prepare=False
+        )
+        await connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name), prepare=False)
+    except (errors.LockNotAvailable, errors.QueryCanceled, errors.ObjectNotInPrerequisiteState):
+        return False
+    finally:
+        await connection.execute(b"RESET lock_timeout")
+    return True
+
+
+async def drop_detached_leftovers(connection: Connection) -> int:
+    """Drop tables that were detached by a process that was killed before it could drop them."""
+    cursor = await connection.execute(
+        rb"""
+        SELECT c.relname
+        FROM pg_class AS c
+        JOIN pg_class AS parent ON parent.oid = 'message_batches'::regclass AND parent.relnamespace = c.relnamespace
+        WHERE c.relkind = 'r' AND c.relname ~ '^messages_\d{8}_\d{6}$' AND NOT c.relispartition
+        """
+    )
+    names = [row[0] for row in await cursor.fetchall()]
+    for name in names:
+        await connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(name)), prepare=False)
+    return len(names)

@@ -1,0 +1,127 @@
+"""Giving space back: what is dropped, moved aside or deleted once nobody wants it (A10)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+from psycopg import sql
+
+from broker.store.driver import statements
+from broker.store.driver.advisory_locks import TIDYING, lock_key
+from broker.store.driver.database import Connection
+from broker.store.log.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
+from broker.telemetry.state_changes import StateChanges
+
+_READ_OLDEST_PINS = statements.load("read_oldest_pins")
+_COUNT_STRAGGLERS = statements.load("count_stragglers")
+_COPY_STRAGGLERS = statements.load("copy_stragglers")
+_DELETE_UNWANTED_STRAGGLERS = statements.load("delete_unwanted_stragglers")
+_DELETE_FINISHED_ATTEMPTS = statements.load("delete_finished_attempts")
+_DELETE_DEAD_LETTERS = statements.load("delete_dead_letters")
+_DELETE_CLOSED_SHARDS = statements.load("delete_closed_shards")
+
+# No publish can be on its way into a partition that ended so long ago: its statement would have timed out.
+_SETTLED = timedelta(minutes=5)
+MAX_STRAGGLERS = 10_000  # messages that are moved aside rather than keep their partition
+_BATCH = 1_000  # rows deleted in one statement
+_KEPT = "partitions that cannot be dropped"
+_EVER, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+@asynccontextmanager
+async def tidying(connection: Connection) -> AsyncIterator[bool]:
+    """Whether it is this process's turn to tidy up; the lock goes with the connection if the process dies."""
+    cursor = await connection.execute(sql.SQL("SELECT pg_try_advisory_lock({})").format(lock_key(TIDYING)))
+    row = await cursor.fetchone()
+    if row is None or not row[0]:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(TIDYING)))
+
+
+async def drop_partitions_behind(
+    connection: Connection, *, now: datetime, states: StateChanges | None = None
+) -> int:
+    """Drop the partitions that nobody wants a message of, and tell `states` of it.  Returns how many.
+
+    A partition that only a few delivery attempts still want is dropped as well, after their messages have been
+    moved to `straggler_batches`.
+    """
+    states = states or StateChanges()
+    await drop_detached_leftovers(connection)
+    cursor = await connection.execute(_READ_OLDEST_PINS, {"now": now})
+    row = await cursor.fetchone()
+    assert row is not None
+    oldest, oldest_attempt = row[0] or _NEVER, row[1] or _NEVER
+    dropped = 0
+    for partition in await list_partitions(connection):
+        if partition.end > min(now - _SETTLED, oldest) and not partition.detaching:
+            continue
+        if oldest_attempt < partition.end and not await _move_stragglers(connection, partition, states):
+            continue
+        if await drop_partition(connection, partition):
+            dropped += 1
+            states.forget(_KEPT, partition.name)
+            states.tell("partitions", f"space is given back: {_described(partition)} are wanted no more")
+    return dropped
+
+
+def _described(partition: Partition) -> str:
+    return f"the messages published from {partition.start:%Y-%m-%dT%H:%MZ} to {partition.end:%Y-%m-%dT%H:%MZ}"
+
+
+async def _move_stragglers(connection: Connection, partition: Partition, states: StateChanges) -> bool:
+    """Copy the messages of a partition that are still out; False if they are too many to move.
+
+    All cursors are past the partition, so no new attempt can want a message of it: those that exist, and what
+    they are split into or redelivered as, hold the same sequences.
+    """
+    bounds = {"start": partition.start, "end": partition.end}
+    cursor = await connection.execute(_COUNT_STRAGGLERS, bounds)
+    row = await cursor.fetchone()
+    assert row is not None
+    if row[0] > MAX_STRAGGLERS:
+        why = f"{row[0]:,} are delivered and not acknowledged; up to {MAX_STRAGGLERS:,} would be moved aside"
+        states.begins(_KEPT, partition.name, f"{_described(partition)} keep their space", why)
+        return False
+    if row[0]:
+        await connection.execute(_COPY_STRAGGLERS, bounds)
+    return True
+
+
+async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
+    """Delete attempts, stragglers and shards that nothing refers to.  Returns the attempts deleted."""
+    deleted = 0
+    while True:
+        cursor = await connection.execute(_DELETE_FINISHED_ATTEMPTS, {"now": now, "limit": _BATCH})
+        deleted += cursor.rowcount
+        if cursor.rowcount < _BATCH:
+            break
+    await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
+    await connection.execute(_DELETE_CLOSED_SHARDS)
+    return deleted
+
+
+async def delete_dead_letters(connection: Connection, *, now: datetime) -> int:
+    """Delete what is known of dead letters that are in the log no more.  Returns how many."""
+    del now  # what has no partition any more is old, whatever the time
+    deleted = 0
+    since = _EVER
+    for partition in await list_partitions(connection):
+        deleted += await _delete_dead_letters_between(connection, since, partition.start)
+        since = partition.end
+    return deleted
+
+
+async def _delete_dead_letters_between(connection: Connection, since: datetime, until: datetime) -> int:
+    deleted = 0
+    while since < until:
+        bounds = {"since": since, "until": until, "limit": _BATCH}
+        cursor = await connection.execute(_DELETE_DEAD_LETTERS, bounds)
+        deleted += cursor.rowcount
+        if cursor.rowcount < _BATCH:
+            break
+    return deleted

@@ -1,0 +1,62 @@
+"""Trying a filter on the log without any subscription (A3)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from broker.domain.log_page import FilterTest, FoundMessage, LogPage, LogPlace
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import HotConnection
+
+_TEST_FILTER = statements.hot("test_filter")
+
+MAX_SCANNED = 10_000  # messages that one call looks at, in all shards: some 10 ms, as for a filtered claim
+MAX_BYTES = 10_000_000  # of attributes and data in one answer, as of messages in a pull's
+
+
+async def test_filter(
+    connection: HotConnection,
+    *,
+    shard_ids: Sequence[int],
+    filter_path: str | None,
+    retained_since: datetime,
+    page: LogPage,
+) -> FilterTest:
+    """Which messages published since `retained_since` a jsonpath matches (None: all): a page, shard after shard.
+
+    A page ends when it is full, when MAX_SCANNED messages were looked at, or when there are no more.
+    """
+    matched: list[FoundMessage] = []
+    scanned, room = 0, MAX_BYTES
+    for place in _places(shard_ids, page.before):
+        max_scanned, max_matched = MAX_SCANNED - scanned, page.size - len(matched)
+        if min(max_scanned, max_matched, room) <= 0:
+            return FilterTest(matched, scanned, place)
+        asked = {
+            "shard_id": place.shard_id,
+            "before_publish_time": place.publish_time,
+            "before_seq": place.seq,
+            "retained_since": retained_since,
+            "filter_path": filter_path,
+            "max_scanned": max_scanned,
+            "max_matched": max_matched,
+            "max_bytes": room,
+            "with_data": page.with_data,
+        }
+        [rows] = await connection.run((_TEST_FILTER, asked))
+        if not rows:
+            continue
+        found = [FoundMessage(place.shard_id, *columns) for *columns, matches, _, _ in rows if matches]
+        matched += found
+        room -= sum(len(message.attributes) + len(message.data or b"") for message in found)
+        seq, publish_time, *_, looked_at, is_last = rows[-1]
+        scanned += looked_at
+        if not is_last or looked_at == max_scanned:
+            return FilterTest(matched, scanned, LogPlace(place.shard_id, publish_time, seq))
+    return FilterTest(matched, scanned, None)
+
+
+def _places(shard_ids: Sequence[int], before: LogPlace | None) -> list[LogPlace]:
+    """Where to go on in each shard that is not done."""
+    if before is None:
+        return [LogPlace(shard_id) for shard_id in sorted(shard_ids)]
+    return [before, *(LogPlace(shard_id) for shard_id in sorted(shard_ids) if shard_id > before.shard_id)]

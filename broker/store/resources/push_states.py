@@ -1,0 +1,91 @@
+"""Rows of `push_states`: how deliveries to each push subscription's endpoint go, and which are paused."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from broker.domain.push_state import PushState
+from broker.store.driver import statements
+from broker.store.driver.database import ResourceConnection, driver_connection
+from broker.store.driver.text import storable
+from broker.store.schema.tables import push_states
+
+_WRITE_PUSH_STATES = statements.load("write_push_states")
+_PAUSE_PUSHES = statements.load("pause_pushes")
+
+
+async def write_push_states(connection: ResourceConnection, *, states: Sequence[PushState]) -> int:
+    """Write down the states of at most one a subscription.  Returns how many of the subscriptions still exist.
+
+    A state with a reason pauses; one without leaves a pause as it is.
+    """
+    columns: dict[str, list[Any]] = {
+        "subscription_ids": [s.subscription_id for s in states],
+        "breakers": [s.breaker for s in states],
+        "changed_at": [s.changed_at for s in states],
+        "consecutive_failures": [s.consecutive_failures for s in states],
+        "windows": [s.window for s in states],
+        "outstanding_requests": [s.outstanding_requests for s in states],
+        "retry_at": [s.retry_at for s in states],
+        "paused_reasons": [storable(s.paused_reason) for s in states],
+    }
+    driver = await driver_connection(connection)
+    return (await driver.execute(_WRITE_PUSH_STATES, columns)).rowcount
+
+
+async def pause_pushes(
+    connection: ResourceConnection,
+    *,
+    subscription_id: int,
+    reason: str,
+    now: datetime,
+    endpoint: str | None = None,
+) -> bool:
+    """Push nothing for a subscription until `resume_pushes`; a later reason replaces an earlier one.
+
+    `reason` is not "".  `endpoint`: only if messages are still pushed there, for what one endpoint said must not
+    stop another that has taken its place.  Returns whether it is paused: not if the subscription is deleted either.
+    """
+    driver = await driver_connection(connection)
+    pause = {
+        "subscription_id": subscription_id,
+        "reason": storable(reason),
+        "now": now,
+        "endpoint": endpoint and storable(endpoint),
+    }
+    return (await driver.execute(_PAUSE_PUSHES, pause)).rowcount > 0
+
+
+async def resume_pushes(connection: ResourceConnection, *, subscription_id: int) -> bool:
+    """End a pause.  Returns whether there was one."""
+    resumed = await connection.execute(
+        update(push_states)
+        .where(push_states.c.subscription_id == subscription_id, push_states.c.paused_reason != "")
+        .values(paused_reason="")
+    )
+    return resumed.rowcount > 0
+
+
+async def forget_push_state(connection: ResourceConnection, *, subscription_id: int) -> None:
+    """Forget a pause and all that was known of an endpoint: there is another now, or none."""
+    await connection.execute(delete(push_states).where(push_states.c.subscription_id == subscription_id))
+
+
+async def read_push_state(connection: ResourceConnection, *, subscription_id: int) -> PushState | None:
+    """What was last written of a subscription; None if there is nothing to tell yet."""
+    query = select(push_states).where(push_states.c.subscription_id == subscription_id)
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        return None
+    return PushState(
+        subscription_id=row.subscription_id,
+        breaker=row.breaker,
+        changed_at=row.changed_at,
+        consecutive_failures=row.consecutive_failures,
+        window=row.window_size,
+        outstanding_requests=row.outstanding_requests,
+        retry_at=row.retry_at,
+        paused_reason=row.paused_reason,
+    )

@@ -1,0 +1,114 @@
+"""Rows of `snapshots`, and what each holds."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, delete, select, update
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.domain.page import Page
+from broker.domain.snapshot import Snapshot
+from broker.domain.subscription import Subscription
+from broker.store.driver import statements
+from broker.store.driver.database import Connection, driver_connection
+from broker.store.schema.tables import snapshot_outstanding, snapshot_positions, snapshots
+
+_CREATE_SNAPSHOT = statements.load("create_snapshot")
+_READ_OLDEST_IN_SNAPSHOT = statements.load("read_oldest_in_snapshot")
+_DELETE_EXPIRED_SNAPSHOTS = statements.load("delete_expired_snapshots")
+
+
+def _snapshot(row: Row[Any]) -> Snapshot:
+    return Snapshot(
+        snapshot_id=row.snapshot_id,
+        name=row.name,
+        topic=row.topic,
+        topic_id=row.topic_id,
+        labels=row.labels,
+        expire_time=row.expire_time,
+        created_at=row.created_at,
+    )
+
+
+async def insert_snapshot(
+    connection: AsyncConnection,
+    *,
+    name: str,
+    labels: Mapping[str, str],
+    subscription: Subscription,
+    retained_since: datetime,
+    now: datetime,
+) -> tuple[Snapshot, datetime | None] | None:
+    """Take a snapshot of a subscription; None if the name is taken.
+
+    Returns it (its expire_time is `now` until the caller has decided on one) and the publish time of the oldest
+    message that it holds, if there is one.
+    """
+    await connection.execute(delete(snapshots).where(snapshots.c.name == name, snapshots.c.expire_time <= now))
+    snapshot_id = await connection.scalar(
+        pg_insert(snapshots)
+        .values(
+            name=name,
+            topic=subscription.topic,
+            topic_id=subscription.topic_id,
+            labels=labels,
+            expire_time=now,
+            created_at=now,
+        )
+        .on_conflict_do_nothing()
+        .returning(snapshots.c.snapshot_id)
+    )
+    if snapshot_id is None:
+        return None
+    hot = await driver_connection(connection)
+    where = {"snapshot_id": snapshot_id, "subscription_id": subscription.subscription_id}
+    await hot.execute(_CREATE_SNAPSHOT, where)
+    oldest = await hot.execute(
+        _READ_OLDEST_IN_SNAPSHOT, {"snapshot_id": snapshot_id, "retained_since": retained_since}
+    )
+    row = await oldest.fetchone()
+    found = (await connection.execute(select(snapshots).where(snapshots.c.snapshot_id == snapshot_id))).one()
+    return _snapshot(found), row[0] if row else None
+
+
+async def find_snapshot(
+    connection: AsyncConnection, *, name: str, now: datetime, lock: bool = False
+) -> Snapshot | None:
+    """The snapshot of this name, unless it has expired; with `lock` it stays until the transaction ends."""
+    query = select(snapshots).where(snapshots.c.name == name, snapshots.c.expire_time > now)
+    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    return None if row is None else _snapshot(row)
+
+
+async def update_snapshot(connection: AsyncConnection, *, snapshot: Snapshot) -> None:
+    """Write a snapshot's mutable fields."""
+    await connection.execute(
+        update(snapshots)
+        .where(snapshots.c.snapshot_id == snapshot.snapshot_id)
+        .values(labels=snapshot.labels, expire_time=snapshot.expire_time)
+    )
+
+
+async def delete_snapshot(connection: AsyncConnection, *, snapshot_id: int) -> None:
+    """Delete a snapshot and let go of what it holds."""
+    for table in (snapshots, snapshot_positions, snapshot_outstanding):
+        await connection.execute(delete(table).where(table.c.snapshot_id == snapshot_id))
+
+
+async def list_snapshots(connection: AsyncConnection, *, project: str, page: Page, now: datetime) -> list[Snapshot]:
+    """Up to one snapshot more than a page of a project's snapshots, by name."""
+    prefix = f"{project}/snapshots/"
+    query = select(snapshots).where(
+        snapshots.c.name > max(page.after, prefix),
+        snapshots.c.name < f"{project}/snapshots0",
+        snapshots.c.expire_time > now,
+    )
+    rows = await connection.execute(query.order_by(snapshots.c.name).limit(page.size + 1))
+    return [_snapshot(row) for row in rows]
+
+
+async def delete_expired_snapshots(connection: Connection, *, now: datetime) -> None:
+    """Delete the snapshots whose time is over."""
+    await connection.execute(_DELETE_EXPIRED_SNAPSHOTS, {"now": now})

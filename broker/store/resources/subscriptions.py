@@ -1,0 +1,214 @@
+"""Rows of `subscriptions`, and the cursors that come and go with them."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, func, literal, select, text, update
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.domain.page import Page
+from broker.domain.retry_policy import RetryPolicy
+from broker.domain.subscription import DeadLetterPolicy, Subscription
+from broker.store.resources.subscription_json import (
+    decode_extensions,
+    decode_push_config,
+    encode_extensions,
+    encode_push_config,
+)
+from broker.store.schema.tables import cursors, push_failures, push_states, shards, subscriptions, topics
+
+_SHARD_IDS = (
+    select(func.array_agg(shards.c.shard_id))
+    .where(shards.c.topic_id == subscriptions.c.topic_id)
+    .scalar_subquery()
+    .label("shard_ids")
+)
+_dead_letter_topics = topics.alias()
+_SUBSCRIPTION: Select[Any] = (
+    select(
+        subscriptions,
+        _SHARD_IDS,
+        topics.c.message_retention.label("topic_message_retention"),
+        push_states.c.paused_reason.label("push_paused_reason"),
+        select(_dead_letter_topics.c.topic_id)
+        .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
+        .scalar_subquery()
+        .label("dead_letter_topic_id"),
+    )
+    .outerjoin(topics, topics.c.topic_id == subscriptions.c.topic_id)
+    .outerjoin(push_states, push_states.c.subscription_id == subscriptions.c.subscription_id)
+)
+# As the index says it, so that the planner sees that it fits; and as Subscription.is_push.
+_IS_PUSH = text("subscriptions.push_config ? 'endpoint' AND NOT subscriptions.detached")
+
+
+def _subscription(row: Row[Any]) -> Subscription:
+    return Subscription(
+        subscription_id=row.subscription_id,
+        name=row.name,
+        topic=row.topic,
+        topic_id=row.topic_id,
+        shard_ids=tuple(sorted(row.shard_ids or ())),
+        ack_deadline_seconds=row.ack_deadline_seconds,
+        retain_acked_messages=row.retain_acked_messages,
+        message_retention=row.message_retention,
+        topic_message_retention=row.topic_message_retention,
+        labels=row.labels,
+        enable_message_ordering=row.enable_message_ordering,
+        extensions=decode_extensions(row.extensions),
+        enable_exactly_once_delivery=row.enable_exactly_once_delivery,
+        expiration_ttl=row.expiration_ttl,
+        filter=row.filter,
+        filter_path=row.filter_path,
+        dead_letter_topic_id=row.dead_letter_topic_id or 0,
+        dead_letter_policy=None
+        if row.dead_letter_topic is None
+        else DeadLetterPolicy(
+            dead_letter_topic=row.dead_letter_topic, max_delivery_attempts=row.max_delivery_attempts
+        ),
+        retry_policy=None
+        if row.minimum_backoff is None
+        else RetryPolicy(minimum_backoff=row.minimum_backoff, maximum_backoff=row.maximum_backoff),
+        detached=row.detached,
+        push_config=decode_push_config(row.push_config),
+        push_paused_reason=row.push_paused_reason or "",
+        kept=row.kept,
+        created_at=row.created_at,
+    )
+
+
+def _mutable(subscription: Subscription) -> dict[str, Any]:
+    s = subscription
+    return {
+        "ack_deadline_seconds": s.ack_deadline_seconds,
+        "retain_acked_messages": s.retain_acked_messages,
+        "message_retention": s.message_retention,
+        "labels": s.labels,
+        "enable_exactly_once_delivery": s.enable_exactly_once_delivery,
+        "extensions": encode_extensions(s.extensions),
+        "expiration_ttl": s.expiration_ttl,
+        "dead_letter_topic": s.dead_letter_policy and s.dead_letter_policy.dead_letter_topic,
+        "max_delivery_attempts": s.dead_letter_policy and s.dead_letter_policy.max_delivery_attempts,
+        "minimum_backoff": s.retry_policy and s.retry_policy.minimum_backoff,
+        "maximum_backoff": s.retry_policy and s.retry_policy.maximum_backoff,
+        "push_config": encode_push_config(s.push_config),
+        "kept": s.kept,
+    }
+
+
+async def insert_subscription(
+    connection: AsyncConnection, *, subscription: Subscription, topic_id: int, now: datetime
+) -> Subscription | None:
+    """Create a subscription with a cursor at the head of each shard of its topic; None if the name is taken.
+
+    The caller holds the topic's row: what is sequenced after this commits is delivered, exactly (B6).
+    """
+    subscription_id = await connection.scalar(
+        pg_insert(subscriptions)
+        .values(
+            name=subscription.name,
+            topic=subscription.topic,
+            topic_id=topic_id,
+            enable_message_ordering=subscription.enable_message_ordering,
+            filter=subscription.filter,
+            filter_path=subscription.filter_path,
+            detached=False,
+            created_at=now,
+            last_active_at=now,
+            **_mutable(subscription),
+        )
+        .on_conflict_do_nothing()
+        .returning(subscriptions.c.subscription_id)
+    )
+    if subscription_id is None:
+        return None
+    await connection.execute(
+        pg_insert(cursors).from_select(
+            ["shard_id", "subscription_id", "next_publish_time", "next_seq", "due_floor"],
+            select(
+                shards.c.shard_id,
+                literal(subscription_id),
+                shards.c.last_publish_time,
+                shards.c.head + 1,
+                literal(now),
+            ).where(shards.c.topic_id == topic_id),
+        )
+    )
+    return await find_subscription(connection, name=subscription.name)
+
+
+async def find_subscription(connection: AsyncConnection, *, name: str) -> Subscription | None:
+    """The subscription of this name."""
+    row = (await connection.execute(_SUBSCRIPTION.where(subscriptions.c.name == name))).one_or_none()
+    return None if row is None else _subscription(row)
+
+
+async def find_subscriptions(connection: AsyncConnection, *, names: Sequence[str]) -> list[Subscription]:
+    """The subscriptions of these names, as far as they exist."""
+    wanted = subscriptions.c.name == any_(literal(names, ARRAY(Text)))
+    return [_subscription(row) for row in await connection.execute(_SUBSCRIPTION.where(wanted))]
+
+
+async def longest_retention(connection: AsyncConnection, *, topic_id: int) -> timedelta | None:
+    """How long any subscription attached to a topic wants its messages kept; None without a subscription."""
+    longest: timedelta | None = await connection.scalar(
+        select(func.max(subscriptions.c.message_retention)).where(
+            subscriptions.c.topic_id == topic_id, subscriptions.c.detached.is_(False)
+        )
+    )
+    return longest
+
+
+async def lock_subscription(connection: AsyncConnection, *, name: str) -> Subscription | None:
+    """The subscription of this name, kept from changing until the transaction ends."""
+    locked = select(subscriptions.c.subscription_id).where(subscriptions.c.name == name).with_for_update()
+    if await connection.scalar(locked) is None:
+        return None
+    return await find_subscription(connection, name=name)
+
+
+async def update_subscription(connection: AsyncConnection, *, subscription: Subscription, now: datetime) -> None:
+    """Write a subscription's mutable fields; being changed is being used."""
+    await connection.execute(
+        update(subscriptions)
+        .where(subscriptions.c.subscription_id == subscription.subscription_id)
+        .values(last_active_at=now, **_mutable(subscription))
+    )
+
+
+async def delete_subscription(connection: AsyncConnection, *, subscription_id: int) -> None:
+    """Delete a subscription, its cursors and what was noted of its pushes; no claim succeeds without a cursor.
+
+    Its delivery attempts are left to the janitor, so that this is quick whatever the backlog.
+    """
+    for table in (subscriptions, cursors, push_states, push_failures):
+        await connection.execute(delete(table).where(table.c.subscription_id == subscription_id))
+
+
+async def detach_subscription(connection: AsyncConnection, *, subscription_id: int, now: datetime) -> None:
+    """Mark a subscription detached and drop its backlog: the cursors go, the janitor clears the attempts."""
+    await connection.execute(
+        update(subscriptions)
+        .where(subscriptions.c.subscription_id == subscription_id)
+        .values(detached=True, last_active_at=now)
+    )
+    await connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription_id))
+
+
+async def list_subscriptions(connection: AsyncConnection, *, project: str, page: Page) -> list[Subscription]:
+    """Up to one subscription more than a page of a project's subscriptions, by name."""
+    prefix = f"{project}/subscriptions/"
+    query = _SUBSCRIPTION.where(
+        subscriptions.c.name > max(page.after, prefix), subscriptions.c.name < f"{project}/subscriptions0"
+    )
+    rows = await connection.execute(query.order_by(subscriptions.c.name).limit(page.size + 1))
+    return [_subscription(row) for row in rows]
+
+
+async def list_push_subscriptions(connection: AsyncConnection, *, after: int, limit: int) -> list[Subscription]:
+    """Up to `limit` push subscriptions with ids greater than `after`, by id, the paused ones included."""
+    query = _SUBSCRIPTION.where(_IS_PUSH, subscriptions.c.subscription_id > after)
+    rows = await connection.execute(query.order_by(subscriptions.c.subscription_id).limit(limit))
+    return [_subscription(row) for row in rows]

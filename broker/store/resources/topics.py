@@ -1,0 +1,129 @@
+"""Rows of `topics`, and the shards that a topic owns."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, func, insert, literal, select, update
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.domain.page import Page
+from broker.domain.topic import DELETED_TOPIC, Topic
+from broker.store.schema.tables import shards, snapshots, subscriptions, topics
+
+_SHARD_IDS = (
+    select(func.array_agg(shards.c.shard_id))
+    .where(shards.c.topic_id == topics.c.topic_id)
+    .scalar_subquery()
+    .label("shard_ids")
+)
+_TOPIC: Select[Any] = select(topics, _SHARD_IDS)
+
+
+def _topic(row: Row[Any]) -> Topic:
+    return Topic(
+        topic_id=row.topic_id,
+        name=row.name,
+        shard_ids=tuple(sorted(row.shard_ids or ())),
+        labels=row.labels,
+        message_retention=row.message_retention,
+        kept=row.kept,
+    )
+
+
+async def insert_topic(
+    connection: AsyncConnection, *, topic: Topic, shard_count: int, now: datetime
+) -> Topic | None:
+    """Create a topic and its shards; None if the name is taken."""
+    topic_id = await connection.scalar(
+        pg_insert(topics)
+        .values(
+            name=topic.name,
+            labels=topic.labels,
+            message_retention=topic.message_retention,
+            kept=topic.kept,
+            created_at=now,
+        )
+        .on_conflict_do_nothing()
+        .returning(topics.c.topic_id)
+    )
+    if topic_id is None:
+        return None
+    start = now.replace(microsecond=now.microsecond // 1000 * 1000)
+    await connection.execute(
+        insert(shards),
+        [{"topic_id": topic_id, "ordinal": ordinal, "last_publish_time": start} for ordinal in range(shard_count)],
+    )
+    return await find_topic(connection, name=topic.name)
+
+
+async def find_topic(connection: AsyncConnection, *, name: str) -> Topic | None:
+    """The topic of this name."""
+    row = (await connection.execute(_TOPIC.where(topics.c.name == name))).one_or_none()
+    return None if row is None else _topic(row)
+
+
+async def find_topics(connection: AsyncConnection, *, names: Sequence[str]) -> list[Topic]:
+    """The topics of these names, as far as they exist."""
+    rows = await connection.execute(_TOPIC.where(topics.c.name == any_(literal(names, ARRAY(Text)))))
+    return [_topic(row) for row in rows]
+
+
+async def lock_topic(connection: AsyncConnection, *, name: str, share: bool = False) -> Topic | None:
+    """The topic of this name, kept from changing (`share`: from being deleted) until the transaction ends."""
+    locked = select(topics.c.topic_id).where(topics.c.name == name).with_for_update(read=share)
+    if await connection.scalar(locked) is None:
+        return None
+    return await find_topic(connection, name=name)
+
+
+async def update_topic(connection: AsyncConnection, *, topic: Topic) -> None:
+    """Write a topic's mutable fields."""
+    await connection.execute(
+        update(topics)
+        .where(topics.c.topic_id == topic.topic_id)
+        .values(labels=topic.labels, message_retention=topic.message_retention, kept=topic.kept)
+    )
+
+
+async def delete_topic(connection: AsyncConnection, *, topic: Topic) -> Sequence[str]:
+    """Delete a topic and close its shards; its subscriptions keep their backlog.  Returns their names."""
+    await connection.execute(delete(topics).where(topics.c.topic_id == topic.topic_id))
+    await connection.execute(update(shards).where(shards.c.shard_id.in_(topic.shard_ids)).values(open=False))
+    await connection.execute(
+        update(snapshots).where(snapshots.c.topic_id == topic.topic_id).values(topic=DELETED_TOPIC)
+    )
+    orphaned = await connection.scalars(
+        update(subscriptions)
+        .where(subscriptions.c.topic_id == topic.topic_id)
+        .values(topic=DELETED_TOPIC)
+        .returning(subscriptions.c.name)
+    )
+    return orphaned.all()
+
+
+async def list_topics(connection: AsyncConnection, *, project: str, page: Page) -> list[Topic]:
+    """Up to one topic more than a page of a project's topics, by name."""
+    prefix = f"{project}/topics/"
+    query = _TOPIC.where(topics.c.name > max(page.after, prefix), topics.c.name < f"{project}/topics0")
+    rows = await connection.execute(query.order_by(topics.c.name).limit(page.size + 1))
+    return [_topic(row) for row in rows]
+
+
+async def list_topic_subscriptions(connection: AsyncConnection, *, topic_id: int, page: Page) -> Sequence[str]:
+    """Up to one more than a page of the names of the subscriptions attached to a topic."""
+    return await _names(connection, subscriptions, topic_id, page, subscriptions.c.detached.is_(False))
+
+
+async def list_topic_snapshots(connection: AsyncConnection, *, topic_id: int, page: Page) -> Sequence[str]:
+    """Up to one more than a page of the names of a topic's snapshots."""
+    return await _names(connection, snapshots, topic_id, page, literal(True))
+
+
+async def _names(
+    connection: AsyncConnection, table: Any, topic_id: int, page: Page, condition: Any
+) -> Sequence[str]:
+    query = select(table.c.name).where(table.c.topic_id == topic_id, table.c.name > page.after, condition)
+    names = await connection.scalars(query.order_by(table.c.name).limit(page.size + 1))
+    return names.all()

@@ -1,0 +1,327 @@
+"""The schema, as SQLAlchemy Core metadata.
+
+It must equal what the migrations build (tests/migrations); partitions of `message_batches` come and go and are not
+part of it.  Every hot table (the lower half) is keyed by shard_id first: a shard is the unit of order, of
+locking and of distribution.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Identity,
+    Index,
+    Integer,
+    Interval,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import BIT, INT8MULTIRANGE, JSONB
+from sqlalchemy.schema import SchemaItem
+from sqlalchemy.types import UserDefinedType
+
+metadata = MetaData()
+
+# What the migrations make beside the tables: it moves with them (store/schema/schema_move.py).
+VIEWS = ("messages", "straggler_messages")
+FUNCTIONS = ("nth_sequence", "unsettled")
+
+
+class JsonPath(UserDefinedType[str]):
+    """jsonpath, written and read as text."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "JSONPATH"
+
+
+_NO_LABELS = text("'{}'::jsonb")
+
+topics = Table(
+    "topics",
+    metadata,
+    Column("topic_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("name", Text(collation="C"), nullable=False, unique=True),
+    Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("message_retention", Interval),
+    Column("kept", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+)
+
+# A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at
+# `idle_watched_at`, for `idle_watched` in all (domain/expiration.py).
+subscriptions = Table(
+    "subscriptions",
+    metadata,
+    Column("subscription_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("name", Text(collation="C"), nullable=False, unique=True),
+    Column("topic", Text, nullable=False),
+    Column("topic_id", BigInteger, nullable=False, index=True),
+    Column("ack_deadline_seconds", Integer, nullable=False),
+    Column("retain_acked_messages", Boolean, nullable=False),
+    Column("message_retention", Interval, nullable=False),
+    Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("enable_message_ordering", Boolean, nullable=False),
+    Column("extensions", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("enable_exactly_once_delivery", Boolean, nullable=False),
+    Column("expiration_ttl", Interval),
+    Column("filter", Text, nullable=False, server_default=text("''")),
+    Column("filter_path", JsonPath),
+    Column("dead_letter_topic", Text),
+    Column("max_delivery_attempts", Integer),
+    Column("minimum_backoff", Interval),
+    Column("maximum_backoff", Interval),
+    Column("detached", Boolean, nullable=False),
+    Column("push_config", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("kept", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("last_active_at", DateTime(timezone=True), nullable=False),
+    Column("idle_watched", Interval, nullable=False, server_default=text("'00:00:00'::interval")),
+    Column("idle_watched_at", DateTime(timezone=True)),
+    # Every broker process reads all push subscriptions, now and then.
+    Index(
+        "subscriptions_push_idx",
+        "subscription_id",
+        postgresql_where=text("push_config ? 'endpoint' AND NOT detached"),
+    ),
+)
+
+# How deliveries to a push subscription's endpoint go, as the process that delivers to it last wrote it down; no row
+# means nothing to tell.  `paused_reason` is the only column that deliveries go by.
+push_states = Table(
+    "push_states",
+    metadata,
+    Column("subscription_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("breaker", Text, nullable=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False),
+    Column("consecutive_failures", Integer, nullable=False),
+    # Not "window": that is a word of SQL's.
+    Column("window_size", Integer, nullable=False),
+    Column("outstanding_requests", Integer, nullable=False),
+    Column("retry_at", DateTime(timezone=True)),
+    Column("paused_reason", Text, nullable=False, server_default=text("''")),
+)
+
+# The last failures of each push subscription.
+push_failures = Table(
+    "push_failures",
+    metadata,
+    Column("subscription_id", BigInteger, nullable=False),
+    Column("failure_id", BigInteger, Identity(always=True), nullable=False),
+    Column("failed_at", DateTime(timezone=True), nullable=False),
+    Column("message_id", Text, nullable=False),
+    Column("delivery_attempt", Integer, nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("status", Integer),
+    Column("latency", Interval, nullable=False),
+    Column("detail", Text, nullable=False),
+    PrimaryKeyConstraint("subscription_id", "failure_id"),
+)
+
+# The keys that sign the OIDC tokens of pushes: one signs from `signs_from` on until the next one does, and is
+# published until `published_until`.
+signing_keys = Table(
+    "signing_keys",
+    metadata,
+    Column("key_id", Text, primary_key=True),
+    Column("private_key", Text, nullable=False),
+    Column("signs_from", DateTime(timezone=True), nullable=False),
+    Column("published_until", DateTime(timezone=True), nullable=False),
+)
+
+# The broker processes that run: each push subscription is delivered by one of them.
+processes = Table(
+    "processes",
+    metadata,
+    Column("process_id", Text, primary_key=True),
+    Column("seen_at", DateTime(timezone=True), nullable=False),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("snapshot_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("name", Text(collation="C"), nullable=False, unique=True),
+    Column("topic", Text, nullable=False),
+    Column("topic_id", BigInteger, nullable=False, index=True),
+    Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("expire_time", DateTime(timezone=True), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+)
+
+# What a snapshot holds of one shard: the cursor, and copies of the delivery attempts that were out.
+snapshot_positions = Table(
+    "snapshot_positions",
+    metadata,
+    Column("shard_id", BigInteger, autoincrement=False, nullable=False),
+    Column("snapshot_id", BigInteger, autoincrement=False, nullable=False),
+    Column("next_publish_time", DateTime(timezone=True), nullable=False),
+    Column("next_seq", BigInteger, nullable=False),
+    PrimaryKeyConstraint("snapshot_id", "shard_id"),
+)
+
+snapshot_outstanding = Table(
+    "snapshot_outstanding",
+    metadata,
+    Column("shard_id", BigInteger, autoincrement=False, nullable=False),
+    Column("snapshot_id", BigInteger, autoincrement=False, nullable=False),
+    Column("attempt_id", BigInteger, autoincrement=False, nullable=False),
+    Column("part", BigInteger, autoincrement=False, nullable=False),
+    Column("seqs", INT8MULTIRANGE, nullable=False),
+    Column("open", BIT(varying=True), nullable=False),
+    Column("first_publish_time", DateTime(timezone=True), nullable=False),
+    Column("last_publish_time", DateTime(timezone=True), nullable=False),
+    Column("ordering_key", Text),
+    Column("waiting", INT8MULTIRANGE),
+    PrimaryKeyConstraint("snapshot_id", "shard_id", "attempt_id", "part"),
+)
+
+# --- hot tables ---------------------------------------------------------------------------------------
+
+# A topic's logs.  `head` is the last sequence given out; taking more holds the row until commit, so the order
+# of sequences is the order of commits, and dense.  `last_publish_time` never goes back within a shard.
+shards = Table(
+    "shards",
+    metadata,
+    Column("shard_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("topic_id", BigInteger, nullable=False, index=True),
+    Column("ordinal", Integer, nullable=False),
+    Column("head", BigInteger, nullable=False, server_default=text("0")),
+    Column("last_publish_time", DateTime(timezone=True), nullable=False),
+    Column("open", Boolean, nullable=False, server_default=text("true")),
+    postgresql_with={"fillfactor": "20"},
+)
+
+
+def _batch_columns() -> list[SchemaItem]:
+    """A batch: consecutive messages, published at one time with one ordering key (or none) (docs/decisions/0011).
+
+    Its bodies and attributes are arrays with an element for each (no attributes: a null, or no array); `size` is
+    that of all bodies and of the attributes as text.  The views `messages` and `straggler_messages` have a row for
+    each message.
+    """
+    return [
+        Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
+        Column("publish_time", DateTime(timezone=True), primary_key=True),
+        Column("last_seq", BigInteger, primary_key=True, autoincrement=False),
+        Column("count", Integer, nullable=False),
+        Column("size", Integer, nullable=False),
+        Column("ordering_key", Text),
+        Column("attributes", ARRAY(JSONB)),
+        Column("data", ARRAY(LargeBinary), nullable=False),
+        CheckConstraint("count BETWEEN 1 AND 1000"),
+    ]
+
+
+message_batches = Table(
+    "message_batches",
+    metadata,
+    *_batch_columns(),
+    Index(
+        "message_batches_ordering_key_idx",
+        "shard_id",
+        "ordering_key",
+        "publish_time",
+        "last_seq",
+        postgresql_where=text("ordering_key IS NOT NULL"),
+    ),
+    postgresql_partition_by="RANGE (publish_time)",
+)
+
+# Batches with messages that are still out when the rest of their partition is done with: moved here so that a few
+# of them do not keep a whole partition (docs/decisions/0004).
+straggler_batches = Table("straggler_batches", metadata, *_batch_columns())
+
+# A subscription's position in one shard: everything before (next_publish_time, next_seq) has been claimed.
+# Its row lock is the claim lock.  No delivery attempt is due before `due_floor`.
+cursors = Table(
+    "cursors",
+    metadata,
+    Column("shard_id", BigInteger, autoincrement=False, nullable=False),
+    Column("subscription_id", BigInteger, autoincrement=False, nullable=False),
+    Column("next_publish_time", DateTime(timezone=True), nullable=False),
+    Column("next_seq", BigInteger, nullable=False),
+    Column("due_floor", DateTime(timezone=True), nullable=False),
+    # One index for both questions: the cursor of a subscription in a shard, and all cursors of a subscription.
+    PrimaryKeyConstraint("subscription_id", "shard_id"),
+    postgresql_with={"fillfactor": "50"},
+)
+
+# Messages that are out: one row per response, a bit of `open` per sequence of `seqs`, in order.
+# `acked` is kept for exactly-once subscriptions only: a bit for each that was acked under this attempt.
+#
+# A row with an ordering key is that key's: as long as it is there, other messages of the key wait (A6).  Of its
+# sequences the first `out_count` are out under the attempt id, the others came back with them and wait, each with
+# its attempt number so far; `retry_at` is when the first of those may go out.  `waiting` are the sequences in which
+# further messages of the key wait, as far as the cursor has come.
+#
+# `failure` is how the attempt has failed, once it has (domain/dead_letter.py).
+delivery_attempts = Table(
+    "delivery_attempts",
+    metadata,
+    Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("subscription_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("part", BigInteger, primary_key=True, autoincrement=False),
+    Column("status", Text, nullable=False),
+    Column("attempt_number", Integer, nullable=False),
+    Column("next_delivery_at", DateTime(timezone=True), nullable=False),
+    Column("delivered_at", DateTime(timezone=True), nullable=False),
+    Column("seqs", INT8MULTIRANGE, nullable=False),
+    Column("open", BIT(varying=True), nullable=False),
+    Column("acked", BIT(varying=True)),
+    Column("first_publish_time", DateTime(timezone=True), nullable=False),
+    Column("last_publish_time", DateTime(timezone=True), nullable=False),
+    Column("ordering_key", Text),
+    Column("out_count", Integer),
+    Column("attempt_numbers", ARRAY(Integer)),
+    Column("waiting", INT8MULTIRANGE),
+    Column("retry_at", DateTime(timezone=True)),
+    Column("failure", Text),
+    Index("delivery_attempts_due_idx", "shard_id", "subscription_id", "next_delivery_at"),
+    Index(
+        "delivery_attempts_exhausted_idx",
+        "shard_id",
+        "subscription_id",
+        postgresql_where=text("status = 'exhausted'"),
+    ),
+    Index(
+        "delivery_attempts_ordering_key_idx",
+        "shard_id",
+        "subscription_id",
+        "ordering_key",
+        unique=True,
+        postgresql_where=text("ordering_key IS NOT NULL"),
+    ),
+    postgresql_with={"fillfactor": "70"},
+)
+
+# Where a dead letter stands (shard_id, publish_time, seq), where its message was, and why that was given up
+# (domain/dead_letter.py).  Rows go with the letters.
+dead_letters = Table(
+    "dead_letters",
+    metadata,
+    Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("publish_time", DateTime(timezone=True), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("source_shard_id", BigInteger, nullable=False),
+    Column("source_seq", BigInteger, nullable=False),
+    Column("source_publish_time", DateTime(timezone=True), nullable=False),
+    Column("source_topic", Text, nullable=False),
+    Column("subscription_id", BigInteger, nullable=False),
+    Column("subscription", Text, nullable=False),
+    Column("delivery_attempts", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("dead_letters_source_idx", "source_shard_id", "source_seq", "subscription_id"),
+    Index("dead_letters_publish_time_idx", "publish_time"),
+)
