@@ -9,9 +9,9 @@ import socket
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from broker.app import GRPC_DOOR, STATES
 from broker.app_config import AppConfig
 from broker.cli import worker
+from broker.port.first_bytes import HTTP2_DOOR, STATES
 from broker.telemetry.state_changes import StateChanges
 
 _HEAD = {
@@ -25,7 +25,7 @@ _BODY = {"type": "http.response.body", "body": b"{}"}
 async def empty(scope: Scope, receive: Receive, send: Send) -> None:
     """Read the request's body, answer {}."""
     if scope["type"] == "lifespan":
-        scope["state"][GRPC_DOOR] = None  # nobody speaks HTTP/2 here
+        scope["state"][HTTP2_DOOR] = None  # nobody speaks HTTP/2 here
         scope["state"][STATES] = StateChanges()
         while (await receive())["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})

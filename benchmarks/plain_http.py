@@ -9,8 +9,8 @@ from multiprocessing.connection import Connection
 
 from broker.app_config import AppConfig
 from broker.cli import children, worker
-from broker.cli.http1 import Http1Protocol
 from broker.cli.main import main
+from broker.port.http1.connection import Http1Protocol
 
 
 def _run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log_level: str) -> None:

@@ -24,6 +24,7 @@ from broker.front.resource_calls import ResourceCalls
 from broker.front.rest.app import PREFIX, RestDoor
 from broker.front.rest.routes import ROUTES
 from broker.front.well_known import well_known_routes
+from broker.port.first_bytes import HTTP2_DOOR, STATES
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
@@ -71,10 +72,8 @@ CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
 AWAY_SECONDS = 0.2  # between two attempts to reach the database at the start
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
-# Keys in the state of the ASGI lifespan:
+# Key in the state of the ASGI lifespan, besides those of port/first_bytes.py:
 STOP_WAITING = "stop_waiting"  # what a server calls before it stops
-GRPC_DOOR = "grpc_door"  # what serves the connections that speak HTTP/2
-STATES = "states"  # what is to be told of connections that are refused
 
 
 class Broker:
@@ -361,7 +360,7 @@ def serve_broker(
             async with broker.running(while_away):
                 begun = True
                 door = GrpcDoor(broker.services, METHODS, **limits)
-                yield {STOP_WAITING: broker.stop_waiting, GRPC_DOOR: door, STATES: broker.states}
+                yield {STOP_WAITING: broker.stop_waiting, HTTP2_DOOR: door, STATES: broker.states}
         except Exception as error:
             if start_failed is not None and not begun:
                 start_failed(error)

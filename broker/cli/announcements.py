@@ -6,8 +6,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from broker.cli import listener as listening
 from broker.domain.database_url import without_password
+from broker.port import listener as listening
 from broker.settings import Settings
 
 

@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 
 from broker.app_config import AppConfig
 from broker.cli.child_process import CONTEXT, Failed, Serving, start_deaf
-from broker.cli.turning_away import turning_away
+from broker.port.turning_away import turning_away
 
 logger = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from typing import Any
 from broker.app_config import AppConfig
 from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.children import Children
-from broker.cli.listener import base_url, bound_socket, is_open_to_others, listen
-from broker.cli.listener import url as url_of
 from broker.cli.schema import Served, check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
+from broker.port.listener import CannotListen, base_url, bound_socket, is_open_to_others, listen
+from broker.port.listener import url as url_of
 from broker.settings import Settings
 from broker.telemetry.log import set_up_log
 
@@ -44,6 +44,8 @@ def serve(settings: Settings) -> int:
             if is_open_to_others(listener):
                 logger.warning("anyone who reaches %s may do anything: %s", url_of(listener), _NO_AUTHENTICATION)
             asyncio.run(_serve(settings, listener, cluster, url, served.schema))
+    except CannotListen as error:
+        raise Stop(str(error)) from error
     except KeyboardInterrupt:
         pass
     say("Stopped.")

@@ -21,8 +21,8 @@ import uvloop
 from broker.app import STOP_WAITING, create_app
 from broker.app_config import AppConfig
 from broker.cli.child_process import Failed, Serving
-from broker.cli.one_port import MakeProtocol
-from broker.cli.turning_away import turning_away
+from broker.port.first_bytes import MakeProtocol
+from broker.port.turning_away import turning_away
 from broker.telemetry.log import reason, set_up_log
 
 OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit

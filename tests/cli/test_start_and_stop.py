@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from broker.cli.listener import bound_socket, emulator_host, is_open_to_others
+from broker.port.listener import bound_socket, emulator_host, is_open_to_others
 from broker.store.schema.migrations import head_revision
 from tests.cli.processes import (
     Signalling,

@@ -13,10 +13,10 @@ import pytest
 from broker.front.generated import messages
 from broker.port.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, settings, window_update
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
-from tests.grpc.test_floods import FLOODS
 from tests.grpc.wire import Peer, packed
 from tests.limits.conftest import MEGABYTE, good_client, rss
 from tests.limits.crowd import Crowd, call_headers, connect
+from tests.port.test_floods import FLOODS
 
 ATTACK_SECONDS = 3.0
 ROOM = 300 * MEGABYTE  # what the process may grow by in any of these

@@ -14,8 +14,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from broker.cli.http1 import Http1Protocol, Pace
-from broker.cli.one_port import ConnectionLimit, FirstBytes
+from broker.port.first_bytes import ConnectionLimit, FirstBytes
+from broker.port.http1.connection import Http1Protocol, Pace
 from broker.port.http2.frames import PREFACE
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.broker import eventually

@@ -39,7 +39,7 @@ def _directory() -> Path:
     shipped = Path(str(files("broker").joinpath("_shipped", "migrations")))
     if shipped.is_dir():
         return shipped
-    return Path(__file__).parents[2] / "migrations"  # a checkout has them beside the package
+    return Path(__file__).parents[3] / "migrations"  # a checkout has them beside the package
 
 
 def _config(directory: Path | None = None, **attributes: object) -> Config:

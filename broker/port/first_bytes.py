@@ -7,18 +7,27 @@ pays for the other.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from broker.app import GRPC_DOOR, STATES
-from broker.cli.http1 import Http1Protocol
-from broker.front.grpc.server import GrpcDoor
+from broker.port.http1.connection import Http1Protocol
+from broker.port.http2.connection import Registry
 from broker.port.http2.frames import PREFACE
 from broker.telemetry.state_changes import StateChanges
 
 SILENCE_SECONDS = 30.0  # from connecting to the first bytes
+# Keys in the state of the ASGI lifespan:
+HTTP2_DOOR = "http2_door"  # an Http2Door: what serves the connections that speak HTTP/2
+STATES = "states"  # the StateChanges that are to be told of connections that are refused
+
+
+class Http2Door(Protocol):
+    """Who serves what comes over HTTP/2."""
+
+    def connection(self, connections: Registry, tasks: set[asyncio.Task[Any]]) -> asyncio.Protocol:
+        """The protocol of a new connection; it keeps itself and its tasks in the sets for as long as they last."""
 
 
 class ConnectionLimit:
@@ -94,7 +103,7 @@ class FirstBytes(asyncio.Protocol):
 
 
 class MakeProtocol:
-    """For uvicorn.Config(http=…), of an application whose lifespan gives GRPC_DOOR and STATES."""
+    """For uvicorn.Config(http=…), of an application whose lifespan gives HTTP2_DOOR and STATES."""
 
     def __init__(self, *, most_connections: int) -> None:
         self._most = most_connections
@@ -108,7 +117,7 @@ class MakeProtocol:
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> FirstBytes:
-        door: GrpcDoor = app_state[GRPC_DOOR]
+        door: Http2Door = app_state[HTTP2_DOOR]
         limit = self._limit = self._limit or ConnectionLimit(self._most, app_state[STATES])
         return FirstBytes(
             server_state.connections,

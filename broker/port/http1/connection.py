@@ -19,8 +19,8 @@ import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from broker.cli.one_write import OneWrite
 from broker.domain.payload import MAX_PAYLOAD_BYTES
+from broker.port.http1.one_write import OneWrite
 
 MAX_HEAD_BYTES = 65_536  # of a request; of all that is no body: trailers, extensions of chunks, empty lines
 MAX_HEADERS = 256

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 
-from broker.cli.stop import Stop
-
 _BACKLOG = 2048
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (and how this machine reaches itself then)
 
@@ -18,11 +16,15 @@ _HINTS = {
 }
 
 
+class CannotListen(Exception):
+    """The address cannot be had; the message is one line for the operator."""
+
+
 @contextmanager
 def bound_socket(host: str, port: int) -> Iterator[socket.socket]:
     """A socket that has its address, so that nobody else gets it, and refuses connections until `listen`.
 
-    Raises Stop.
+    Raises CannotListen.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
@@ -30,18 +32,18 @@ def bound_socket(host: str, port: int) -> Iterator[socket.socket]:
         try:
             listener.bind((host, port))
         except OSError as error:
-            raise Stop(_why_not(host, port, error)) from error
+            raise CannotListen(_why_not(host, port, error)) from error
         listener.set_inheritable(True)
         yield listener
 
 
 def listen(listener: socket.socket) -> None:
-    """Let connections come; they wait until somebody accepts them.  Raises Stop."""
+    """Let connections come; they wait until somebody accepts them.  Raises CannotListen."""
     try:
         listener.listen(_BACKLOG)
     except OSError as error:  # somebody else was bound to it too, and was first
         host, port = listener.getsockname()[:2]
-        raise Stop(_why_not(host, port, error)) from error
+        raise CannotListen(_why_not(host, port, error)) from error
 
 
 def _why_not(host: str, port: int, error: OSError) -> str:

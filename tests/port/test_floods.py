@@ -12,8 +12,8 @@ import pytest
 from broker.port.http2 import connection, incoming, outgoing, patience
 from broker.port.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, window_update
 from broker.port.http2.headers import HeaderDecoder, encode_headers
-from tests.grpc.test_fuzz import Sink
 from tests.grpc.wire import Peer, Served, Service, make_door, packed, request_headers, serving, until
+from tests.port.test_http2_fuzz import Sink
 
 END = Flag.END_HEADERS | Flag.END_STREAM
 
