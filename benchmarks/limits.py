@@ -67,7 +67,7 @@ def http_limit(bench: Bench) -> list[Row]:
     return [row]
 
 
-# What is held against which limit: the measure, the limit, the share of it to reach (of the issue on speed).
+# What is held against which limit: the measure, the limit, the share of it to reach.
 _SHARES = (
     (PUBLISH_100, _COPY.format(100), 0.6),
     (PUBLISH_1000, _COPY.format(1000), 0.6),

@@ -16,7 +16,7 @@ from benchmarks.servers import Server, Sink
 from benchmarks.throughput import fill
 from benchmarks.wire import Connection, LoadFailed, build_request
 
-PACE = 200.0  # publishes a second (issue: "at 200 messages/s")
+PACE = 200.0  # publishes a second: a rate that both brokers can keep
 _PACED_LONGER = 2  # a paced round lasts so many times --seconds
 _ARRIVE_SECONDS = 10.0  # for the last pushes, after the last publish
 _MESSAGE_BYTES = 75

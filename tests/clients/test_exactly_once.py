@@ -42,7 +42,7 @@ def test_only_the_latest_delivery_of_a_message_can_be_acked(google: Google) -> N
 
 
 def test_a_changed_deadline_is_confirmed(google: Google) -> None:
-    """D2."""
+    """D2: a nack is confirmed as well, and the message comes again at once."""
     google.create(enable_exactly_once_delivery=True)
     google.publish("given up", "kept")
     handler = Handler(hold)

@@ -69,7 +69,9 @@ def story(script: Path, broker_url: str) -> Json:
 
 @pytest.mark.timeout(_INSTALL_SECONDS + 120)
 def test_the_node_client_creates_publishes_receives_seeks_and_deletes(story: Json) -> None:
-    """D2, A1, A6, A7, A9, A12."""
+    """D2, A1, A6, A7, A9, A12: a program of the Node client's usual calls ends with the results that Google's
+    service gives.
+    """
     seen = dict(story)
     assert seen.pop("most") <= 5  # of the flow control
     assert seen.pop("nackedSeconds") > 0

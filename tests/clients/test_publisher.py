@@ -20,7 +20,7 @@ _NEVER = 3600.0  # seconds: the client's timer is not what sends a batch
 def test_a_batch_goes_out_when_it_is_full_and_the_rest_when_the_publisher_stops(
     google: Google, make_publisher: MakePublisher
 ) -> None:
-    """D2, A1."""
+    """D2, A1: nothing that was handed to the publisher is left behind."""
     google.create()
     publisher = make_publisher(BatchSettings(max_messages=10, max_latency=_NEVER))
     futures = [publisher.publish(google.topic, f"{n}".encode()) for n in range(25)]
@@ -40,7 +40,7 @@ def test_a_batch_goes_out_when_it_is_full_and_the_rest_when_the_publisher_stops(
     ],
 )
 def test_a_batch_goes_out(google: Google, make_publisher: MakePublisher, settings: Any) -> None:
-    """D2, A1."""
+    """D2, A1: the ids that the futures have are those of their own messages, in order."""
     google.create()
     publisher = make_publisher(settings)
     futures = [publisher.publish(google.topic, b"x" * 100, number=f"{n}") for n in range(30)]
@@ -118,7 +118,7 @@ def test_a_key_whose_publish_failed_is_paused_until_it_is_resumed(
 def test_a_publisher_that_may_have_few_messages_under_way_publishes_them_all(
     google: Google, make_publisher: MakePublisher
 ) -> None:
-    """D2, A1."""
+    """D2, A1: it waits for answers, and goes on."""
     google.create()
     flow_control = PublishFlowControl(message_limit=20, limit_exceeded_behavior=LimitExceededBehavior.BLOCK)
     publisher = make_publisher(publisher_options=PublisherOptions(flow_control=flow_control))

@@ -45,7 +45,7 @@ def test_a_program_needs_nothing_but_pubsub_emulator_host(emulator_host: str, pr
 
 
 def test_publish_with_callbacks_that_hear_of_successes_and_failures(google: Google) -> None:
-    """D2, A1."""
+    """D2, A1: the callback of a message for a missing topic gets NotFound, and no other does."""
     google.create()
     published: list[str] = []
     failed: list[BaseException] = []
@@ -96,7 +96,7 @@ def test_subscribe_first_and_create_the_subscription_when_that_fails(google: Goo
 
 
 def test_receive_attributes_and_keep_to_flow_control(google: Google) -> None:
-    """D2, A1."""
+    """D2, A1: a handler never has more messages at work than its program allows."""
     google.create()
     sent = [
         google.publisher.publish(google.topic, b"data", origin="samples", username="gcp", number=f"{n}")
@@ -148,7 +148,7 @@ def test_pull_synchronously_and_extend_the_leases_of_what_is_being_worked_on(goo
 
 
 def test_a_dead_letter_policy_is_created_counted_changed_and_removed(google: Google) -> None:
-    """D2, A5."""
+    """D2, A5: delivery attempts are counted from 1 while there is a policy."""
     dead = f"{google.project}/topics/dead"
     google.publisher.create_topic(name=dead)
     google.create(dead_letter_policy=types.DeadLetterPolicy(dead_letter_topic=dead, max_delivery_attempts=10))
@@ -175,7 +175,7 @@ def test_a_dead_letter_policy_is_created_counted_changed_and_removed(google: Goo
 
 
 def test_a_filter_is_set_at_creation_and_never_changed(google: Google) -> None:
-    """D2, A3."""
+    """D2, A3: a change is refused with InvalidArgument, as by Google's service."""
     google.create(filter='attributes.author="unknown"')
     for author in ("known", "unknown"):
         google.publisher.publish(google.topic, author.encode(), author=author).result(SECONDS)
@@ -189,7 +189,7 @@ def test_a_filter_is_set_at_creation_and_never_changed(google: Google) -> None:
 
 
 def test_ordering_keys_are_published_and_received_in_order(google: Google) -> None:
-    """D2, A6."""
+    """D2, A6: two keys mixed, each in its own order."""
     google.create(enable_message_ordering=True)
     sent = [
         google.publisher.publish(google.topic, data, ordering_key=key)
@@ -233,7 +233,7 @@ def test_labels_deadline_and_retention_are_updated_by_mask(google: Google) -> No
 
 
 def test_subscriptions_are_listed_detached_and_deleted(google: Google) -> None:
-    """D2, A12."""
+    """D2, A12: by project and by topic."""
     google.create()
     other = google.subscription + "-2"
     google.subscriber.create_subscription(name=other, topic=google.topic)

@@ -33,7 +33,7 @@ def nack_first(times: int = 1) -> Callable[[Message], None]:
 
 
 def test_a_handler_gets_everything_once_and_its_acks_are_sent_before_it_has_stopped(google: Google) -> None:
-    """D2, A7."""
+    """D2, A7: nothing is left to pull after it, also of what was published while it ran."""
     google.create()
     ids = google.publish(*[f"{n}" for n in range(500)])
     handler = Handler()
@@ -100,7 +100,7 @@ def test_two_subscribers_share_a_subscription(google: Google, make_subscriber: M
 
 
 def test_what_a_handler_nacks_comes_again(google: Google) -> None:
-    """D2, A7."""
+    """D2, A7: with the same id, and not once it is acked."""
     google.create()
     ids = google.publish("a", "b")
     handler = Handler(nack_first())
@@ -146,7 +146,7 @@ def test_what_a_handler_fails_on_comes_again(google: Google) -> None:
 
 
 def test_a_nacked_message_waits_for_the_backoff(google: Google) -> None:
-    """D2, A4."""
+    """D2, A4: no earlier than the retry policy allows."""
     google.create(
         retry_policy=types.RetryPolicy(minimum_backoff=Duration(seconds=1), maximum_backoff=Duration(seconds=10))
     )
@@ -182,7 +182,7 @@ def test_a_handler_changes_deadlines(google: Google) -> None:
 
 
 def test_a_filtered_subscription_streams_what_matches(google: Google) -> None:
-    """D2, A3."""
+    """D2, A3: what does not match never reaches the handler."""
     google.create(filter='attributes.env = "prod" AND NOT hasPrefix(attributes.region, "eu-")')
     for env, region in (("test", "us-1"), ("prod", "eu-1"), ("prod", "us-1"), ("prod", "")):
         google.publisher.publish(google.topic, f"{env} {region}".encode(), env=env, region=region).result(SECONDS)
@@ -193,7 +193,7 @@ def test_a_filtered_subscription_streams_what_matches(google: Google) -> None:
 
 
 def test_a_message_that_is_nacked_too_often_comes_out_of_the_dead_letter_topic(google: Google) -> None:
-    """D2, A5."""
+    """D2, A5: after exactly five attempts, with its attributes and where it came from."""
     dead, letters = f"{google.project}/topics/dead", f"{google.project}/subscriptions/letters"
     google.publisher.create_topic(name=dead)
     google.subscriber.create_subscription(name=letters, topic=dead)
@@ -211,7 +211,7 @@ def test_a_message_that_is_nacked_too_often_comes_out_of_the_dead_letter_topic(g
 
 
 def test_a_seek_to_a_snapshot_brings_acked_messages_to_a_running_handler(google: Google) -> None:
-    """D2, A9."""
+    """D2, A9: nobody has to open the stream again."""
     google.create()
     google.publish("before")
     snapshot = f"{google.project}/snapshots/snapshot"
@@ -227,7 +227,7 @@ def test_a_seek_to_a_snapshot_brings_acked_messages_to_a_running_handler(google:
 
 
 def test_a_seek_to_a_time_brings_acked_messages_to_a_running_handler(google: Google) -> None:
-    """D2, A9."""
+    """D2, A9: nobody has to open the stream again."""
     google.create(retain_acked_messages=True)
     start = datetime.now(UTC) - timedelta(minutes=1)
     google.publish("a", "b")
@@ -240,7 +240,7 @@ def test_a_seek_to_a_time_brings_acked_messages_to_a_running_handler(google: Goo
 
 
 def test_a_seek_into_the_future_leaves_a_handler_nothing(google: Google) -> None:
-    """D2, A9."""
+    """D2, A9: what is published after that time is delivered."""
     google.create()
     google.publish("skipped")
     soon = datetime.now(UTC) + timedelta(milliseconds=300)

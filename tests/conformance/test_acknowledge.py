@@ -28,7 +28,7 @@ async def nack(rest: Rest, received: list[Json]) -> None:
 
 
 async def test_an_acknowledged_message_never_comes_back(rest: Rest) -> None:
-    """A7."""
+    """A7: not even by a nack with its old ack id."""
     await rest.publish(*"abc")
     received = await rest.pull()
     await rest.acknowledge(received)
@@ -47,7 +47,7 @@ async def test_part_of_a_response_may_be_acknowledged(rest: Rest) -> None:
 
 
 async def test_ids_of_several_pulls_may_be_mixed_and_repeated(rest: Rest) -> None:
-    """A7."""
+    """A7: exactly the named messages are acked."""
     await rest.publish(*(str(n) for n in range(10)))
     pulled = [await rest.pull(max_messages=3) for _ in range(4)]
     chosen = [pulled[3][0], pulled[0][1], pulled[2][2], pulled[0][1]]
@@ -58,7 +58,7 @@ async def test_ids_of_several_pulls_may_be_mixed_and_repeated(rest: Rest) -> Non
 
 
 async def test_concurrent_acks_of_one_response_are_all_kept(rest: Rest) -> None:
-    """A7."""
+    """A7: though they all change the same row."""
     await rest.publish(*(str(n) for n in range(50)))
     received = await rest.pull()
     await asyncio.gather(*(rest.acknowledge([m]) for m in received[:49]))
@@ -67,7 +67,7 @@ async def test_concurrent_acks_of_one_response_are_all_kept(rest: Rest) -> None:
 
 
 async def test_thousands_of_ids_in_one_call(rest: Rest) -> None:
-    """A7."""
+    """A7: 5,000 of five responses get a new deadline, and are acked, in one call each."""
     for _ in range(5):
         await rest.publish(*["x"] * 1000)
     received = [m for _ in range(5) for m in await rest.pull(max_messages=1000)]
@@ -113,7 +113,7 @@ async def test_a_stale_ack_does_not_lose_a_redelivered_message(rest: Rest) -> No
 
 
 async def test_a_late_ack_counts_while_the_message_is_not_delivered_again(rest: Rest) -> None:
-    """A7."""
+    """A7: its deadline has passed, but nobody else has it yet."""
     await rest.publish("late", "marker")
     late, marker = await rest.pull()
     await rest.modify_ack_deadline([late, marker], 1)
@@ -127,7 +127,7 @@ async def test_a_late_ack_counts_while_the_message_is_not_delivered_again(rest: 
 
 @both_calls
 async def test_no_ids_are_refused(rest: Rest, subscription: str, verb: str, fields: Json) -> None:
-    """A7."""
+    """A7: an empty list is as wrong as none, in the service's words."""
     for body in (fields, fields | {"ackIds": []}):
         error = await rest.error("POST", f"{subscription}:{verb}", body)
         assert error == ("INVALID_ARGUMENT", "You have not specified an ack ID in the request.")
@@ -198,7 +198,7 @@ async def test_a_deadline_outside_0_to_600_is_refused(rest: Rest, subscription: 
 
 
 async def test_a_deadline_of_one_and_of_600_seconds_is_accepted(rest: Rest) -> None:
-    """A7."""
+    """A7: both bounds are inclusive."""
     await rest.publish("a")
     received = await rest.pull()
     await rest.modify_ack_deadline(received, 1)
@@ -207,7 +207,7 @@ async def test_a_deadline_of_one_and_of_600_seconds_is_accepted(rest: Rest) -> N
 
 
 async def test_acks_of_a_subscription_whose_topic_is_deleted(rest: Rest) -> None:
-    """A7, A2."""
+    """A7, A2: what it had can still be acked, nacked and pulled."""
     await rest.publish("a", "b")
     received = await rest.pull()
     await rest.ok("DELETE", rest.topic())

@@ -70,7 +70,7 @@ def all_pages(collection: Any, key: str, **parameters: Any) -> list[Any]:
 
 
 def test_a_topic_is_created_read_updated_and_deleted(google: Discovery) -> None:
-    """D2, A12."""
+    """D2, A12: and is not found afterwards."""
     created = google.topics.create(name=google.topic, body={"labels": {"team": "payments"}}).execute()
     assert created == {"name": google.topic, "labels": {"team": "payments"}}
     assert google.topics.get(topic=google.topic).execute() == created
@@ -84,7 +84,7 @@ def test_a_topic_is_created_read_updated_and_deleted(google: Discovery) -> None:
 
 
 def test_lists_go_over_all_pages(google: Discovery) -> None:
-    """D2, A12."""
+    """D2, A12: topics, subscriptions, and subscriptions of a topic."""
     for n in range(5):
         google.topics.create(name=f"{google.topic}-{n}", body={}).execute()
     listed = all_pages(google.topics, "topics", project=google.project, pageSize=2)
@@ -96,7 +96,7 @@ def test_lists_go_over_all_pages(google: Discovery) -> None:
 
 
 def test_a_subscription_is_updated_detached_and_deleted(google: Discovery) -> None:
-    """D2, A12."""
+    """D2, A12: the mask names what changes, in camelCase."""
     google.create()
     fields = {"labels": {"team": "billing"}, "ackDeadlineSeconds": 30}
     body = {"subscription": fields, "updateMask": "labels,ackDeadlineSeconds"}
@@ -112,7 +112,7 @@ def test_a_subscription_is_updated_detached_and_deleted(google: Discovery) -> No
 
 
 def test_messages_are_published_pulled_modified_and_acknowledged(google: Discovery) -> None:
-    """D2, A1, A7."""
+    """D2, A1, A7: with the ids that the publish answered; a nack brings one back."""
     google.create()
     ids = google.publish("a", "b", "c")
     received = google.pull()
@@ -127,7 +127,7 @@ def test_messages_are_published_pulled_modified_and_acknowledged(google: Discove
 
 
 def test_a_conflict_says_why(google: Discovery) -> None:
-    """D2."""
+    """D2: the exception has the status 409 and the reason."""
     google.create()
     with pytest.raises(HttpError) as conflict:
         google.topics.create(name=google.topic, body={}).execute()

@@ -45,7 +45,7 @@ def google(
 
 
 def test_a_topic_is_created_read_listed_updated_and_deleted(google: Google) -> None:
-    """D2, A12."""
+    """D2, A12: what is read equals what create and update answered."""
     publisher = google.publisher
     created = publisher.create_topic(request={"name": google.topic, "labels": {"team": "payments"}})
     assert created == types.Topic(name=google.topic, labels={"team": "payments"})
@@ -63,7 +63,7 @@ def test_a_topic_is_created_read_listed_updated_and_deleted(google: Google) -> N
 
 
 def test_lists_go_over_all_pages(google: Google) -> None:
-    """D2, A12."""
+    """D2, A12: the client's iterators follow the page tokens to the end."""
     names = {f"{google.project}/topics/topic-{n}" for n in range(5)}
     for name in names:
         google.publisher.create_topic(name=name)
@@ -80,7 +80,7 @@ def test_lists_go_over_all_pages(google: Google) -> None:
 
 
 def test_a_subscription_is_created_read_updated_detached_and_deleted(google: Google) -> None:
-    """D2, A12."""
+    """D2, A12: with the service's defaults where nothing was given."""
     subscriber = google.subscriber
     google.create()
     created = subscriber.get_subscription(subscription=google.subscription)
@@ -107,7 +107,7 @@ def test_a_subscription_is_created_read_updated_detached_and_deleted(google: Goo
 
 
 def test_messages_are_published_pulled_and_acknowledged(google: Google) -> None:
-    """D2, A1, A7."""
+    """D2, A1, A7: with data, attributes, ids and publish times; nothing is left after the acks."""
     google.create()
     ids = google.publish("a", "b", "c")
     received = google.pull()
@@ -121,7 +121,7 @@ def test_messages_are_published_pulled_and_acknowledged(google: Google) -> None:
 
 
 def test_a_deadline_is_extended_and_given_up(google: Google) -> None:
-    """D2, A7."""
+    """D2, A7: 0 seconds give a message back at once."""
     google.create()
     google.publish("kept", "nacked")
     kept, nacked = google.pull()
@@ -145,7 +145,7 @@ def test_many_messages_are_batched_by_the_client(google: Google) -> None:
 
 
 def test_refusals_are_the_exceptions_that_programs_catch(google: Google) -> None:
-    """D2."""
+    """D2: Conflict, NotFound and BadRequest, with texts that name the value."""
     google.create()
     with pytest.raises(exceptions.Conflict) as conflict:
         google.publisher.create_topic(name=google.topic)
@@ -165,7 +165,7 @@ def test_refusals_are_the_exceptions_that_programs_catch(google: Google) -> None
 
 
 def test_messages_of_a_key_are_published_and_pulled_in_order(google: Google) -> None:
-    """D2, A6."""
+    """D2, A6: by a publisher and a subscriber that both have ordering on."""
     if google.publisher.transport.kind == "rest":
         pytest.skip("the client cannot publish in order over REST")
     google.publisher.create_topic(name=google.topic)
@@ -186,7 +186,7 @@ def test_messages_of_a_key_are_published_and_pulled_in_order(google: Google) -> 
 
 
 def test_a_snapshot_is_taken_changed_and_sought(google: Google) -> None:
-    """D2, A9."""
+    """D2, A9: labels change, the time of expiry does not."""
     google.create()
     google.publish("held")
     name = f"{google.project}/snapshots/snapshot"
@@ -209,7 +209,7 @@ def test_a_snapshot_is_taken_changed_and_sought(google: Google) -> None:
 
 
 def test_a_seek_to_a_time_skips_and_replays(google: Google) -> None:
-    """D2, A9."""
+    """D2, A9: forward counts as acked, backward brings acked messages again."""
     google.publisher.create_topic(name=google.topic)
     google.subscriber.create_subscription(
         request=types.Subscription(name=google.subscription, topic=google.topic, retain_acked_messages=True)
@@ -223,7 +223,7 @@ def test_a_seek_to_a_time_skips_and_replays(google: Google) -> None:
 
 
 def test_a_message_that_fails_too_often_goes_to_the_dead_letter_topic(google: Google) -> None:
-    """D2, A5."""
+    """D2, A5: after as many attempts as the policy says, each with its number."""
     google.publisher.create_topic(name=google.topic)
     dead = f"{google.project}/topics/dead"
     google.publisher.create_topic(name=dead)
@@ -249,7 +249,7 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letter_topic(google: Go
 
 
 def test_a_filter_chooses_messages_and_a_wrong_one_is_refused(google: Google) -> None:
-    """D2, A3."""
+    """D2, A3: BadRequest says that it is the filter."""
     google.publisher.create_topic(name=google.topic)
 
     def create(text: str) -> None:
@@ -313,7 +313,7 @@ def test_a_push_config_is_set_read_and_removed(google: Google) -> None:
 async def test_a_push_subscription_is_created_with_all_fields_and_pushed(
     google: Google, push_sink: PushSink
 ) -> None:
-    """D2, A8."""
+    """D2, A8: all of them are given back, and the push looks as they say."""
     path = f"/status/200/{uuid.uuid4().hex}"
     push_config = types.PushConfig(
         push_endpoint=push_sink.url + path,

@@ -14,7 +14,7 @@ async def subscription(rest: Rest) -> str:
 
 
 async def test_a_message_goes_round_on_plain_paths(rest: Rest, subscription: str) -> None:
-    """A12, A1, A7."""
+    """A12, A1, A7: publish, pull, nack, pull again, acknowledge."""
     body: Json = {"messages": [message(data) for data in "abc"]}
     assert len((await rest.ok("POST", f"{rest.topic()}/publish", body))["messageIds"]) == 3
     pull = f"{subscription}/pull?maxMessages=2&returnImmediately=true"
@@ -30,7 +30,7 @@ async def test_a_message_goes_round_on_plain_paths(rest: Rest, subscription: str
 
 
 async def test_pull_takes_its_fields_from_the_query_or_the_body(rest: Rest, subscription: str) -> None:
-    """A12."""
+    """A12: in camelCase or snake_case, or some in each."""
     await rest.publish(*"abcd")
     for query, body in [
         ("?max_messages=1&return_immediately=true", None),
@@ -44,7 +44,7 @@ async def test_pull_takes_its_fields_from_the_query_or_the_body(rest: Rest, subs
 
 @pytest.mark.parametrize("query", ["maxMessages=abc", "maxMessages=0", "maxMessages=-1", "maxMessages="])
 async def test_a_bad_number_in_the_query_is_refused(rest: Rest, subscription: str, query: str) -> None:
-    """A12."""
+    """A12: with INVALID_ARGUMENT, as in a body."""
     assert (await rest.error("POST", f"{subscription}/pull?{query}"))[0] == "INVALID_ARGUMENT"
 
 
@@ -61,7 +61,7 @@ async def test_plain_paths_refuse_what_the_verbs_refuse(rest: Rest, subscription
 
 
 async def test_put_with_a_mask_creates_the_subscription(rest: Rest) -> None:
-    """A12."""
+    """A12: one that is not there yet, with all that the body has."""
     body = {"topic": rest.topic(), "labels": {"a": "b"}}
     created = await rest.ok("PUT", f"{rest.subscription('new')}?updateMask=labels", body)
     assert created["labels"] == {"a": "b"}
@@ -88,7 +88,7 @@ async def test_put_with_a_mask_needs_no_topic_to_update(rest: Rest, subscription
 
 
 async def test_put_with_a_mask_updates_a_subscription_whose_topic_is_deleted(rest: Rest, subscription: str) -> None:
-    """A12."""
+    """A12: no topic is needed to change labels."""
     await rest.ok("DELETE", rest.topic())
     body = {"topic": rest.topic(), "labels": {"a": "b"}}
     updated = await rest.ok("PUT", f"{subscription}?updateMask=labels", body)
@@ -96,7 +96,7 @@ async def test_put_with_a_mask_updates_a_subscription_whose_topic_is_deleted(res
 
 
 async def test_put_with_a_mask_of_an_immutable_field_is_refused(rest: Rest, subscription: str) -> None:
-    """A12."""
+    """A12: as a patch is."""
     status, text_ = await rest.error("PUT", f"{subscription}?updateMask=topic", {"topic": rest.topic()})
     assert status == "INVALID_ARGUMENT"
     assert "is not mutable" in text_

@@ -29,7 +29,7 @@ async def refused(rest: Rest, *messages: Json) -> tuple[str, str]:
 
 @pytest.mark.usefixtures("topic")
 async def test_a_publish_answers_one_decimal_id_per_message_in_order(rest: Rest) -> None:
-    """A1."""
+    """A1: and these are the ids under which they are delivered."""
     ids = await rest.publish("a", "b", "c") + await rest.publish("d")
     assert all(re.fullmatch("[0-9]{1,19}", i) for i in ids)
     assert len(set(ids)) == 4
@@ -38,7 +38,7 @@ async def test_a_publish_answers_one_decimal_id_per_message_in_order(rest: Rest)
 
 @pytest.mark.usefixtures("topic")
 async def test_a_delivered_message_has_all_that_was_published(rest: Rest) -> None:
-    """A1, A7."""
+    """A1, A7: attributes to the letter, the ordering key, and a publish time; nothing else."""
     attributes = {"k": "v", "empty": "", "unicode": "é\u2028😀", "quote": '"\\/<>&'}
     ids = await rest.publish(message("hello", attributes, orderingKey="key"))
     (received,) = await rest.pull()
@@ -50,7 +50,7 @@ async def test_a_delivered_message_has_all_that_was_published(rest: Rest) -> Non
 
 @pytest.mark.usefixtures("topic")
 async def test_data_may_be_any_bytes(rest: Rest) -> None:
-    """A1."""
+    """A1: each of the 256 comes back."""
     data = base64.b64encode(bytes(range(256))).decode()
     await rest.publish({"data": data})
     assert [m["message"]["data"] for m in await rest.drain()] == [data]
@@ -78,7 +78,7 @@ async def test_base64_may_be_url_safe_or_unpadded(rest: Rest, given: str, canoni
 @pytest.mark.usefixtures("topic")
 @pytest.mark.parametrize("data", ["!", "a", "YQ==YQ==", "é", {}, []])
 async def test_what_is_not_base64_is_refused(rest: Rest, data: Any) -> None:
-    """A12."""
+    """A12: the whole request, and the message names the field."""
     status, text_ = await refused(rest, message("good"), {"data": data})
     assert status == "INVALID_ARGUMENT"
     assert "data" in text_, "it says which field"
@@ -87,7 +87,7 @@ async def test_what_is_not_base64_is_refused(rest: Rest, data: Any) -> None:
 @pytest.mark.usefixtures("topic")
 @pytest.mark.parametrize("body", [{"messages": []}, {}])
 async def test_a_publish_of_nothing_is_refused(rest: Rest, body: Json) -> None:
-    """A1."""
+    """A1: a missing list and an empty one alike."""
     status, text_ = await rest.error("POST", f"{rest.topic()}:publish", body)
     assert status == "INVALID_ARGUMENT"
     assert text_ == (
@@ -97,7 +97,7 @@ async def test_a_publish_of_nothing_is_refused(rest: Rest, body: Json) -> None:
 
 @pytest.mark.usefixtures("topic")
 async def test_a_thousand_messages_are_the_most(rest: Rest) -> None:
-    """A1."""
+    """A1: 1,001 are refused as a whole, 1,000 are delivered in order."""
     status, text_ = await refused(rest, *[message("x")] * 1001)
     assert status == "INVALID_ARGUMENT"
     assert text_ == (
@@ -137,7 +137,7 @@ async def test_a_message_of_attributes_alone_has_no_data(rest: Rest) -> None:
     ids=["attributes", "key", "value", "value in bytes", "ordering key"],
 )
 async def test_limits_are_inclusive(rest: Rest, fields: Json) -> None:
-    """A1."""
+    """A1: what has just the largest size is taken, and comes back whole."""
     await rest.publish(message("x", **fields))
     (received,) = await rest.pull()
     assert received["message"].items() >= fields.items()
@@ -185,7 +185,7 @@ async def test_half_a_surrogate_pair_is_refused(rest: Rest) -> None:
 
 @pytest.mark.usefixtures("topic")
 async def test_u0000_in_data_is_as_good_as_any_byte(rest: Rest) -> None:
-    """A1."""
+    """A1: PostgreSQL cannot hold it in text, but data is bytes."""
     await rest.publish("a\u0000b")
     assert [text(m) for m in await rest.drain()] == ["a\u0000b"]
 
@@ -212,7 +212,7 @@ async def test_a_request_of_more_than_ten_million_bytes_is_refused(rest: Rest, t
 
 @pytest.mark.usefixtures("topic")
 async def test_a_body_of_more_than_ten_mebibytes_is_refused(rest: Rest) -> None:
-    """A1."""
+    """A1: in the service's words."""
     status, text_ = await refused(rest, {"data": "A" * 10_485_760})
     assert status == "INVALID_ARGUMENT"
     assert text_ == "Request payload size exceeds the limit: 10485760 bytes."
@@ -220,7 +220,7 @@ async def test_a_body_of_more_than_ten_mebibytes_is_refused(rest: Rest) -> None:
 
 @pytest.mark.usefixtures("topic")
 async def test_seven_megabytes_in_one_message_are_carried(rest: Rest) -> None:
-    """A1."""
+    """A1: a message may be nearly as large as a request."""
     data = base64.b64encode(bytes(7_800_000)).decode()
     await rest.publish({"data": data})
     assert [m["message"]["data"] == data for m in await rest.drain()] == [True]
@@ -229,7 +229,7 @@ async def test_seven_megabytes_in_one_message_are_carried(rest: Rest) -> None:
 @pytest.mark.usefixtures("topic")
 @pytest.mark.parametrize("keys", [("a", "b"), ("a", "")])
 async def test_one_publish_has_one_ordering_key(rest: Rest, keys: tuple[str, str]) -> None:
-    """A6."""
+    """A6: a request that mixes keys is refused as a whole."""
     status, text_ = await refused(rest, *(message("x", orderingKey=key) for key in keys))
     assert status == "FAILED_PRECONDITION"
     assert text_.startswith(LIMIT_TEXT)
@@ -237,7 +237,7 @@ async def test_one_publish_has_one_ordering_key(rest: Rest, keys: tuple[str, str
 
 @pytest.mark.usefixtures("topic")
 async def test_ids_and_times_given_by_the_publisher_are_ignored(rest: Rest) -> None:
-    """A1."""
+    """A1: the broker gives both."""
     ids = await rest.publish(message("x", messageId="7", publishTime="2001-01-01T00:00:00Z"))
     (received,) = await rest.pull()
     assert ids != ["7"]
@@ -246,7 +246,7 @@ async def test_ids_and_times_given_by_the_publisher_are_ignored(rest: Rest) -> N
 
 
 async def test_publishing_to_a_missing_topic_is_not_found(rest: Rest) -> None:
-    """A1."""
+    """A1: the message names the topic."""
     status, text_ = await rest.error("POST", f"{rest.topic('missing')}:publish", {"messages": [message("x")]})
     assert status == "NOT_FOUND"
     assert text_.endswith("(resource=missing).")
@@ -266,7 +266,7 @@ async def test_a_subscription_gets_what_is_published_after_its_creation_exactly(
 
 @pytest.mark.usefixtures("topic")
 async def test_order_is_kept_across_requests(rest: Rest) -> None:
-    """B1."""
+    """B1: messages that are published one after another are delivered in that order."""
     for n in range(0, 30, 3):
         await rest.publish(*(str(n + i) for i in range(3)))
     assert [text(m) for m in await rest.drain()] == [str(n) for n in range(30)]

@@ -37,7 +37,7 @@ async def subscription(rest: Rest) -> str:
 
 
 async def test_a_pull_that_may_not_wait_answers_an_empty_object(rest: Rest, subscription: str) -> None:
-    """A7."""
+    """A7: at once, in both spellings of the field."""
     for name in ("returnImmediately", "return_immediately"):
         assert await rest.ok("POST", f"{subscription}:pull", {"maxMessages": 5, name: True}) == {}
 
@@ -59,7 +59,7 @@ async def test_max_messages_must_be_an_int32(rest: Rest, subscription: str, numb
 
 
 async def test_a_pull_returns_no_more_than_asked(rest: Rest) -> None:
-    """A7."""
+    """A7: the next pulls go on where it ended; what is out is with nobody else."""
     await rest.publish(*"abcde")
     assert [text(m) for m in await rest.pull(max_messages=2)] == ["a", "b"]
     assert [text(m) for m in await rest.pull(max_messages=2)] == ["c", "d"]
@@ -87,7 +87,7 @@ async def test_a_response_is_bounded_in_bytes(rest: Rest) -> None:
 
 
 async def test_a_waiting_pull_is_answered_by_a_publish(rest: Rest) -> None:
-    """A7, B4."""
+    """A7, B4: it is woken; it does not look again and again."""
     assert [text(m) for m in await meanwhile(rest.pull(wait=True), rest.publish("now"))] == ["now"]
 
 
@@ -99,7 +99,7 @@ async def test_a_waiting_pull_answers_with_what_there_is(rest: Rest) -> None:
 
 
 async def test_a_waiting_pull_is_answered_by_a_nack(rest: Rest) -> None:
-    """A7."""
+    """A7: it is woken by that as by a publish."""
     await rest.publish("again")
     leased = await rest.pull()
     again = await meanwhile(rest.pull(wait=True), rest.modify_ack_deadline(leased, 0))
@@ -114,7 +114,7 @@ async def test_each_message_goes_to_one_of_several_waiting_pulls(rest: Rest) -> 
 
 
 async def test_concurrent_pulls_share_the_backlog_without_duplicates(rest: Rest) -> None:
-    """A7."""
+    """A7: and nothing is left out between them."""
     await rest.publish(*(str(n) for n in range(200)))
     pulled = await asyncio.gather(*(rest.pull(max_messages=30) for _ in range(10)))
     received = [text(m) for messages in pulled for m in messages] + [
@@ -145,7 +145,7 @@ async def test_deleting_the_subscription_ends_a_waiting_pull(rest: Rest, subscri
 
 
 async def test_detaching_the_subscription_ends_a_waiting_pull(rest: Rest, subscription: str) -> None:
-    """A7."""
+    """A7: with FAILED_PRECONDITION, not by its time running out."""
     waiting = rest.call("POST", f"{subscription}:pull", {"maxMessages": 1})
     response = await meanwhile(waiting, rest.ok("POST", f"{subscription}:detach"))
     assert response.status_code == 400
@@ -153,7 +153,7 @@ async def test_detaching_the_subscription_ends_a_waiting_pull(rest: Rest, subscr
 
 
 async def test_a_pull_may_wait_on_a_subscription_whose_topic_is_deleted(rest: Rest) -> None:
-    """A7, A2."""
+    """A7, A2: what was published before can still come back."""
     await rest.publish("kept")
     leased = await rest.pull()
     await rest.ok("DELETE", rest.topic())

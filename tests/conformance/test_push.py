@@ -1,6 +1,7 @@
 """What Google's service promises of a push: the request, and which answers acknowledge it.
 
-Facts: google-pubsub.md 7.1 and 7.2; emulator.md 8 for what the emulator does instead.
+As https://cloud.google.com/pubsub/docs/push says;
+docs/compared-with-the-emulator.md has what the emulator does instead.
 """
 
 import base64
@@ -36,7 +37,7 @@ async def sibling(pushes: Pushes, **fields: Any) -> list[Json]:
 
 @side_by_side
 async def test_the_wrapped_request_holds_the_message_in_both_spellings(pushes: Pushes) -> None:
-    """A8 (7.1): data, attributes, id and time, and the full name of the subscription; nothing else."""
+    """A8: data, attributes, id and time, and the full name of the subscription; nothing else."""
     await pushes.rest.create_subscription("pulled")
     path = await pushes.subscribe()
     attributes = {
@@ -64,7 +65,7 @@ async def test_the_wrapped_request_holds_the_message_in_both_spellings(pushes: P
 
 @side_by_side
 async def test_the_wrapped_request_of_an_empty_message(pushes: Pushes) -> None:
-    """A8 (7.1): without data, without attributes; whether empty ones are left out is not documented."""
+    """A8: without data, without attributes; whether empty ones are left out is not documented."""
     path = await pushes.subscribe()
     await pushes.rest.publish(message("", {"k": ""}))
     await pushes.rest.publish("x")
@@ -76,7 +77,7 @@ async def test_the_wrapped_request_of_an_empty_message(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_every_byte_of_the_data_arrives(pushes: Pushes) -> None:
-    """A8 (7.1): as padded base64 of the standard alphabet, and raw without the wrapper."""
+    """A8: as padded base64 of the standard alphabet, and raw without the wrapper."""
     datas = [bytes(range(256))[:n] for n in (1, 2, 3, 255, 256)] + [b"\xff" * 100_000]
     wrapped = await pushes.subscribe()
     raw = await pushes.subscribe(name="raw", pushConfig={"noWrapper": {}})
@@ -89,7 +90,7 @@ async def test_every_byte_of_the_data_arrives(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_a_message_of_the_largest_size_is_pushed(pushes: Pushes) -> None:
-    """A8."""
+    """A8: all of its bytes arrive in one request."""
     path = await pushes.subscribe()
     await pushes.rest.publish("x" * 7_500_000)
     [request] = await pushes.wait_for(path, 1)
@@ -98,7 +99,7 @@ async def test_a_message_of_the_largest_size_is_pushed(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_the_headers_are_those_of_googles_senders(pushes: Pushes) -> None:
-    """A8 (7.1): receivers check the user agent."""
+    """A8: receivers check the user agent."""
     path = await pushes.subscribe()
     await pushes.rest.publish(message("x", {"attribute": "none of the headers"}))
     [request] = await pushes.wait_for(path, 1)
@@ -113,7 +114,7 @@ async def test_the_headers_are_those_of_googles_senders(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_the_ordering_key_is_in_the_request(pushes: Pushes) -> None:
-    """A8 (7.1): also where the subscription does not order."""
+    """A8: also where the subscription does not order."""
     paths = [await pushes.subscribe(), await pushes.subscribe(name="ordered", enableMessageOrdering=True)]
     await pushes.rest.publish(message("x", orderingKey="schlüssel 1"))
     for path in paths:
@@ -123,7 +124,7 @@ async def test_the_ordering_key_is_in_the_request(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_the_delivery_attempt_counts_from_one_with_a_dead_letter_policy_only(pushes: Pushes) -> None:
-    """A8, A5 (7.1, 6.2)."""
+    """A8, A5: without a policy the request has no such field."""
     await pushes.rest.create_topic("dead")
     policy = {"deadLetterTopic": pushes.rest.topic("dead"), "maxDeliveryAttempts": 10}
     answers = ("/status/500", "/status/404", "/redirect/302", "/status/200")
@@ -136,7 +137,7 @@ async def test_the_delivery_attempt_counts_from_one_with_a_dead_letter_policy_on
 
 @side_by_side
 async def test_the_endpoints_query_is_kept_and_its_fragment_is_not_sent(pushes: Pushes) -> None:
-    """A8 (emulator.md 8): token=… in the query is how receivers used to authenticate pushes."""
+    """A8: token=… in the query is how receivers used to authenticate pushes."""
     path = pushes.path()
     await pushes.subscribe(pushConfig={"pushEndpoint": f"{pushes.sink.url}{path}?token=a%20b%2Fc&x=%C3%BC+1#part"})
     await pushes.rest.publish("x")
@@ -150,7 +151,7 @@ async def test_the_endpoints_query_is_kept_and_its_fragment_is_not_sent(pushes: 
 
 @side_by_side
 async def test_an_unwrapped_request_is_the_data_and_tells_nothing_else(pushes: Pushes) -> None:
-    """A8 (7.1): no metadata unless it is asked for."""
+    """A8: no metadata unless it is asked for."""
     path = await pushes.subscribe(pushConfig={"noWrapper": {}})
     await pushes.rest.publish(message('{"a": 1}', {"k": "v"}, orderingKey="key"))
     [request] = await pushes.wait_for(path, 1)
@@ -161,7 +162,7 @@ async def test_an_unwrapped_request_is_the_data_and_tells_nothing_else(pushes: P
 
 @side_by_side
 async def test_metadata_is_sent_as_headers(pushes: Pushes) -> None:
-    """A8 (7.1): with the full name of the subscription, and each attribute by its own name."""
+    """A8: with the full name of the subscription, and each attribute by its own name."""
     await pushes.rest.create_subscription("pulled")
     path = await pushes.subscribe(pushConfig=METADATA)
     await pushes.rest.publish(message("x", {"env": "prod", "Some-Name": "a, b; c=d"}, orderingKey="key"))
@@ -213,7 +214,7 @@ HOSTILE = {
 
 @side_by_side
 async def test_hostile_attributes_neither_break_a_request_nor_change_what_it_says(pushes: Pushes) -> None:
-    """A8 (7.1; emulator.md 8: header injection): those that are no legal headers are left out."""
+    """A8: those that are no legal headers are left out."""
     path = await pushes.subscribe(pushConfig=METADATA, name="victim")
     attributes = {key: value for key, value in HOSTILE.items() if key}
     plain = await pushes.subscribe(pushConfig={"noWrapper": {}}, name="plain")
@@ -237,7 +238,7 @@ async def test_hostile_attributes_neither_break_a_request_nor_change_what_it_say
 
 @side_by_side
 async def test_attributes_at_their_limits_are_all_sent_as_headers(pushes: Pushes) -> None:
-    """A8 (2, 7.1): 100 of them, names of 256 bytes, values of 1,024."""
+    """A8: 100 of them, names of 256 bytes, values of 1,024."""
     path = await pushes.subscribe(pushConfig=METADATA)
     attributes = {f"{n:03}".ljust(256, "k"): "v" * 1024 for n in range(99)} | {"none": ""}
     await pushes.rest.publish(message("x", attributes))
@@ -265,14 +266,14 @@ async def answered(pushes: Pushes, *first: str) -> list[list[Received]]:
 
 @side_by_side
 async def test_102_200_201_202_and_204_acknowledge(pushes: Pushes) -> None:
-    """A8 (7.2): also after an informational response that means nothing."""
+    """A8: also after an informational response that means nothing."""
     for answer, requests in zip(ACKS, await answered(pushes, *ACKS), strict=True):
         assert [pushed(r) for r in requests] == ["first", "second"], answer
 
 
 @side_by_side
 async def test_every_other_answer_is_a_nack_and_redirects_are_not_followed(pushes: Pushes) -> None:
-    """A8 (7.2)."""
+    """A8: the message comes again, and nothing goes to where the redirect leads."""
     for answer, requests in zip(NACKS, await answered(pushes, *NACKS), strict=True):
         assert sorted(pushed(r) for r in requests) == ["first", "first", "second"], answer
     assert await pushes.sink.requests("/status/200/redirected") == []
@@ -280,16 +281,16 @@ async def test_every_other_answer_is_a_nack_and_redirects_are_not_followed(pushe
 
 @side_by_side
 async def test_an_answer_that_never_ends_or_is_cut_off_stops_nothing(pushes: Pushes) -> None:
-    """A8 (7.2): the status has been said; what comes behind it is not waited for, nor kept."""
+    """A8: the status has been said; what comes behind it is not waited for, nor kept."""
     answers = ("/huge-body", "/bomb", "/cut-body", "/slow-body", "/extra", "/huge-headers")
     for answer, requests in zip(answers, await answered(pushes, *answers), strict=True):
-        allowed = 2 if answer in ("/cut-body", "/huge-headers") else 1  # no fact says what these are
+        allowed = 2 if answer in ("/cut-body", "/huge-headers") else 1  # nothing documents what these are
         assert 1 <= [pushed(r) for r in requests].count("first") <= allowed, answer
 
 
 @side_by_side
 async def test_a_body_in_the_answer_changes_nothing(pushes: Pushes) -> None:
-    """A8 (7.2)."""
+    """A8: only the status counts; a cookie is not sent back."""
     answers = ("/body/200/error", "/body/201/%7B%22error%22%3A500%7D", "/cookie")
     for requests in await answered(pushes, *answers):
         assert [pushed(r) for r in requests] == ["first", "second"]
@@ -298,7 +299,7 @@ async def test_a_body_in_the_answer_changes_nothing(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_a_connection_that_breaks_when_it_is_used_again_loses_nothing(pushes: Pushes) -> None:
-    """A8, A4 (7.2)."""
+    """A8, A4: the message is sent again on a new one."""
     paths = [
         await pushes.subscribe(f"/{kind}-on-reuse", name=kind, retryPolicy={"minimumBackoff": "0s"})
         for kind in ("close", "reset")
@@ -311,7 +312,7 @@ async def test_a_connection_that_breaks_when_it_is_used_again_loses_nothing(push
 
 @side_by_side
 async def test_an_endpoint_that_is_not_there_is_tried_again_and_what_waits_goes_to_the_next(pushes: Pushes) -> None:
-    """A8 (7.2): a closed port, a name that does not exist, TLS to who cannot prove a name."""
+    """A8: a closed port, a name that does not exist, TLS to who cannot prove a name."""
     endpoints = ["http://127.0.0.1:9/x", "http://nobody.invalid/x", pushes.sink.tls_url + "/x"]
     for n, endpoint in enumerate(endpoints):
         await pushes.rest.create_subscription(f"sub{n}", pushConfig={"pushEndpoint": endpoint})

@@ -76,7 +76,7 @@ async def test_a_push_config_is_given_back_as_it_was_set(rest: Rest, config: Jso
 
 
 async def test_a_push_config_is_understood_in_snake_case(rest: Rest) -> None:
-    """A12."""
+    """A12: and given back in camelCase."""
     await rest.create_topic()
     body = {
         "push_endpoint": ENDPOINT,
@@ -153,7 +153,7 @@ async def test_a_push_config_that_is_wrong_is_refused(rest: Rest, config: Json, 
 
 
 async def test_sub_paths_of_a_push_config_are_no_mask(rest: Rest) -> None:
-    """A12."""
+    """A12: a push config is changed as a whole."""
     await rest.create_topic()
     await rest.create_subscription()
     for mask in ("pushConfig.pushEndpoint", "push_config.push_endpoint", "extensions.push"):
@@ -201,7 +201,7 @@ OPTIONS: Json = {
 
 
 async def test_the_options_of_pushing_are_given_back_with_and_without_an_endpoint(rest: Rest) -> None:
-    """C3, C4, C6."""
+    """C3, C4, C6: they outlive a switch to pull, and a patch can take them away."""
     await rest.create_topic()
     created = await rest.create_subscription(extensions={"push": OPTIONS})
     assert created["extensions"] == {"push": OPTIONS}
@@ -213,7 +213,7 @@ async def test_the_options_of_pushing_are_given_back_with_and_without_an_endpoin
 
 
 async def test_the_options_of_pushing_have_defaults(rest: Rest) -> None:
-    """C4, C6."""
+    """C4, C6: an empty digest is one of 100 messages, 1 MB or 10 s."""
     await rest.create_topic()
     created = await rest.create_subscription(extensions={"push": {"digest": {}, "circuitBreaker": {}}})
     assert created["extensions"] == {
@@ -256,7 +256,7 @@ BAD_OPTIONS: list[tuple[Json, str]] = [
 
 @pytest.mark.parametrize(("options", "expected"), BAD_OPTIONS, ids=lambda value: str(value)[:60])
 async def test_an_option_out_of_bounds_is_refused_by_name(rest: Rest, options: Json, expected: str) -> None:
-    """C3, C4, C6."""
+    """C3, C4, C6: at creation and by a patch."""
     errors = await refusals(rest, extensions={"push": options})
     assert {code for code, _ in errors} == {"INVALID_ARGUMENT"}
     assert all(expected in message for _, message in errors), errors
@@ -315,7 +315,7 @@ async def test_a_copy_of_a_subscription_without_its_secrets_is_refused(rest: Res
 
 
 async def test_a_secret_that_is_refused_is_not_repeated_anywhere(rest: Rest) -> None:
-    """A8."""
+    """A8: a slip of the hand must not put it into a log."""
     slips = [SECRET[:-5], SECRET[1:], f"{SECRET} ", f"{SECRET}\0", SECRET.replace("c", "k")]
     for slip in slips:
         for sent in ([slip], [{"secret": slip}], {"secret": slip}, slip):
@@ -329,7 +329,7 @@ async def test_a_secret_that_is_refused_is_not_repeated_anywhere(rest: Rest) -> 
 
 
 async def test_a_digest_is_refused_with_ordering_and_without_the_wrapper(rest: Rest) -> None:
-    """C4."""
+    """C4: whichever of them is set last; the message names the other."""
     await rest.create_topic()
     digest = {"extensions": {"push": {"digest": {}}}}
     body = {"topic": rest.topic(), "enableMessageOrdering": True, **digest}
@@ -369,7 +369,7 @@ async def test_modify_push_config_switches_between_pull_and_push_and_keeps_the_b
 async def test_a_push_config_without_an_endpoint_makes_it_a_pull_subscription(
     rest: Rest, body: Json | None
 ) -> None:
-    """A8."""
+    """A8: as Google has it."""
     await rest.create_topic()
     await rest.create_subscription(**PUSH)
     assert await rest.ok("POST", f"{rest.subscription()}:modifyPushConfig", body) == {}
@@ -378,7 +378,7 @@ async def test_a_push_config_without_an_endpoint_makes_it_a_pull_subscription(
 
 
 async def test_a_detached_push_subscription_is_not_pulled_either(rest: Rest) -> None:
-    """A2."""
+    """A2: the refusal says that it is detached."""
     await rest.create_topic()
     await rest.create_subscription(**PUSH)
     await rest.ok("POST", f"{rest.subscription()}:detach")
@@ -387,7 +387,7 @@ async def test_a_detached_push_subscription_is_not_pulled_either(rest: Rest) -> 
 
 
 async def test_modify_push_config_of_what_is_not_there(rest: Rest) -> None:
-    """A12."""
+    """A12: NOT_FOUND."""
     assert (await rest.error("POST", f"{rest.subscription()}:modifyPushConfig", PUSH))[0] == "NOT_FOUND"
 
 

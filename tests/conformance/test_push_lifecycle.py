@@ -1,6 +1,7 @@
 """What Google's service promises while a push subscription changes: switching, seeking, deleting, filtering.
 
-Facts: google-pubsub.md 3, 7.2, 8 and 10; emulator.md 8 and 9 for what the emulator does instead.
+As https://cloud.google.com/pubsub/docs/push and https://cloud.google.com/pubsub/docs/replay-overview say;
+docs/compared-with-the-emulator.md has what the emulator does instead.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ def numbers(count: int, prefix: str = "") -> list[str]:
 
 @side_by_side
 async def test_only_what_the_filter_matches_is_pushed(pushes: Pushes) -> None:
-    """A3, A8 (3.2): the rest counts as acknowledged; a sibling has everything."""
+    """A3, A8: the rest counts as acknowledged; a sibling has everything."""
     filtered = await pushes.subscribe(filter='attributes.env = "prod" AND NOT attributes:test')
     everything = await pushes.subscribe(name="everything")
     for n in range(10):
@@ -52,7 +53,7 @@ async def test_only_what_the_filter_matches_is_pushed(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_the_backlog_of_a_pull_subscription_is_pushed_once_it_has_an_endpoint(pushes: Pushes) -> None:
-    """A8 (7.2): each message once."""
+    """A8: each message once."""
     await pushes.rest.create_subscription()
     await pushes.rest.publish(*numbers(300))
     path = pushes.path()
@@ -65,7 +66,7 @@ async def test_the_backlog_of_a_pull_subscription_is_pushed_once_it_has_an_endpo
 
 @side_by_side
 async def test_what_could_not_be_pushed_is_pulled_once_the_endpoint_is_gone(pushes: Pushes) -> None:
-    """A8 (7.2): pushing pauses, the backlog stays."""
+    """A8: pushing pauses, the backlog stays."""
     path = await pushes.subscribe("/status/500")
     await pushes.rest.publish(*numbers(50))
     await pushes.wait_for(path, 3)
@@ -86,7 +87,7 @@ async def test_what_could_not_be_pushed_is_pulled_once_the_endpoint_is_gone(push
 
 @side_by_side
 async def test_a_request_in_flight_at_the_switch_to_pull_still_counts(pushes: Pushes) -> None:
-    """A8 (7.2): its success acknowledges, its failure does not."""
+    """A8: its success acknowledges, its failure does not."""
     gate = pushes.path("")[1:]
     path = await pushes.subscribe(f"/gate/{gate}", name="good")
     bad = await pushes.subscribe("/delay/1", name="bad")
@@ -107,7 +108,7 @@ async def test_a_request_in_flight_at_the_switch_to_pull_still_counts(pushes: Pu
 
 @side_by_side
 async def test_what_hangs_at_the_switch_to_pull_is_pulled_after_its_deadline(pushes: Pushes) -> None:
-    """A8 (7.2): nothing is lost with the endpoint."""
+    """A8: nothing is lost with the endpoint."""
     path = await pushes.subscribe("/hang", ackDeadlineSeconds=10)
     await pushes.rest.publish("x")
     await pushes.wait_for(path, 1)
@@ -118,7 +119,7 @@ async def test_what_hangs_at_the_switch_to_pull_is_pulled_after_its_deadline(pus
 
 @side_by_side
 async def test_switching_again_and_again_under_load_loses_and_doubles_nothing(pushes: Pushes) -> None:
-    """A8 (7.2)."""
+    """A8: pull and push share one backlog."""
     path = await pushes.subscribe(ackDeadlineSeconds=600)
     pulled: list[str] = []
     published: list[str] = []
@@ -162,7 +163,7 @@ async def test_switching_again_and_again_under_load_loses_and_doubles_nothing(pu
 
 @side_by_side
 async def test_another_endpoint_gets_the_backlog_of_the_first(pushes: Pushes) -> None:
-    """A8 (7.2): at once, without waiting for the backoff of the other."""
+    """A8: at once, without waiting for the backoff of the other."""
     first = await pushes.subscribe("/status/500")
     await pushes.rest.publish(*numbers(40))
     await pushes.wait_for(first, 6)
@@ -176,7 +177,7 @@ async def test_another_endpoint_gets_the_backlog_of_the_first(pushes: Pushes) ->
 
 @side_by_side
 async def test_a_pull_that_waits_is_refused_when_an_endpoint_is_set(pushes: Pushes) -> None:
-    """A8 (7.2; emulator.md 3: it steals the message from push)."""
+    """A8: the emulator steals the message from push."""
     await pushes.rest.create_subscription()
     body = {"maxMessages": 1}
     waiting = asyncio.create_task(pushes.rest.error("POST", f"{pushes.rest.subscription()}:pull", body))
@@ -191,7 +192,7 @@ async def test_a_pull_that_waits_is_refused_when_an_endpoint_is_set(pushes: Push
 
 @side_by_side
 async def test_push_and_exactly_once_delivery_are_refused_together(pushes: Pushes) -> None:
-    """A8 (5): whichever is set last."""
+    """A8: whichever is set last."""
     config = {"pushConfig": {"pushEndpoint": pushes.sink.url + pushes.path()}}
     once = {"enableExactlyOnceDelivery": True}
     new = {"topic": pushes.rest.topic(), **config, **once}
@@ -209,7 +210,7 @@ async def test_push_and_exactly_once_delivery_are_refused_together(pushes: Pushe
 
 @side_by_side
 async def test_deleting_or_detaching_a_subscription_ends_its_pushes(pushes: Pushes) -> None:
-    """A8 (10)."""
+    """A8: also of what failed and would be tried again."""
     paths = [await pushes.subscribe("/status/500", name=name) for name in ("deleted", "detached")]
     await pushes.rest.publish(*numbers(20))
     for path in paths:
@@ -227,7 +228,7 @@ async def test_deleting_or_detaching_a_subscription_ends_its_pushes(pushes: Push
 
 @side_by_side
 async def test_what_a_deleted_topic_left_behind_is_still_pushed(pushes: Pushes) -> None:
-    """A8 (10): and a new topic of that name has nothing to do with it."""
+    """A8: and a new topic of that name has nothing to do with it."""
     path = await pushes.subscribe(*["/status/500"] * 4, "/status/200")
     await pushes.rest.publish(*numbers(3))
     await pushes.wait_for(path, 1)
@@ -241,7 +242,7 @@ async def test_what_a_deleted_topic_left_behind_is_still_pushed(pushes: Pushes) 
 
 @side_by_side
 async def test_a_subscription_created_again_has_nothing_of_its_namesake(pushes: Pushes) -> None:
-    """A8 (1.1): neither its backlog, nor its endpoint, nor what came between."""
+    """A8: neither its backlog, nor its endpoint, nor what came between."""
     first = await pushes.subscribe("/status/500")
     await pushes.rest.publish(*numbers(20, "old"))
     await pushes.wait_for(first, 3, ended=True)
@@ -261,7 +262,7 @@ async def test_a_subscription_created_again_has_nothing_of_its_namesake(pushes: 
 
 @side_by_side
 async def test_seeking_back_pushes_again_what_is_retained(pushes: Pushes) -> None:
-    """A9 (8.2): and what is not retained is not."""
+    """A9: and what is not retained is not."""
     start = datetime.now(UTC) - timedelta(minutes=1)
     retaining = await pushes.subscribe(retainAckedMessages=True)
     forgetting = await pushes.subscribe(name="forgetting")
@@ -280,7 +281,7 @@ async def test_seeking_back_pushes_again_what_is_retained(pushes: Pushes) -> Non
 
 @side_by_side
 async def test_seeking_to_the_future_pushes_nothing_of_the_past(pushes: Pushes) -> None:
-    """A9 (8.2): also what is being retried; what comes later is pushed."""
+    """A9: also what is being retried; what comes later is pushed."""
     path = await pushes.subscribe("/status/500")
     await pushes.rest.publish(*numbers(20))
     await pushes.wait_for(path, 4, ended=True)
@@ -296,7 +297,7 @@ async def test_seeking_to_the_future_pushes_nothing_of_the_past(pushes: Pushes) 
 
 @side_by_side
 async def test_seeking_to_the_future_also_ends_what_is_in_flight(pushes: Pushes) -> None:
-    """A9 (8.2): a request that fails after it was sought past is not repeated."""
+    """A9: a request that fails after it was sought past is not repeated."""
     path = await pushes.subscribe("/hang", "/status/200", ackDeadlineSeconds=10)
     await pushes.rest.publish("x")
     await pushes.wait_for(path, 1)
@@ -308,7 +309,7 @@ async def test_seeking_to_the_future_also_ends_what_is_in_flight(pushes: Pushes)
 
 @side_by_side
 async def test_an_answer_to_a_deleted_subscription_acknowledges_nothing_of_its_namesake(pushes: Pushes) -> None:
-    """A8 (1.1): nor does its failure count."""
+    """A8: nor does its failure count."""
     gate = pushes.path("")[1:]
     path = await pushes.subscribe(f"/gate/{gate}", name="same")
     await pushes.rest.publish(*numbers(3, "old"))
@@ -325,7 +326,7 @@ async def test_an_answer_to_a_deleted_subscription_acknowledges_nothing_of_its_n
 
 @side_by_side
 async def test_seeking_to_a_snapshot_pushes_what_it_holds(pushes: Pushes) -> None:
-    """A9 (8.3): what was not acknowledged when it was made, and all that came later; as often as it is sought."""
+    """A9: what was not acknowledged when it was made, and all that came later; as often as it is sought."""
     await pushes.rest.create_subscription()
     await pushes.rest.publish("acked", "held", "held too")
     received = await pushes.rest.pull()

@@ -1,6 +1,7 @@
 """What Google's service promises of what is pushed again: delays, dead letters, order, timeouts.
 
-Facts: google-pubsub.md 4, 6 and 7.2; emulator.md 8 for what the emulator does instead.
+As https://cloud.google.com/pubsub/docs/push and https://cloud.google.com/pubsub/docs/handling-failures say;
+docs/compared-with-the-emulator.md has what the emulator does instead.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ def gaps(requests: list[Received]) -> list[float]:
 
 @side_by_side
 async def test_pushes_that_fail_are_repeated_after_growing_delays(pushes: Pushes) -> None:
-    """A4, A8 (7.2): exponential, from 100 ms; the emulator stays at one second for ever."""
+    """A4, A8: exponential, from 100 ms; the emulator stays at one second for ever."""
     path = await pushes.subscribe("/status/500")
     await pushes.rest.publish("x")
     found = gaps(await pushes.wait_for(path, 7))
@@ -39,7 +40,7 @@ async def test_pushes_that_fail_are_repeated_after_growing_delays(pushes: Pushes
 
 @side_by_side
 async def test_successes_end_the_backoff(pushes: Pushes) -> None:
-    """A8 (7.2): it follows the share of nacks, so many successes bring it down to nothing."""
+    """A8: it follows the share of nacks, so many successes bring it down to nothing."""
     path = await pushes.subscribe(*["/status/500"] * 4, *["/status/200"] * 20, "/status/500", "/status/200")
     await pushes.rest.publish("first")
     await pushes.until_taken(path, "first")
@@ -53,7 +54,7 @@ async def test_successes_end_the_backoff(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_a_retry_policy_delays_pushes_beyond_the_backoff(pushes: Pushes) -> None:
-    """A4 (6.1, 7.2): the larger of both, from the first failure on, and never early."""
+    """A4: the larger of both, from the first failure on, and never early."""
     policy = {"minimumBackoff": "1s", "maximumBackoff": "2s"}
     path = await pushes.subscribe("/status/500", retryPolicy=policy)
     await pushes.rest.publish("x")
@@ -65,7 +66,7 @@ async def test_a_retry_policy_delays_pushes_beyond_the_backoff(pushes: Pushes) -
 
 @side_by_side
 async def test_a_message_in_backoff_does_not_keep_others_that_long(pushes: Pushes) -> None:
-    """A4 (6.1): the retry policy is of the message."""
+    """A4: the retry policy is of the message."""
     path = await pushes.subscribe(
         "/status/500", "/status/200", retryPolicy={"minimumBackoff": "8s", "maximumBackoff": "600s"}
     )
@@ -83,7 +84,7 @@ async def test_a_message_in_backoff_does_not_keep_others_that_long(pushes: Pushe
 
 @side_by_side
 async def test_after_the_last_attempt_a_message_is_a_dead_letter_and_pushed_no_more(pushes: Pushes) -> None:
-    """A5 (6.2): exactly maxDeliveryAttempts pushes; what arrives tells of it; the others are not held up."""
+    """A5: exactly maxDeliveryAttempts pushes; what arrives tells of it; the others are not held up."""
     await pushes.rest.create_topic("dead")
     await pushes.rest.create_subscription("pulled", "dead")
     dead = await pushes.subscribe(name="dead-sub", topic="dead")
@@ -112,7 +113,7 @@ async def test_after_the_last_attempt_a_message_is_a_dead_letter_and_pushed_no_m
 
 @side_by_side
 async def test_a_dead_letter_lets_the_next_of_its_key_go(pushes: Pushes) -> None:
-    """A5, A6 (4): until then it holds its key; afterwards the rest comes in order."""
+    """A5, A6: until then it holds its key; afterwards the rest comes in order."""
     await pushes.rest.create_topic("dead")
     await pushes.rest.create_subscription("pulled", "dead")
     policy = {"deadLetterTopic": pushes.rest.topic("dead"), "maxDeliveryAttempts": 5}
@@ -125,7 +126,7 @@ async def test_a_dead_letter_lets_the_next_of_its_key_go(pushes: Pushes) -> None
 
 @side_by_side
 async def test_deadlines_that_pass_count_as_attempts(pushes: Pushes) -> None:
-    """A5 (6.2)."""
+    """A5: an endpoint that hangs uses up attempts as one that refuses does."""
     await pushes.rest.create_topic("dead")
     policy = {"deadLetterTopic": pushes.rest.topic("dead"), "maxDeliveryAttempts": 5}
     path = await pushes.subscribe("/hang", "/status/200", deadLetterPolicy=policy, ackDeadlineSeconds=10)
@@ -150,7 +151,7 @@ def check_order(requests: list[Received], **published: list[str]) -> None:
 
 @side_by_side
 async def test_one_request_of_a_key_is_out_at_a_time(pushes: Pushes) -> None:
-    """A6 (4)."""
+    """A6: the next is sent once the one before was answered."""
     path = await pushes.subscribe("/delay/0.02", **ORDERED)
     published = {key: [f"{key}{n}" for n in range(8)] for key in "abc"}
     for key, texts in published.items():
@@ -161,7 +162,7 @@ async def test_one_request_of_a_key_is_out_at_a_time(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_a_key_that_waits_for_its_answer_holds_no_other_key(pushes: Pushes) -> None:
-    """A6 (4)."""
+    """A6: and no message without a key."""
     gate = pushes.path("")[1:]
     path = await pushes.subscribe(f"/gate/{gate}", "/status/200", **ORDERED)
     await pushes.rest.publish(message("a1", orderingKey="a"))
@@ -179,7 +180,7 @@ async def test_a_key_that_waits_for_its_answer_holds_no_other_key(pushes: Pushes
 
 @side_by_side
 async def test_a_key_that_fails_stays_in_order(pushes: Pushes) -> None:
-    """A6 (4)."""
+    """A6: nothing of the key is sent before what failed has succeeded."""
     answers = ["/status/500", "/status/500", "/status/200", "/status/503", "/reset", "/status/200"] * 2
     path = await pushes.subscribe(*answers, **ORDERED)
     published = {key: [f"{key}{n}" for n in range(4)] for key in "ab"}
@@ -194,7 +195,7 @@ async def test_a_key_that_fails_stays_in_order(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_a_request_without_an_answer_is_repeated_after_the_ack_deadline(pushes: Pushes) -> None:
-    """A8 (7.2): the deadline is the request's timeout; also where an answer begins and does not end."""
+    """A8: the deadline is the request's timeout; also where an answer begins and does not end."""
     paths = [
         await pushes.subscribe(behaviour, "/status/200", name=f"sub{n}", ackDeadlineSeconds=10)
         for n, behaviour in enumerate(("/hang", "/slow-headers", "/status/100"))
@@ -208,7 +209,7 @@ async def test_a_request_without_an_answer_is_repeated_after_the_ack_deadline(pu
 
 @side_by_side
 async def test_an_endpoint_slower_than_the_ack_deadline_gets_no_endless_duplicates(pushes: Pushes) -> None:
-    """A8 (emulator.md 8): a late success counts while the call is open; one duplicate at most, then silence."""
+    """A8: a late success counts while the call is open; one duplicate at most, then silence."""
     path = await pushes.subscribe("/delay/12", ackDeadlineSeconds=10)
     await pushes.rest.publish("slow")
     [first] = await pushes.wait_for(path, 1)
@@ -221,7 +222,7 @@ async def test_an_endpoint_slower_than_the_ack_deadline_gets_no_endless_duplicat
 
 @side_by_side
 async def test_an_answer_just_before_the_ack_deadline_acknowledges(pushes: Pushes) -> None:
-    """A8 (7.2)."""
+    """A8: the message is not sent again."""
     path = await pushes.subscribe("/delay/8.5", ackDeadlineSeconds=10)
     await pushes.rest.publish("x")
     await pushes.wait_for(path, 1, ended=True)
@@ -230,7 +231,7 @@ async def test_an_answer_just_before_the_ack_deadline_acknowledges(pushes: Pushe
 
 @side_by_side
 async def test_a_longer_ack_deadline_is_a_longer_timeout(pushes: Pushes) -> None:
-    """A8 (7.2)."""
+    """A8: the endpoint may take as long as the deadline."""
     path = await pushes.subscribe("/delay/14", ackDeadlineSeconds=20)
     await pushes.rest.publish("x")
     [request] = await pushes.wait_for(path, 1, ended=True)

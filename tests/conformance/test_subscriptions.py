@@ -27,7 +27,7 @@ async def test_a_subscription_has_the_services_defaults(rest: Rest) -> None:
 
 
 async def test_what_is_given_at_creation_is_given_back(rest: Rest) -> None:
-    """A12."""
+    """A12: by the answer, and by a later get."""
     await rest.create_topic()
     fields = {
         "ackDeadlineSeconds": 600,
@@ -43,7 +43,7 @@ async def test_what_is_given_at_creation_is_given_back(rest: Rest) -> None:
 
 
 async def test_creating_a_subscription_twice_is_a_conflict(rest: Rest) -> None:
-    """A12."""
+    """A12: also with the same fields, as with Google's service."""
     await rest.create_topic()
     await rest.create_subscription()
     status, message = await rest.error("PUT", rest.subscription(), {"topic": rest.topic()})
@@ -52,7 +52,7 @@ async def test_creating_a_subscription_twice_is_a_conflict(rest: Rest) -> None:
 
 
 async def test_a_subscription_of_a_missing_topic_is_refused_naming_the_topic(rest: Rest) -> None:
-    """A12."""
+    """A12: and nothing is created."""
     status, message = await rest.error("PUT", rest.subscription(), {"topic": rest.topic("missing")})
     assert status == "NOT_FOUND"
     assert message.endswith("(resource=missing).")
@@ -61,13 +61,13 @@ async def test_a_subscription_of_a_missing_topic_is_refused_naming_the_topic(res
 
 @pytest.mark.parametrize("topic", [None, "", "_deleted-topic_", "topic", "projects/p/subscriptions/sub"])
 async def test_a_subscription_needs_the_name_of_a_topic(rest: Rest, topic: str | None) -> None:
-    """A12."""
+    """A12: none, an empty one and a malformed one are refused."""
     body = {} if topic is None else {"topic": topic}
     assert (await rest.error("PUT", rest.subscription(), body))[0] == "INVALID_ARGUMENT"
 
 
 async def test_a_missing_subscription_is_not_found_by_its_id(rest: Rest) -> None:
-    """A12."""
+    """A12: by every call, with the id in the message."""
     ids = {"ackIds": ["x"]}
     calls = [
         ("GET", "", None), ("DELETE", "", None), ("POST", ":detach", None), ("POST", ":acknowledge", ids),
@@ -81,14 +81,14 @@ async def test_a_missing_subscription_is_not_found_by_its_id(rest: Rest) -> None
 
 @pytest.mark.parametrize("name", ["ab", "9abc", "a" * 256, "googsub", "Googsub", "a b c"])
 async def test_an_illegal_subscription_id_is_refused(rest: Rest, name: str) -> None:
-    """A12."""
+    """A12: as INVALID_ARGUMENT, whatever was sent in the URL."""
     await rest.create_topic()
     path = f"{rest.project}/subscriptions/{quote(name)}"
     assert (await rest.error("PUT", path, {"topic": rest.topic()}))[0] == "INVALID_ARGUMENT"
 
 
 async def test_topic_and_subscription_may_be_in_different_projects(rest: Rest) -> None:
-    """A2."""
+    """A2: messages go across."""
     await rest.create_topic()
     path = f"{rest.project}-b/subscriptions/sub"
     await rest.ok("PUT", path, {"topic": rest.topic()})
@@ -110,7 +110,7 @@ async def test_an_ack_deadline_outside_10_to_600_seconds_is_refused(rest: Rest, 
 
 
 async def test_an_ack_deadline_of_zero_is_the_default(rest: Rest) -> None:
-    """A7."""
+    """A7: 10 seconds, at creation and in a patch."""
     await rest.create_topic()
     assert (await rest.create_subscription(ackDeadlineSeconds=0))["ackDeadlineSeconds"] == 10
     body = {"subscription": {"ackDeadlineSeconds": 60}, "updateMask": "ackDeadlineSeconds"}
@@ -136,7 +136,7 @@ async def test_an_empty_expiration_policy_means_never(rest: Rest) -> None:
 
 
 async def test_an_expiry_of_less_than_a_day_is_refused(rest: Rest) -> None:
-    """A12."""
+    """A12: and the message is about the expiry, not about the retention that follows it."""
     await rest.create_topic()
     body = {"topic": rest.topic(), "expirationPolicy": {"ttl": "86399s"}, "messageRetentionDuration": "600s"}
     status, message = await rest.error("PUT", rest.subscription(), body)
@@ -151,7 +151,7 @@ async def test_an_expiry_of_less_than_a_day_is_refused(rest: Rest) -> None:
 
 
 async def test_retention_beyond_the_expiry_is_refused(rest: Rest) -> None:
-    """A10."""
+    """A10: the message names both durations."""
     await rest.create_topic()
     body = {"topic": rest.topic(), "expirationPolicy": {"ttl": "86400s"}, "messageRetentionDuration": "86401s"}
     status, message = await rest.error("PUT", rest.subscription(), body)
@@ -160,14 +160,14 @@ async def test_retention_beyond_the_expiry_is_refused(rest: Rest) -> None:
 
 
 async def test_the_default_retention_gives_way_to_a_shorter_expiry(rest: Rest) -> None:
-    """A10."""
+    """A10: who gives only an expiry is not refused for a default."""
     await rest.create_topic()
     created = await rest.create_subscription(expirationPolicy={"ttl": "86400s"})
     assert created["messageRetentionDuration"] == "86400s"
 
 
 async def test_an_empty_retry_policy_has_defaults(rest: Rest) -> None:
-    """A4."""
+    """A4: 10 s and 600 s."""
     await rest.create_topic()
     created = await rest.create_subscription(retryPolicy={})
     assert created["retryPolicy"] == {"minimumBackoff": "10s", "maximumBackoff": "600s"}
@@ -184,7 +184,7 @@ async def test_an_empty_retry_policy_has_defaults(rest: Rest) -> None:
     ],
 )
 async def test_a_retry_policy_out_of_bounds_is_refused(rest: Rest, policy: Json, expected: str) -> None:
-    """A4."""
+    """A4: the message says which bound."""
     await rest.create_topic()
     body = {"topic": rest.topic(), "retryPolicy": policy}
     status, message = await rest.error("PUT", rest.subscription(), body)
@@ -225,13 +225,13 @@ async def test_an_output_only_field_of_a_subscription_is_not_stored(rest: Rest, 
 
 
 async def test_a_subscription_shows_the_retention_of_its_topic(rest: Rest) -> None:
-    """A10."""
+    """A10: a field that only the broker sets."""
     await rest.create_topic(messageRetentionDuration="3600s")
     assert (await rest.create_subscription())["topicMessageRetentionDuration"] == "3600s"
 
 
 async def test_subscriptions_are_listed_in_pages(rest: Rest) -> None:
-    """A12."""
+    """A12: each once, and the last page has no token."""
     assert await rest.ok("GET", f"{rest.project}/subscriptions") == {}
     await rest.create_topic()
     for n in range(3):
@@ -262,7 +262,7 @@ async def test_all_mutable_fields_are_updated(rest: Rest) -> None:
 
 
 async def test_a_masked_field_that_is_absent_is_reset(rest: Rest) -> None:
-    """A12."""
+    """A12: to its default, whichever spelling the mask has."""
     await rest.create_topic()
     plain = await rest.create_subscription()
     fields = {
@@ -279,7 +279,7 @@ async def test_a_masked_field_that_is_absent_is_reset(rest: Rest) -> None:
 
 @pytest.mark.parametrize("field", ["name", "topic", "filter", "enableMessageOrdering", "enable_message_ordering"])
 async def test_an_immutable_field_in_the_mask_is_refused(rest: Rest, field: str) -> None:
-    """A12."""
+    """A12: in the service's words, with the field."""
     await rest.create_topic()
     await rest.create_subscription()
     status, message = await rest.error("PATCH", rest.subscription(), {"subscription": {}, "updateMask": field})
@@ -289,7 +289,7 @@ async def test_an_immutable_field_in_the_mask_is_refused(rest: Rest, field: str)
 
 
 async def test_an_unknown_field_in_the_mask_is_refused(rest: Rest) -> None:
-    """A12."""
+    """A12: in the service's words, with the field."""
     await rest.create_topic()
     await rest.create_subscription()
     status, message = await rest.error("PATCH", rest.subscription(), {"subscription": {}, "updateMask": "bogus"})
@@ -301,7 +301,7 @@ async def test_an_unknown_field_in_the_mask_is_refused(rest: Rest) -> None:
 
 
 async def test_an_update_without_a_mask_is_refused(rest: Rest) -> None:
-    """A12."""
+    """A12: no field is guessed from the body."""
     await rest.create_topic()
     await rest.create_subscription()
     status, message = await rest.error("PATCH", rest.subscription(), {"subscription": {"labels": {}}})

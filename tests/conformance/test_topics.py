@@ -1,4 +1,4 @@
-"""Topics over REST: PUT, GET, PATCH, DELETE and the lists, as Google's service does them (requirement A12)."""
+"""Topics over REST: PUT, GET, PATCH, DELETE and the lists, as Google's service does them (A12)."""
 
 import asyncio
 from urllib.parse import quote
@@ -21,7 +21,7 @@ ALL_TOPIC_FIELDS: list[Json] = [
 
 
 async def test_a_created_topic_has_its_name_and_nothing_else(rest: Rest) -> None:
-    """A12."""
+    """A12: fields that were not given are left out."""
     created = await rest.create_topic()
     assert created == {"name": rest.topic()}
     assert await rest.ok("GET", rest.topic()) == created
@@ -36,7 +36,7 @@ async def test_creating_a_topic_twice_is_a_conflict(rest: Rest) -> None:
 
 
 async def test_a_missing_topic_is_not_found_by_its_id(rest: Rest) -> None:
-    """A12."""
+    """A12: the message has the id, not the whole name."""
     for method in ("GET", "DELETE"):
         status, message = await rest.error(method, rest.topic("missing"))
         assert status == "NOT_FOUND"
@@ -91,7 +91,7 @@ async def test_an_output_only_field_of_a_topic_is_not_stored(rest: Rest, field: 
 
 @pytest.mark.parametrize(("duration", "accepted"), [("600s", 1), ("2678400s", 1), ("599s", 0), ("2678401s", 0)])
 async def test_topic_retention_is_ten_minutes_to_31_days(rest: Rest, duration: str, accepted: int) -> None:
-    """A10."""
+    """A10: both bounds are inclusive."""
     response = await rest.call("PUT", rest.topic(), {"messageRetentionDuration": duration})
     assert response.status_code == (200 if accepted else 400)
     if accepted:
@@ -131,7 +131,7 @@ async def test_a_name_in_the_body_must_be_the_one_in_the_path(rest: Rest) -> Non
 
 
 async def test_topics_are_listed_in_pages(rest: Rest) -> None:
-    """A12."""
+    """A12: each once, and the last page has no token."""
     assert await rest.ok("GET", f"{rest.project}/topics") == {}
     names = {rest.topic(f"topic-{n}") for n in range(5)}
     for name in names:
@@ -192,7 +192,7 @@ async def test_a_field_in_the_mask_but_not_in_the_topic_is_cleared(rest: Rest) -
 
 
 async def test_a_field_outside_the_mask_is_left_alone(rest: Rest) -> None:
-    """A12."""
+    """A12: also when the body gives it another value."""
     await rest.create_topic(labels={"a": "b"})
     body = {"topic": {"labels": {"x": "y"}, "messageRetentionDuration": "700s"}}
     patched = await rest.ok("PATCH", rest.topic(), body | {"updateMask": "message_retention_duration"})
@@ -210,7 +210,7 @@ async def test_the_mask_may_be_a_query_parameter(rest: Rest) -> None:
 
 @pytest.mark.parametrize("mask", [{}, {"updateMask": ""}])
 async def test_an_update_without_a_mask_is_refused(rest: Rest, mask: Json) -> None:
-    """A12."""
+    """A12: also with an empty one."""
     await rest.create_topic()
     status, message = await rest.error("PATCH", rest.topic(), {"topic": {"labels": {"a": "b"}}} | mask)
     assert status == "INVALID_ARGUMENT"
@@ -218,7 +218,7 @@ async def test_an_update_without_a_mask_is_refused(rest: Rest, mask: Json) -> No
 
 
 async def test_a_bad_path_in_the_mask_refuses_the_whole_update(rest: Rest) -> None:
-    """A12."""
+    """A12: the good path beside it is not applied."""
     await rest.create_topic()
     body: Json = {"topic": {"labels": {"a": "b"}}, "updateMask": "labels,bogus"}
     status, message = await rest.error("PATCH", rest.topic(), body)
@@ -231,7 +231,7 @@ async def test_a_bad_path_in_the_mask_refuses_the_whole_update(rest: Rest) -> No
 
 
 async def test_a_value_out_of_bounds_refuses_the_whole_update(rest: Rest) -> None:
-    """A12."""
+    """A12: the good value beside it is not applied."""
     await rest.create_topic()
     body = {"topic": {"labels": {"a": "b"}, "messageRetentionDuration": "1s"}}
     status, _ = await rest.error("PATCH", rest.topic(), body | {"updateMask": "labels,messageRetentionDuration"})
@@ -240,7 +240,7 @@ async def test_a_value_out_of_bounds_refuses_the_whole_update(rest: Rest) -> Non
 
 
 async def test_updating_a_missing_topic_is_not_found(rest: Rest) -> None:
-    """A12."""
+    """A12: an update does not create."""
     body = {"topic": {"labels": {}}, "updateMask": "labels"}
     status, message = await rest.error("PATCH", rest.topic("missing"), body)
     assert status == "NOT_FOUND"
@@ -259,7 +259,7 @@ async def test_a_deleted_topic_is_gone_and_its_name_free(rest: Rest) -> None:
 
 
 async def test_a_deleted_topic_leaves_its_subscriptions_with_their_backlog(rest: Rest) -> None:
-    """A2, A12."""
+    """A2, A12: a new topic of the same name is another one, and is nothing to them."""
     await rest.create_topic()
     await rest.create_subscription()
     await rest.publish("before")

@@ -87,7 +87,7 @@ async def test_names_may_be_camel_case_or_snake_case(rest: Rest, subscription: s
 
 @pytest.mark.parametrize("number", [5, "5", 5.0, "5.0"])
 async def test_a_number_may_be_a_string_or_a_whole_float(rest: Rest, subscription: str, number: Any) -> None:
-    """A12."""
+    """A12: as ProtoJSON has it."""
     await rest.publish(*"abcdef")
     body = {"maxMessages": number, "returnImmediately": True}
     assert len((await rest.ok("POST", f"{subscription}:pull", body))["receivedMessages"]) == 5
@@ -132,7 +132,7 @@ async def test_an_empty_body_is_an_empty_message(rest: Rest, subscription: str) 
 
 
 async def test_a_body_may_be_gzip_compressed(rest: Rest) -> None:
-    """A12."""
+    """A12: Google's clients send large ones so."""
     body = gzip.compress(json.dumps({"messages": [message("packed" * 100)]}).encode())
     response = await post(rest, f"{rest.topic()}:publish", body, Content_Encoding="gzip")
     assert response.status_code == 200, response.text
@@ -140,7 +140,7 @@ async def test_a_body_may_be_gzip_compressed(rest: Rest) -> None:
 
 
 async def test_a_body_that_is_not_the_gzip_it_claims_to_be_is_refused(rest: Rest) -> None:
-    """A12."""
+    """A12: nothing of it is published."""
     for body in (b"{}", gzip.compress(b'{"messages":[{"data":"YQ=="}]}')[:-9]):
         response = await post(rest, f"{rest.topic()}:publish", body, Content_Encoding="gzip")
         assert response.status_code == 400, response.text
@@ -156,7 +156,7 @@ async def test_a_small_gzip_body_of_enormous_content_is_refused(rest: Rest) -> N
 
 
 async def test_a_body_may_come_in_chunks(rest: Rest) -> None:
-    """A12."""
+    """A12: clients that stream a body give no length."""
 
     async def chunks() -> AsyncIterator[bytes]:
         body = json.dumps({"messages": [message("chunked")]}).encode()
@@ -191,7 +191,7 @@ async def test_an_encoded_at_sign_reaches_the_name_check(rest: Rest) -> None:
     "content_type", ["application/json", "application/json; charset=utf-8", "", "APPLICATION/JSON"]
 )
 async def test_json_may_be_declared_or_not(rest: Rest, content_type: str) -> None:
-    """A12."""
+    """A12: with a charset or in capitals as well."""
     body = json.dumps({"messages": [message("x")]}).encode()
     headers = {"Content-Type": content_type} if content_type else {}
     response = await rest.call("POST", f"{rest.topic()}:publish", content=body, headers=headers)
@@ -227,7 +227,7 @@ async def test_an_unknown_field_is_refused_and_named(rest: Rest, verb: str, body
 
 
 async def test_an_unknown_field_of_a_resource_is_refused_and_named(rest: Rest) -> None:
-    """A12."""
+    """A12: a typing mistake must not be taken for a default."""
     for path, body in [
         (rest.topic("new"), {"bogus": 1}),
         (rest.subscription("new"), {"topic": rest.topic(), "retryPolicy": {"bogus": "1s"}}),
@@ -257,7 +257,7 @@ async def test_a_body_that_is_not_the_message_is_refused(rest: Rest, body: bytes
 
 @pytest.mark.parametrize("duration", ["600", "10m", 600, "600.1234567890s", "s", "1e3s"])
 async def test_what_is_not_a_duration_is_refused_and_named(rest: Rest, duration: Any) -> None:
-    """A12."""
+    """A12: the field is in the message."""
     status, text_ = await rest.error("PUT", rest.topic("new"), {"messageRetentionDuration": duration})
     assert status == "INVALID_ARGUMENT"
     assert "essageRetentionDuration" in text_ or "message_retention_duration" in text_

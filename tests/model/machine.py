@@ -1,4 +1,4 @@
-"""Hypothesis makes up what happens to topics and subscriptions; `Both` compares (issue: delivery semantics)."""
+"""Hypothesis makes up what happens to topics and subscriptions; `Both` compares."""
 
 from datetime import timedelta
 

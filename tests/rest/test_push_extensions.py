@@ -80,7 +80,7 @@ async def test_many_limited_subscriptions_all_get_everything(pushes: Pushes) -> 
 
 @side_by_side
 async def test_a_rate_limit_is_changed_while_messages_wait(pushes: Pushes) -> None:
-    """C3."""
+    """C3: the new one counts at once."""
     path = await pushes.subscribe(**options(messagesPerSecond=0.1))
     await pushes.rest.publish(*[str(n) for n in range(20)])
     await pushes.wait_for(path, 1)
@@ -91,7 +91,7 @@ async def test_a_rate_limit_is_changed_while_messages_wait(pushes: Pushes) -> No
 
 @side_by_side
 async def test_no_more_requests_are_outstanding_than_allowed(pushes: Pushes) -> None:
-    """C3."""
+    """C3: the others wait, and none is lost."""
     path = await pushes.subscribe("/delay/0.05", **options(maxOutstandingRequests=3))
     await pushes.rest.publish(*[str(n) for n in range(40)])
     assert len(set(await pushes.texts(path, 40))) == 40
@@ -100,7 +100,7 @@ async def test_no_more_requests_are_outstanding_than_allowed(pushes: Pushes) -> 
 
 @side_by_side
 async def test_one_outstanding_request_is_possible(pushes: Pushes) -> None:
-    """C3."""
+    """C3: the endpoint then gets one message after another."""
     path = await pushes.subscribe("/delay/0.02", **options(maxOutstandingRequests=1))
     await pushes.rest.publish(*[str(n) for n in range(20)])
     assert len(set(await pushes.texts(path, 20))) == 20
@@ -181,7 +181,7 @@ async def test_a_digest_is_full_at_its_bytes(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_a_digest_goes_when_its_first_message_is_old_enough(pushes: Pushes) -> None:
-    """C4."""
+    """C4: and not before, with what came in the meantime."""
     path = await pushes.subscribe(**options(digest={"maxMessages": 100, "maxDelay": "5s"}))
     began = time.monotonic()
     await pushes.rest.publish("a")
@@ -302,7 +302,7 @@ async def test_an_endpoint_that_is_gone_is_paused(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_what_is_not_pushed_is_not_paused(pushes: Pushes) -> None:
-    """C6."""
+    """C6: a pull subscription cannot be, and its status says why."""
     await pushes.rest.create_subscription()
     for verb in ("pausePush", "resumePush"):
         code, _ = await pushes.rest.error("POST", f"{pushes.rest.subscription()}:{verb}", {})

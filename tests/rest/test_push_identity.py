@@ -1,6 +1,7 @@
-"""How a receiver knows who pushes: OIDC tokens (google-pubsub.md 7.3) and the signatures of Standard Webhooks.
+"""How a receiver knows who pushes: OIDC tokens and the signatures of Standard Webhooks.
 
-Verified with the libraries that receivers use.
+As https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions and
+https://www.standardwebhooks.com say, verified with the libraries that receivers use.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ async def pushed_with(pushes: Pushes, name: str = "sub", **config: Any) -> Recei
 
 @side_by_side
 async def test_pyjwt_verifies_a_token_by_what_discovery_names(pushes: Pushes) -> None:
-    """A8 (7.3): signature, issuer and audience, which by default is the endpoint's URL."""
+    """A8: signature, issuer and audience, which by default is the endpoint's URL."""
     token = token_of(await pushed_with(pushes, **OIDC))
     discovery = await discovered(pushes)
     endpoint = (await pushes.rest.ok("GET", pushes.rest.subscription()))["pushConfig"]["pushEndpoint"]
@@ -80,7 +81,7 @@ async def test_pyjwt_verifies_a_token_by_what_discovery_names(pushes: Pushes) ->
 
 @side_by_side
 async def test_google_auth_verifies_a_token(pushes: Pushes) -> None:
-    """A8 (7.3): as the receivers in Google's documentation do; with the audience that was asked for."""
+    """A8: as the receivers in Google's documentation do; with the audience that was asked for."""
     config = {"oidcToken": {"serviceAccountEmail": EMAIL, "audience": "my receivers"}}
     token = token_of(await pushed_with(pushes, **config))
     certificates = (await discovered(pushes))["jwks_uri"]
@@ -103,7 +104,7 @@ async def test_google_auth_verifies_a_token(pushes: Pushes) -> None:
 
 @side_by_side
 async def test_the_served_keys_are_public_only_and_cacheable(pushes: Pushes) -> None:
-    """A8 (7.3)."""
+    """A8: no part of a private key is served, at any of the addresses."""
     discovery = await discovered(pushes)
     for url in (discovery["jwks_uri"], "/.well-known/jwks.json", "/oauth2/v3/certs"):
         response = await pushes.rest.client.get(url)
@@ -118,7 +119,7 @@ async def test_the_served_keys_are_public_only_and_cacheable(pushes: Pushes) -> 
 
 @side_by_side
 async def test_a_token_comes_with_every_kind_of_request_and_no_attribute_replaces_it(pushes: Pushes) -> None:
-    """A8 (7.3): also unwrapped; and none without oidcToken."""
+    """A8: also unwrapped; and none without oidcToken."""
     paths = {
         "wrapped": await pushes.subscribe(name="wrapped", pushConfig=OIDC),
         "metadata": await pushes.subscribe(name="metadata", pushConfig=OIDC | METADATA),
@@ -139,7 +140,7 @@ async def test_a_token_comes_with_every_kind_of_request_and_no_attribute_replace
 
 @side_by_side
 async def test_a_new_push_config_is_a_new_audience(pushes: Pushes) -> None:
-    """A8 (7.3)."""
+    """A8: the token is made for the endpoint that is set now; without oidcToken there is none."""
     await pushed_with(pushes, **OIDC)
     path = pushes.path()
     await pushes.modify({"pushEndpoint": pushes.sink.url + path, **OIDC})

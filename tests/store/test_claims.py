@@ -31,7 +31,7 @@ async def test_a_response_is_one_row_however_many_messages_it_has(log: Log) -> N
 
 
 async def test_the_receipt_of_a_response_costs_no_row(log: Log) -> None:
-    """Official clients ask for another deadline for all of a response the moment they have it (issue 6)."""
+    """Official clients ask for another deadline for all of a response the moment they have it."""
     await log.publish(*map(str, range(1000)))
     [delivery] = await log.pull(1000)
     for seconds in (10, 30):

@@ -1,4 +1,4 @@
-"""What was claimed and reached nobody is due at once, as if it had not been claimed (design section 4)."""
+"""What was claimed and reached nobody is due at once, as if it had not been claimed."""
 
 from typing import Any
 

@@ -1,4 +1,8 @@
-"""What comes on a stream, and what acks, nacks and deadlines on it do (google-pubsub.md 5, 6, 13.1)."""
+"""What comes on a stream, and what acks, nacks and deadlines on it do.
+
+As Google documents the call:
+https://cloud.google.com/pubsub/docs/reference/rpc/google.pubsub.v1#google.pubsub.v1.Subscriber
+"""
 
 import asyncio
 import itertools

@@ -1,4 +1,7 @@
-"""Acks and deadline changes on streams of exactly-once subscriptions are confirmed (google-pubsub.md 5)."""
+"""Acks and deadline changes on streams of exactly-once subscriptions are confirmed.
+
+As https://cloud.google.com/pubsub/docs/exactly-once-delivery says.
+"""
 
 from typing import Any
 

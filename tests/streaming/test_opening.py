@@ -1,4 +1,8 @@
-"""What a request on a stream may say, and what ends the stream (google-pubsub.md 13.1, emulator.md 12)."""
+"""What a request on a stream may say, and what ends the stream.
+
+As Google documents StreamingPullRequest:
+https://cloud.google.com/pubsub/docs/reference/rpc/google.pubsub.v1#streamingpullrequest
+"""
 
 from typing import Any
 

@@ -1,4 +1,8 @@
-"""Ordering keys on streams (google-pubsub.md 4; requirement A6; emulator.md 6 for what goes wrong there)."""
+"""Ordering keys on streams (A6).
+
+As https://cloud.google.com/pubsub/docs/ordering says;
+docs/compared-with-the-emulator.md has what goes wrong in the emulator.
+"""
 
 import asyncio
 import random

@@ -68,7 +68,7 @@ async def _lock_and_look(connection: HotConnection, request: ClaimRequest) -> tu
     works = [Work(claimant, place, cursor) for (claimant, cursor), place in zip(held, places, strict=True)]
     missing = [claimant for claimant in request.claimants if claimant.subscription_id not in cursors]
     existing: set[int] = set()
-    # In statements of their own, after the lock: what they see is as new as what it shows [T].
+    # In statements of their own, after the lock: what they see is as new as what it shows.
     look = _first_look(request, works)
     if missing:
         others = request.where([claimant.subscription_id for claimant in missing])

@@ -1,7 +1,8 @@
 -- Rows whose time has come, the earliest `max_rows` of each subscription, but locked in key order (the order in which
 -- acks lock them).  The due condition stands twice: the second one is checked again on the locked row, which an ack or a
--- new deadline may have changed while this statement waited for it [T].  So those that were found come first, with no
--- more than their times (`found_at`), then those that are locked: were only these counted, others would be forgotten [T].
+-- new deadline may have changed while this statement waited for it.  So those that were found come first, with no
+-- more than their times (`found_at`), then those that are locked: were only these counted, others would be forgotten
+-- (tests/store/interleavings/test_claim_rules.py).
 -- parameters: shard_id int8, subscription_ids int8[], max_rows int8[], now timestamptz
 -- columns: subscription_id, found_at, attempt_id, part, status, attempt_number, next_delivery_at, seqs, open,
 --     first_publish_time, last_publish_time, ordering_key, attempt_numbers, waiting

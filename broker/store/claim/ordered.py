@@ -1,6 +1,7 @@
 """What a claim writes of the rows that hold ordering keys.
 
-They come and go only here, under the cursor's lock, or a claim would pass a message that nobody looks for [T].
+They come and go only here, under the cursor's lock, or a claim would pass a message that nobody looks for
+(tests/store/interleavings/test_ordering_rules.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

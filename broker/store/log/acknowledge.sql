@@ -1,6 +1,6 @@
 -- Clears bits of delivery attempts.  The rows are locked in key order first; what is left is computed from the
 -- locked rows, and only then deleted or written.  "Delete if empty, else update" as two statements on the
--- unlocked rows loses acks [T].
+-- unlocked rows loses acks (tests/store/interleavings/test_ack_rules.py).
 -- Returns how many bits each attempt still had: fewer than asked means that some were gone already, or were moved
 -- to another part of the attempt by a statement that this one had waited for.
 -- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], masks text[]

@@ -1,6 +1,7 @@
 -- As acknowledge, for attempts that hold a key.  Bits are cleared as acks come; a claim that brings messages back goes
 -- from the first open bit on, so an ack counts only once all earlier messages of its key are acked.  A row of which
--- nothing is out any more is due at once, for a claim to see what else waits of the key [T].
+-- nothing is out any more is due at once, for a claim to see what else waits of the key
+-- (tests/store/interleavings/test_ordering_rules.py).
 -- With exactly-once delivery an ack before its turn is refused, as is one after the deadline.
 -- Returns the bits that are acked, those refused because earlier messages are not acked, and whether the row is due:
 -- by what was locked, for a join with what was written would compare each row with each other.

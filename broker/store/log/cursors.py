@@ -2,7 +2,8 @@
 
 Moving forward is the claims' business (store/claim/).  Seeking takes a claim's locks in a claim's order: the
 cursor first, in a statement of its own, then the attempts by key.  What follows reads later snapshots than the
-locks, so it sees all that earlier claims wrote [T].
+locks, so it sees all that earlier claims wrote
+(tests/store/interleavings/test_seek_rules.py).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
--- The claim lock, in a statement of its own: what is read next must have a later snapshot than the lock [T].
+-- The claim lock, in a statement of its own: what is read next must have a later snapshot than the lock
+-- (tests/store/interleavings/test_claim_rules.py).
 -- parameters: shard_id int8, subscription_ids int8[]
 -- columns: subscription_id, next_publish_time, next_seq, due_floor
 SELECT subscription_id, next_publish_time, next_seq, due_floor

@@ -1,5 +1,6 @@
--- Copies a subscription's cursors and what is out (of a key's row: what waits of the key, the rest included), as one statement sees them: without any lock.  A statement that
--- locked the cursors would wait for a claim and then see its cursor, but not the attempts that it wrote [T].
+-- Copies a subscription's cursors and what is out (of a key's row: what waits of the key, the rest included), as one
+-- statement sees them: without any lock.  A statement that locked the cursors would wait for a claim
+-- and then see its cursor, but not the attempts that it wrote (tests/store/interleavings/test_seek_rules.py).
 WITH positions AS (
     INSERT INTO snapshot_positions (shard_id, snapshot_id, next_publish_time, next_seq)
     SELECT shard_id, %(snapshot_id)s, next_publish_time, next_seq

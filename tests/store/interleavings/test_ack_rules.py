@@ -1,4 +1,4 @@
-"""The rules of acks and deadline changes under concurrency (design section 4, [T])."""
+"""The rules of acks and deadline changes under concurrency (docs/claim.md)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from broker.store.log import delivery_attempts
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import changed, open_transaction, until_waiting
 
-# What design section 4 warns of: two branches that each look at the row as it was before the wait.
+# What looks right and is not: two branches that each look at the row as it was before the wait.
 _DELETE_IF_EMPTY_ELSE_UPDATE = hot_statement(
     "delete_if_empty_else_update",
     """

@@ -1,4 +1,4 @@
-"""The rules of claims that hold only because of how statements and locks are arranged (design section 4, [T]).
+"""The rules of claims that hold only because of how statements and locks are arranged (docs/claim.md).
 
 Each test drives real sessions into the interleaving that would break its rule, and is run a second time with the
 rule taken out of the SQL: then it must fail, or it would prove nothing.

@@ -1,4 +1,4 @@
-"""The rules of the log under concurrency (design sections 2 and 6, [T])."""
+"""The rules of the log under concurrency (docs/architecture.md)."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The rules of claims for push under concurrency, as of other claims (design section 4, [T])."""
+"""The rules of claims for push under concurrency, as of other claims (docs/claim.md)."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The rules of seek and snapshot under concurrency (design section 4, [T])."""
+"""The rules of seek and snapshot under concurrency (docs/architecture.md)."""
 
 import asyncio
 
