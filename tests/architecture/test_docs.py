@@ -1,6 +1,7 @@
 """What the documentation tells people to type, and where it sends them, exists."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,17 @@ from broker.cli.main import COMMANDS
 from tests.architecture.surface import operations
 from tests.fixtures.broker import repository
 
-PAGES = [
-    repository() / "README.md",
-    repository() / "CONTRIBUTING.md",
-    repository() / "examples" / "README.md",
-    *sorted((repository() / "docs").rglob("*.md")),
-]
+PAGES = sorted(
+    repository() / name
+    for name in subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=repository(),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    if (repository() / name).exists()
+)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _CURL = re.compile(
     r"curl (?:-\w+ )*?(?:-X (\w+) )?(?:-\w+ )*\"?(?:\$(url|api|URL)|http://127\.0\.0\.1:8085)([^\s\"]*)"

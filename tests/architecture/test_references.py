@@ -1,0 +1,125 @@
+"""What a comment, a docstring or a page cites can be opened by whoever reads it: nothing outside the repository."""
+
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.broker import repository
+
+# One id, a list or a range of them: (A7), (A4, A7), (A3-A7).
+_ID = r"[A-M]\d{1,2}"
+_IDS = rf"{_ID}(?:(?:, |[^\w\s,]){_ID})*"
+_CITED = re.compile(rf"\(({_IDS})(?:[,;:.] [^)]*)?\)|^\W*({_IDS})(?=[:;.,]|$)|[;,] ({_IDS})\)", re.MULTILINE)
+# Of what nobody finds here: marks of a legend, sections of a document without a name, tickets, notes.
+_NOWHERE = re.compile(
+    r"\[[A-Z]\](?!\()|§|\bdesign section|\bdesign \d|\bthe design (?:sketch|has|says|let|measured)"
+    r"|\((?:design|issue|facts?)\b|\bissues? \d|\bissue:|\bFacts:|google-pubsub\.md|(?<!-)\bemulator\.md"
+    r"|codebase\.md|worked-systems\.md|\b[A-M]\d{1,2} \(\d",
+    re.IGNORECASE,
+)
+_PATH = re.compile(
+    r"(?<![\w/.<-])(?:tests|docs|benchmarks|examples|broker|migrations|api_spec)/[\w/.-]+\.(?:py|md|sql|toml|yaml|lark)\b"
+)
+_DECISION = re.compile(r"\bdecision (\d{4})", re.IGNORECASE)
+_ROW = re.compile(r"^\| ([A-M]\d[^|]*) \|", re.MULTILINE)
+
+
+@cache
+def _files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files"], cwd=repository(), capture_output=True, text=True, check=True)
+    paths = [repository() / name for name in listed.stdout.splitlines()]
+    kinds = {".py", ".md", ".sql", ".lark", ".toml", ".yaml", ".mako", ".sh"}
+    # What is released stays as it is; the page of what may not be said says it.
+    ours = (Path(__file__), repository() / "migrations" / "versions" / "0001_initial.py")
+    return [path for path in paths if path.suffix in kinds and path not in ours and path.exists()]
+
+
+@cache
+def _prose(path: Path) -> str:
+    """What is written for readers: of a program its comments and docstrings, of a page all of it."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        said = [token.string for token in tokenize.generate_tokens(io.StringIO(text).readline)]
+        return "\n".join(part.strip('"') for part in said if part.startswith(("#", '"""')))
+    if path.suffix == ".md":
+        return text
+    marks = "--" if path.suffix == ".sql" else "//" if path.suffix == ".lark" else "#"
+    return "\n".join(line.partition(marks)[2] for line in text.splitlines() if marks in line)
+
+
+def _found(look: Callable[[str], list[str]]) -> dict[str, list[str]]:
+    """What it finds in each file, of those where it finds anything."""
+    found = {str(path.relative_to(repository())): look(_prose(path)) for path in _files()}
+    return {name: what for name, what in found.items() if what}
+
+
+def _spread(ids: str) -> Iterator[str]:
+    """The single ones of a list with ranges."""
+    for part in ids.split(", "):
+        ends = re.findall(_ID, part)
+        for number in range(int(ends[0][1:]), int(ends[-1][1:]) + 1):
+            yield f"{part[0]}{number}"
+
+
+def _required() -> set[str]:
+    page = (repository() / "docs" / "requirements.md").read_text(encoding="utf-8")
+    listed = re.findall(rf"^\* \*\*({_ID})\. ", page, re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    return set(listed)
+
+
+def test_what_is_cited_is_in_the_repository_or_public() -> None:
+    assert _found(_NOWHERE.findall) == {}
+
+
+def test_paths_and_decisions_that_are_named_exist() -> None:
+    decisions = {page.name[:4] for page in (repository() / "docs" / "decisions").glob("*.md")}
+
+    def missing(prose: str) -> list[str]:
+        paths = [path for path in _PATH.findall(prose) if not (repository() / path).exists()]
+        return paths + [number for number in _DECISION.findall(prose) if number not in decisions]
+
+    assert _found(missing) == {}
+
+
+def test_ids_of_requirements_are_explained() -> None:
+    required = _required()
+
+    def unexplained(prose: str) -> list[str]:
+        cited = [next(filter(None, groups)) for groups in _CITED.findall(prose)] + _ROW.findall(prose)
+        return [one for ids in cited for one in _spread(ids) if one not in required]
+
+    assert _found(unexplained) == {}
+
+
+def test_the_feature_table_has_each_requirement_once() -> None:
+    rows = _ROW.findall((repository() / "README.md").read_text(encoding="utf-8"))
+    listed = [one for row in rows for one in _spread(row)]
+    assert sorted(listed) == sorted(_required())
+
+
+def test_no_docstring_is_only_an_id() -> None:
+    alone = re.compile(rf"^(?:{_IDS})\W*$", re.MULTILINE)
+    assert {name: ids for name, ids in _found(alone.findall).items() if name.endswith(".py")} == {}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "# Acks lock rows in key order [T].",
+        '"""The rules of claims (design section 4)."""',
+        "# (google-pubsub.md 7.1)",
+        '"""A8 (7.2): each message once."""',
+        "# asked for in issue 7",
+        "Facts: what Google does",
+        "The design sketches rows of keys.",
+    ],
+)
+def test_citations_of_nothing_are_found(said: str) -> None:
+    assert _NOWHERE.search(said)
