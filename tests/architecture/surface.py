@@ -22,7 +22,7 @@ Struct = type[msgspec.Struct]
 def specification() -> dict[str, Any]:
     """api_spec/openapi.yaml."""
     text = (repository() / "api_spec" / "openapi.yaml").read_text(encoding="utf-8")
-    document: dict[str, Any] = yaml.safe_load(text)
+    document: dict[str, Any] = yaml.load(text, Loader=yaml.CSafeLoader)
     return document
 
 

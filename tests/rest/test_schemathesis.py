@@ -7,18 +7,21 @@ as documented.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
 import requests
 import schemathesis
 from schemathesis import Case, GenerationMode
+from schemathesis.pytest.lazy import get_all_tests
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
     status_code_conformance,
 )
 
+from tests.architecture.surface import operations
 from tests.fixtures.broker import BrokerProcess, Json, repository
 
 TIMEOUT_SECONDS = 15  # an answer that takes so long counts as none
@@ -31,6 +34,7 @@ DELIVERY = {"pull", "acknowledge", "modifyAckDeadline", "seek"}
 EXISTING = {"project": PROJECT, "topic": "topic", "subscription": "subscription", "snapshot": "snapshot"}
 
 
+@cache
 def load(max_examples: int) -> Any:
     schema = schemathesis.openapi.from_path(repository() / "api_spec" / "openapi.yaml")
     schema.config.generation.update(
@@ -136,15 +140,29 @@ def target(clone: Callable[[], Any]) -> Iterator[Target]:
         assert not faults, "\n".join(broker.log)
 
 
-@load(max_examples=10).parametrize()
-def test_every_operation_answers_generated_requests_as_documented(case: Case[Any], target: Target) -> None:
-    target.check(case)
-    target.check_aimed(case)
+# An operation's cases are made when its test runs: to make all takes longer than to collect all other tests, and
+# would be done in each of the processes that run tests.
+EACH = pytest.mark.parametrize("operation", [operation["operationId"] for operation in operations().values()])
+
+
+def _check_generated(operation: str, max_examples: int, target: Target) -> None:
+    def check(case: Case[Any]) -> None:
+        target.check(case)
+        target.check_aimed(case)
+
+    schema = load(max_examples).include(operation_id=operation)
+    [made] = get_all_tests(schema=schema, test_func=check, settings=None, given_kwargs=None)
+    _, check_all = made.ok()
+    check_all()
+
+
+@EACH
+def test_every_operation_answers_generated_requests_as_documented(operation: str, target: Target) -> None:
+    _check_generated(operation, 10, target)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@load(max_examples=200).parametrize()
-def test_every_operation_answers_many_generated_requests_as_documented(case: Case[Any], target: Target) -> None:
-    target.check(case)
-    target.check_aimed(case)
+@EACH
+def test_every_operation_answers_many_generated_requests_as_documented(operation: str, target: Target) -> None:
+    _check_generated(operation, 200, target)
