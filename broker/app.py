@@ -26,6 +26,7 @@ from broker.front.rest.routes import ROUTES
 from broker.front.well_known import well_known_routes
 from broker.port.first_bytes import HTTP2_DOOR, STATES
 from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.jitter import Jitter, retry_jitter
@@ -98,17 +99,18 @@ class Broker:
         self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news)
         self.requests = RequestMemory(config.request_memory_mb * 1_000_000)
         self.answers = RequestMemory(config.request_memory_mb * 1_000_000)
-        self.long_poll = self._long_poll(attempt_ids, jitter)
+        self._pull_claims, self._push_claims = self._schedulers(attempt_ids, jitter)
+        self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
         is_alone = self._processes.is_alone
-        self._wake_ups = WakeUps(self._database, wake=self._wake, drop=self._drop, is_alone=is_alone)
+        self._wake_ups = WakeUps(self._database, wake=self.wake, drop=self._drop, is_alone=is_alone)
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.issuer or config.base_url)
-        self.pusher = self._pusher(acks, attempt_ids, jitter)
+        self.pusher = self._pusher(acks)
         self.shard_heads = ShardHeads(
-            self._database, watched=self._watched_shards, wake=lambda shard_id: self._wake(shard_id, None)
+            self._database, watched=self._watched_shards, wake=lambda shard_id: self.wake(shard_id, None)
         )
         self.dead_letter_forwarder = DeadLetterForwarder(
             self._database, self._clock, self._resources, self._wake_ups
@@ -127,15 +129,23 @@ class Broker:
             states=self.states,
         )
 
-    def _long_poll(self, attempt_ids: AttemptIds, jitter: Jitter) -> LongPoll:
+    def _schedulers(self, attempt_ids: AttemptIds, jitter: Jitter) -> tuple[ClaimScheduler, ClaimScheduler]:
+        """For pulls, and for pushes: a flood of one leaves connections to the other, to publishes and to acks."""
+        parts = self._database, self._clock, attempt_ids, self._tasks
+        for_pulls = max(self._config.pool_size - 2, 1)
+        return (
+            ClaimScheduler(*parts, jitter=jitter, turns_at_once=for_pulls, waits=True),
+            # One claims while the rows of the other are on their way.
+            ClaimScheduler(*parts, jitter=jitter, turns_at_once=2, waits=False),
+        )
+
+    def _long_poll(self) -> LongPoll:
         return LongPoll(
             self._database,
             self._clock,
-            attempt_ids,
+            self._pull_claims,
             self._tasks,
-            jitter=jitter,
             max_waiting=self._config.max_waiting_pulls,
-            claims_at_once=max(self._config.pool_size - 2, 1),  # the others are for publishes and acks
             has_room=lambda: not self.answers.full,
         )
 
@@ -175,19 +185,18 @@ class Broker:
             pushes=PushService(self._database, self._clock, self._wake_ups),
         )
 
-    def _pusher(self, acks: AckCoalescer, attempt_ids: AttemptIds, jitter: Jitter) -> Pusher:
+    def _pusher(self, acks: AckCoalescer) -> Pusher:
         return Pusher(
             self._database,
             self._clock,
-            attempt_ids,
+            self._push_claims,
             acks,
             self._wake_ups,
             self._tasks,
             self._signer,
-            EndpointNews(self.states, self._dead_letter_news),
+            EndpointNews(self.states, self._dead_letter_news, excused=self._is_away),
             owns=self._processes.owns,
             make_client=self._make_push_client,
-            jitter=jitter,
         )
 
     def _make_push_client(self) -> PushClient:
@@ -202,9 +211,10 @@ class Broker:
             self._signer.published_keys, issuer=issuer or self._config.base_url, has_own_address=bool(issuer)
         )
 
-    def _wake(self, shard_id: int | None, subscription_id: int | None) -> None:
-        self.long_poll.wake(shard_id, subscription_id)
-        self.pusher.wake(shard_id, subscription_id)
+    def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
+        """Something can be claimed in a shard, or of a subscription; neither given: anywhere."""
+        self._pull_claims.wake(shard_id, subscription_id)
+        self._push_claims.wake(shard_id, subscription_id)
 
     def _is_away(self) -> bool:
         return self.states.lasts(*DATABASE)
@@ -214,7 +224,7 @@ class Broker:
         return self._is_away() or self.long_poll.is_stopping
 
     def _look_for_work(self) -> None:
-        self._wake(None, None)
+        self.wake(None, None)
 
     def _processes_changed(self) -> None:
         self.pusher.resource_changed(None)
@@ -223,7 +233,7 @@ class Broker:
         return {*self.long_poll.waited_for(), *self._outstanding.subscriptions()}
 
     def _watched_shards(self) -> set[int]:
-        return {*self.long_poll.watched_shards(), *self.pusher.watched_shards()}
+        return {*self._pull_claims.watched_shards(), *self._push_claims.watched_shards()}
 
     def _drop(self, name: str | None) -> None:
         self._resources.drop(name)
@@ -264,7 +274,7 @@ class Broker:
                 self.long_poll.stop_waiting()
                 with contextlib.suppress(TimeoutError):  # the database may be gone already
                     async with asyncio.timeout(READY_SECONDS):
-                        await self.pusher.stop_claiming()
+                        await self._push_claims.stop()
                 await supervisor.stop()
                 self.dead_letter_forwarder.tell()
                 await self._finish_pushes()

@@ -8,7 +8,8 @@ from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import FailedPrecondition, InvalidArgument
 from broker.domain.names import leaf
 from broker.domain.subscription import Subscription
-from broker.runtime.long_poll import LongPoll, SubscriptionChanged
+from broker.runtime.long_poll import LongPoll
+from broker.runtime.pull_queue import SubscriptionChanged
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 

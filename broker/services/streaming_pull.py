@@ -11,9 +11,9 @@ from broker.domain.errors import Aborted, NotFound, Unavailable
 from broker.domain.flow_control import FlowControl
 from broker.domain.names import leaf
 from broker.domain.subscription import Subscription
-from broker.runtime.long_poll import LongPoll, SubscriptionChanged
+from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
-from broker.runtime.pull_queue import PullTerms
+from broker.runtime.pull_queue import PullTerms, SubscriptionChanged
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks

@@ -129,7 +129,7 @@ class RunningBroker:
         if delta > timedelta(minutes=1):
             self._run(self._make_partitions(self.now + delta))
         self._clock.time += delta
-        self._loop.call_soon_threadsafe(self._broker.long_poll.wake, None, None)
+        self._loop.call_soon_threadsafe(self._broker.wake, None, None)
 
     async def _make_partitions(self, now: datetime) -> None:
         async with self._database.connection() as connection:

@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.flow_control import FlowControl
 from broker.runtime.database_clock import DatabaseClock
@@ -13,6 +12,7 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.services.streaming_pull import StreamingPullService
 from tests.fixtures.broker import eventually
+from tests.fixtures.claims import pull_claims
 from tests.fixtures.log import Log, add_subscription
 
 _SUBSCRIPTIONS, _KEYS = 20, 30
@@ -29,7 +29,8 @@ async def test_streams_that_have_ended_leave_nothing_behind(log: Log) -> None:
     await clock.synchronise()
     for key in range(_KEYS):
         await log.publish("a", key=f"k{key}", now=clock.now())
-    long_poll, outstanding = LongPoll(log.database, clock, AttemptIds(), tasks), Outstanding(log.database, clock)
+    claims = pull_claims(log.database, clock, tasks)
+    long_poll, outstanding = LongPoll(log.database, clock, claims, tasks), Outstanding(log.database, clock)
     activity = SubscriptionActivity(log.database, clock)
     service = StreamingPullService(ResourceCache(log.database, tasks), long_poll, outstanding, activity, tasks)
     for name in names:
@@ -51,7 +52,8 @@ async def test_streams_that_have_ended_leave_nothing_behind(log: Log) -> None:
     assert not outstanding._left
     await eventually(lambda: not tasks._running)
     assert not long_poll._queues
-    assert not long_poll._watchers
+    assert not claims._members
+    assert not claims._shards
     await tasks.close()
 
 

@@ -10,15 +10,16 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.delivery import Delivery, Demand
 from broker.domain.errors import Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.long_poll import LongPoll, SubscriptionChanged
+from broker.runtime.long_poll import LongPoll
+from broker.runtime.pull_queue import SubscriptionChanged
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.claims import pull_claims
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
@@ -37,7 +38,7 @@ async def tasks() -> AsyncIterator[Tasks]:
 async def long_poll(log: Log, tasks: Tasks) -> LongPoll:
     clock = DatabaseClock(log.database)
     await clock.synchronise()
-    return LongPoll(log.database, clock, AttemptIds(), tasks)
+    return LongPoll(log.database, clock, pull_claims(log.database, clock, tasks), tasks)
 
 
 async def _pull(long_poll: LongPoll, subscription: Subscription) -> list[Delivery]:
@@ -65,7 +66,7 @@ async def test_a_pull_that_waits_is_known_to_wait_for_its_subscription(log: Log,
     await asyncio.sleep(0)
     assert list(long_poll.waited_for()) == [log.subscription.subscription_id]
     await log.publish("a")
-    long_poll.wake(log.shard_id, None)
+    long_poll._scheduler.wake(log.shard_id, None)
     await waiting
     await eventually(lambda: not long_poll.waited_for())
 
@@ -101,7 +102,7 @@ async def test_what_reached_nobody_is_given_back_quietly_though_the_database_is_
     await log.publish("a")
     deliveries = await _pull(long_poll, log.subscription)
     nowhere = Database("postgresql://postgres@127.0.0.1:1/nowhere")
-    away = LongPoll(nowhere, long_poll._clock, AttemptIds(), tasks)
+    away = LongPoll(nowhere, long_poll._clock, long_poll._scheduler, tasks)
     await away.release(log.subscription.subscription_id, deliveries)
     tasks.start(away.release(log.subscription.subscription_id, deliveries), name="release")
     await eventually(lambda: not tasks._running)

@@ -1,10 +1,9 @@
-"""One push subscription as this process delivers to it: what waits to be sent, what is out, when to look again."""
+"""One push subscription as this process delivers to it: what waits to be sent, what is out."""
 
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import islice
 from math import inf
 
@@ -76,10 +75,7 @@ class Flight:
 
 @dataclass(eq=False, slots=True)
 class Endpoint:
-    """`buffer` is claimed and not sent; `asked` parcels are being claimed.  Of the shards: `looking` are queued for
-    a claim, `claiming` have one under way, `unserved` may have something that there was no room for, the longest
-    waiting first; `due_at` is when to look for redeliveries.
-    """
+    """`buffer` is claimed and not sent; `asked` parcels are being claimed."""
 
     subscription: Subscription
     health: EndpointHealth
@@ -89,12 +85,6 @@ class Endpoint:
     flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     bytes_held: int = 0
     asked: int = 0
-    unserved: dict[int, None] = field(default_factory=dict)
-    looking: set[int] = field(default_factory=set)
-    claiming: set[int] = field(default_factory=set)
-    due_at: dict[int, datetime] = field(default_factory=dict)
-    alarm: asyncio.TimerHandle | None = None
-    alarm_at: float = 0.0  # not asked of the handle: uvloop's has no time if that is less than a millisecond away
     closed: bool = False  # nothing is claimed or sent any more
     suspended: bool = False  # nor now: the subscription has changed and is being read again
     # Messages whose calls are overdue but still open: where they are out by now.
@@ -103,6 +93,7 @@ class Endpoint:
     told_breaker: BreakerState = "closed"  # the state that was last written down
     last_failure: str = ""  # why, in a few words that may be shown to anybody
     failing_since: float = 0.0  # the first failure of those in a row
+    claims_fail_since: float | None = None
     told_waiting: int = 0  # requests outstanding when that was last written down because one waits for long
 
     @property
@@ -192,13 +183,3 @@ class Endpoint:
         for parcel in parcels:
             self.let_go(parcel)
         return parcels
-
-    def next_alarm(self, now: float, clock_now: datetime) -> float | None:
-        """In how many seconds something can be done that nobody will say; None: never."""
-        noted = self.looking | self.claiming | self.unserved.keys()
-        delays = [(due - clock_now).total_seconds() for id_, due in self.due_at.items() if id_ not in noted]
-        if self.unserved or self.buffer:
-            opens_at = self.health.opens_at(now)
-            if opens_at is not None:  # else an answer must come in
-                delays.append(opens_at - now)
-        return min(delays, default=None)

@@ -5,15 +5,19 @@ An endpoint is named by its origin: path and query of a webhook's URL often are 
 
 import asyncio
 import logging
-from collections.abc import Container
+from collections.abc import Callable, Container
 
+from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.dead_letter_news import DeadLetterNews
+from broker.telemetry.log import reason
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.target import shown_origin
 
 _FAILING, _PAUSED = "push endpoints", "paused push subscriptions"
+_CLAIMS = "push subscriptions that cannot be read"
+_PASSING_SECONDS = 5.0  # for which what may pass by itself is not worth a line
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +25,12 @@ logger = logging.getLogger(__name__)
 class EndpointNews:
     """Of the subscriptions that this process delivers to."""
 
-    def __init__(self, states: StateChanges, dead_letters: DeadLetterNews) -> None:
+    def __init__(
+        self, states: StateChanges, dead_letters: DeadLetterNews, *, excused: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`excused()`: the database is away, which has been said and which is why claims fail."""
         self._states = states
+        self._excused = excused
         self._dead_letters = dead_letters
         self._paused: set[str] = set()
 
@@ -41,9 +49,39 @@ class EndpointNews:
         else:
             logger.debug("%s: one is tried", pushes)
 
+    def claim_failed(self, endpoint: Endpoint, error: BaseException) -> None:
+        """Messages for it could not be taken from the log; that is tried again."""
+        now = asyncio.get_running_loop().time()
+        if self._excused():
+            endpoint.claims_fail_since = None
+            return
+        if endpoint.claims_fail_since is None:
+            endpoint.claims_fail_since = now
+        lasted = now - endpoint.claims_fail_since
+        if isinstance(error, Unavailable | Aborted) and lasted < _PASSING_SECONDS:
+            return
+        name, is_defect = endpoint.subscription.name, not isinstance(error, BrokerError)
+        self._states.begins(
+            _CLAIMS,
+            name,
+            f"messages of {name} cannot be taken from the log, and are not pushed; tried again every second",
+            reason(error),
+            lasted=lasted,
+            level=logging.ERROR if is_defect else logging.WARNING,
+            error=error if is_defect else None,
+        )
+
+    def claimed(self, endpoint: Endpoint) -> None:
+        """They could."""
+        if endpoint.claims_fail_since is not None:
+            endpoint.claims_fail_since = None
+            name = endpoint.subscription.name
+            self._states.ends(_CLAIMS, name, f"messages of {name} are taken from the log again")
+
     def removed(self, endpoint: Endpoint) -> None:
         """It is another's now, or paused, or gone, or about to be made anew."""
         self._states.forget(_FAILING, endpoint.subscription.name)
+        self._states.forget(_CLAIMS, endpoint.subscription.name)
 
     def read(self, subscription: Subscription) -> None:
         """This is how it is now."""

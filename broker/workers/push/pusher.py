@@ -1,13 +1,12 @@
 """Push in this process: its parts, connected."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import BrokerError
 from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.jitter import Jitter
 from broker.runtime.push_log import PushLog
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
@@ -30,13 +29,13 @@ GRACE_SECONDS = 2.0  # for requests that are out when the broker stops
 
 
 class Pusher:
-    """`wake` and `resource_changed` are called by whoever hears of something; `workers` are supervised."""
+    """`resource_changed` is called by whoever hears of it; `workers` are supervised."""
 
     def __init__(
         self,
         database: Database,
         clock: DatabaseClock,
-        attempt_ids: AttemptIds,
+        scheduler: ClaimScheduler,
         coalescer: AckCoalescer,
         wake_ups: WakeUps,
         tasks: Tasks,
@@ -45,12 +44,12 @@ class Pusher:
         *,
         owns: Callable[[int], bool],
         make_client: Callable[[], PushClient],
-        jitter: Jitter,
     ) -> None:
-        """`owns(subscription_id)`: whether this process delivers to it.  `make_client()` is called when the event
-        loop runs.
+        """`scheduler` claims for pushes alone.  `owns(subscription_id)`: whether this process delivers to it.
+        `make_client()` is called when the event loop runs.
         """
         self._database = database
+        self._scheduler = scheduler
         self._clock = clock
         self._wake_ups = wake_ups
         self._tasks = tasks
@@ -59,7 +58,7 @@ class Pusher:
         self._client: PushClient | None = None
         self._log = PushLog(database)
         self._settlement = Settlement(coalescer)
-        self._planner = PushPlanner(database, clock, attempt_ids, jitter=jitter)
+        self._planner = PushPlanner(scheduler, news)
         self._news = news
         self._endpoints = Endpoints(
             database, self._news, owns=owns, added=self._planner.add, removed=self._planner.remove
@@ -83,35 +82,20 @@ class Pusher:
         """What the supervisor is to keep running."""
         return {
             "push endpoints": Loop(self._endpoints.run),
-            # One claims while the rows of the other are on their way.
-            "push planner 1": Loop(self._planner.run),
-            "push planner 2": Loop(self._planner.run),
             "push settlement": Loop(self._settlement.run),
             "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS),
             "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS),
         }
 
-    def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
-        """Something can be delivered from a shard, or of a subscription; neither given: anywhere."""
-        if subscription_id is None:
-            self._planner.wake(shard_id, None)
-        elif endpoint := self._endpoints.get(subscription_id):
-            self._planner.wake(None, endpoint)
-
-    def watched_shards(self) -> Collection[int]:
-        """The shards that `wake` does something for."""
-        return self._planner.watched_shards()
-
     def resource_changed(self, name: str | None) -> None:
         """A topic or subscription has changed; None: any of them may have."""
         self._endpoints.resource_changed(name)
 
-    async def stop_claiming(self) -> None:
-        """Before the workers are stopped."""
-        await self._planner.stop_claiming()
-
     async def stop(self) -> None:
-        """After the workers: end what is out, and write down what came of it.  Raises a BrokerError."""
+        """After the claims and the workers: end what is out, and write down what came of it.
+
+        Raises a BrokerError.
+        """
         self._planner.stop()
         if self._client is None:
             return
@@ -150,4 +134,4 @@ class Pusher:
             await asyncio.sleep(1)
             if self._endpoints.get(endpoint.subscription_id) is endpoint:
                 endpoint.closed = False
-                self._planner.wake(None, endpoint)
+                self._scheduler.wake(None, endpoint.subscription_id)

@@ -6,12 +6,13 @@ from tests.fixtures.pusher import Pushing
 
 async def test_an_endpoint_comes_and_goes_with_its_subscription(pushing: Pushing) -> None:
     await pushing.subscribe()
-    old = pushing.endpoint
+    old, claims = pushing.endpoint, pushing.broker._push_claims
+    [member] = claims._members.values()
     await pushing.rest.ok("DELETE", pushing.rest.subscription())
     await eventually(lambda: not pushing.endpoints)
     assert old.closed
-    assert old.alarm is None or old.alarm.cancelled()
-    assert not pushing.broker.pusher._planner._shards, "nobody's shard is not watched"
+    assert member.alarm is None or member.alarm.cancelled()
+    assert not claims._shards, "nobody's shard is not watched"
 
 
 async def test_a_change_that_nobody_told_of_is_seen_when_the_connection_is_made_anew(pushing: Pushing) -> None:
@@ -73,6 +74,5 @@ async def test_everything_is_given_back_by_the_books_when_all_is_settled(pushing
         held = (endpoint.bytes_held, endpoint.asked, len(endpoint.buffer), len(endpoint.flights))
         assert held == (0, 0, 0, 0)
         assert endpoint.health.outstanding == 0
-        assert not endpoint.claiming
     sender = pushing.broker.pusher._sender
     assert (sender._open, sender._open_to_failing, len(sender._running)) == (0, 0, 0)

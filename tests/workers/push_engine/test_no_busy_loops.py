@@ -1,4 +1,4 @@
-"""What could keep the planner claiming without an end (A8)."""
+"""What could keep the scheduler claiming without an end (A8)."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ async def test_a_cursor_that_is_gone_is_not_asked_for_again_and_again(pushing: P
     """The subscription was deleted elsewhere, and nothing was heard of it yet."""
     await pushing.subscribe()
     await pushing.execute("DELETE FROM cursors")
-    pushing.broker.pusher.wake(None, pushing.endpoint.subscription_id)
+    pushing.broker.wake(None, pushing.endpoint.subscription_id)
     assert await claims_in(pushing, 0.5) < 10
 
 
@@ -25,7 +25,7 @@ async def test_a_cursor_that_is_locked_is_tried_again_at_intervals(pushing: Push
     pushing.far_side.answers = lambda _: 200
     async with pushing.database.transaction() as connection:
         await connection.exec_driver_sql("SELECT 1 FROM cursors FOR UPDATE")
-        pushing.broker.pusher.wake(None, pushing.endpoint.subscription_id)
+        pushing.broker.wake(None, pushing.endpoint.subscription_id)
         await pushing.rest.publish("hello")
         assert await claims_in(pushing, 0.5) < 50
     await pushing.settled()

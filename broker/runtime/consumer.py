@@ -1,0 +1,58 @@
+"""Somebody for whom messages of one subscription are claimed: its pulls, or its endpoint (docs/claim.md)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from broker.domain.subscription import Subscription
+from broker.store.claim.request import Claimant, Claimed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a claim in a shard brought.  `now` is the database's time when it began, `begun_at` the event loop's."""
+
+    shard_id: int
+    claimant: Claimant
+    claimed: Claimed
+    now: datetime
+    begun_at: float
+
+
+class Consumer(Protocol):
+    """What the scheduler asks and tells.  Each `begin` is followed by one `accept` or `fail`.
+
+    Several claims for one consumer may be under way, in different shards, if it wants so.
+    """
+
+    @property
+    def subscription(self) -> Subscription:
+        """As it is known now; its shards never change."""
+        ...
+
+    def wants(self) -> bool:
+        """Whether it would take messages now.  When that becomes true, `ClaimScheduler.ready` is to be called."""
+        ...
+
+    def begin(self, now: datetime, *, due: bool) -> Claimant:
+        """What it wants now; `due`: redeliveries may be due.  What it raises comes back to it by `fail`."""
+        ...
+
+    def accept(self, answer: Answer) -> None:
+        """This is what it gets, if anything, and why there is no more."""
+        ...
+
+    def fail(self, claimant: Claimant | None, error: BaseException) -> None:
+        """Claiming has failed, or (None) it could not begin.  It is tried again soon, if it wants."""
+        ...
+
+    def wakes_at(self, *, held_up: bool) -> float | None:
+        """When, by the event loop's time, `woken` is to be called though nothing has happened; None: never.
+
+        `held_up`: there may be messages that it did not want.
+        """
+        ...
+
+    def woken(self) -> None:
+        """The time has come."""
+        ...
