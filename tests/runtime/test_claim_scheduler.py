@@ -1,0 +1,369 @@
+"""Who is claimed for, when, and with whom: what the scheduler promises to pulls and pushes alike."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from broker.domain.delivery import Delivery, Demand
+from broker.domain.errors import Aborted, Internal, Unavailable
+from broker.domain.subscription import Subscription
+from broker.runtime import claim_scheduler
+from broker.runtime.claim_scheduler import ClaimScheduler
+from broker.runtime.consumer import Answer
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.long_poll import LongPoll
+from broker.runtime.pull_queue import PullTerms
+from broker.runtime.tasks import Tasks
+from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Locked, More, Quiet, Rest
+from tests.fixtures.broker import eventually
+from tests.fixtures.claims import pull_claims
+from tests.fixtures.log import Log, add_subscription
+
+SHARD = 1
+TEN = Demand(max_messages=10, max_bytes=1_000_000)
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[Tasks]:
+    tasks = Tasks()
+    yield tasks
+    await tasks.close()
+
+
+# --- with a real log --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def long_poll(log: Log, tasks: Tasks) -> LongPoll:
+    clock = DatabaseClock(log.database)
+    await clock.synchronise()
+    return LongPoll(log.database, clock, pull_claims(log.database, clock, tasks), tasks)
+
+
+async def texts(long_poll: LongPoll, subscription: Subscription, lease: float = 60) -> list[bytes]:
+    terms = PullTerms(timedelta(seconds=lease))
+    deliveries = await long_poll.pull(subscription, TEN, wait_seconds=60, terms=terms)
+    return [message.data for delivery in deliveries for message in delivery.messages]
+
+
+async def test_a_pull_that_waits_gets_what_another_that_waited_with_it_did_not_ack(
+    log: Log, long_poll: LongPoll
+) -> None:
+    """The client that got it has died.  Nobody publishes, acks or pulls meanwhile: only the ack deadline passes."""
+    first = asyncio.create_task(texts(long_poll, log.subscription, lease=0.3))
+    second = asyncio.create_task(texts(long_poll, log.subscription, lease=0.3))
+    queue = (await parked(long_poll, 2))[0]
+    await log.publish("a")
+    long_poll._scheduler.wake(log.shard_id, None)
+    assert await first == [b"a"]
+    assert len(queue.pulls) == 1
+    assert await second == [b"a"]
+
+
+async def parked(long_poll: LongPoll, count: int) -> list[Any]:
+    def all_are() -> bool:
+        pulls = [pull for queue in long_poll._queues.values() for pull in queue.pulls]
+        return len(pulls) == count and all(pull.parked.done() for pull in pulls)
+
+    await eventually(all_are)
+    return list(long_poll._queues.values())
+
+
+@pytest.fixture
+def claims(monkeypatch: pytest.MonkeyPatch) -> list[ClaimRequest]:
+    """Every claim's request from now on."""
+    requests: list[ClaimRequest] = []
+    claim = claim_scheduler.claim_messages
+
+    async def noted(connection: Any, request: ClaimRequest, attempt_ids: Any) -> Mapping[int, Claimed]:
+        requests.append(request)
+        return await claim(connection, request, attempt_ids)
+
+    monkeypatch.setattr(claim_scheduler, "claim_messages", noted)
+    return requests
+
+
+async def others(log: Log, count: int) -> list[Subscription]:
+    async with log.database.transaction() as connection:
+        return [await add_subscription(connection, log.topic, f"other-{n}", log.start) for n in range(count)]
+
+
+async def test_one_claim_serves_the_pulls_of_all_subscriptions_that_a_publish_wakes(
+    log: Log, long_poll: LongPoll, claims: list[ClaimRequest]
+) -> None:
+    pulls = [asyncio.create_task(texts(long_poll, each)) for each in await others(log, 20)]
+    await parked(long_poll, 20)
+    claims.clear()
+    await log.publish("a")
+    long_poll._scheduler.wake(log.shard_id, None)
+    assert await asyncio.gather(*pulls) == [[b"a"]] * 20
+    assert [len(request.claimants) for request in claims] == [20]
+
+
+async def test_what_is_wrong_with_one_subscription_fails_nobody_else(log: Log, long_poll: LongPoll) -> None:
+    """They share a claim: its filter is none that PostgreSQL understands."""
+    subscriptions = await others(log, 3)
+    broken = replace(subscriptions[1], filter_path="no path at all")
+    wanted = [subscriptions[0], broken, subscriptions[2]]
+    await log.publish("a")
+    async with all_connections(log, long_poll):  # so that they are claimed for together
+        pulls = [asyncio.create_task(texts(long_poll, each)) for each in wanted]
+        await asyncio.sleep(0)
+    outcomes = await asyncio.gather(*pulls, return_exceptions=True)
+    assert [outcomes[0], outcomes[2]] == [[b"a"], [b"a"]]
+    assert isinstance(outcomes[1], Exception)
+
+
+class all_connections:  # noqa: N801  (reads as what it does)
+    """All turns are taken within the block."""
+
+    def __init__(self, log: Log, long_poll: LongPoll) -> None:
+        self._scheduler = long_poll._scheduler
+
+    async def __aenter__(self) -> None:
+        self._scheduler._serving += self._scheduler._turns_at_once
+
+    async def __aexit__(self, *_: object) -> None:
+        self._scheduler._serving -= self._scheduler._turns_at_once
+        self._scheduler._serving += 1
+        self._scheduler._tasks.start(self._scheduler._serve_turns(), name="claims")
+
+
+# --- with claims that the test answers --------------------------------------------------------------------------
+
+
+class StandingClock(DatabaseClock):
+    """The event loop's own time, as a date."""
+
+    def __init__(self) -> None:
+        self._start = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+@dataclass
+class Eater:
+    """A consumer that wants so many messages."""
+
+    number: int
+    appetite: int = 10
+    shard_ids: tuple[int, ...] = (SHARD,)
+    got: list[int] = field(default_factory=list)
+    rests: list[Rest] = field(default_factory=list)
+    failures: list[BaseException] = field(default_factory=list)
+    asked_for_due: list[bool] = field(default_factory=list)
+
+    @property
+    def subscription(self) -> Subscription:
+        return replace(
+            Subscription(name=f"projects/p/subscriptions/s{self.number}", topic="projects/p/topics/t"),
+            subscription_id=self.number,
+            shard_ids=self.shard_ids,
+        )
+
+    def wants(self) -> bool:
+        return self.appetite > 0
+
+    def begin(self, now: datetime, *, due: bool) -> Claimant:
+        self.asked_for_due.append(due)
+        demand = Demand(max_messages=self.appetite, max_bytes=1_000)
+        return Claimant(
+            subscription_id=self.number,
+            demands=(demand,),
+            ack_deadline=timedelta(seconds=60),
+            retained_since=now,
+            looks_for_due=due,
+            wants_next=True,
+        )
+
+    def accept(self, answer: Answer) -> None:
+        [deliveries] = answer.claimed.deliveries
+        self.got += [len(delivery.messages) for delivery in deliveries]
+        self.appetite -= sum(len(delivery.messages) for delivery in deliveries)
+        self.rests.append(answer.claimed.rest)
+
+    def fail(self, claimant: Claimant | None, error: BaseException) -> None:
+        self.failures.append(error)
+
+    def wakes_at(self, *, held_up: bool) -> float | None:
+        return None
+
+    def woken(self) -> None:
+        pass
+
+
+@dataclass
+class Claims:
+    """`answer(request)` decides what claims bring."""
+
+    scheduler: ClaimScheduler
+    answer: Callable[[ClaimRequest], Mapping[int, Claimed]]
+    requests: list[ClaimRequest] = field(default_factory=list)
+
+    @property
+    def groups(self) -> list[list[int]]:
+        return [[each.subscription_id for each in request.claimants] for request in self.requests]
+
+
+def nothing(rest: Rest) -> Claimed:
+    return Claimed([()], rest)
+
+
+def quiet(request: ClaimRequest) -> dict[int, Claimed]:
+    return {each.subscription_id: nothing(Quiet()) for each in request.claimants}
+
+
+@pytest.fixture
+async def played(log: Log, tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> Claims:
+    scheduler = pull_claims(log.database, StandingClock(), tasks)
+    claims = Claims(scheduler, quiet)
+
+    async def answer(connection: Any, request: ClaimRequest, attempt_ids: Any) -> Mapping[int, Claimed]:
+        claims.requests.append(request)
+        await asyncio.sleep(0)
+        return claims.answer(request)
+
+    monkeypatch.setattr(claim_scheduler, "claim_messages", answer)
+    return claims
+
+
+async def test_a_wake_up_during_a_claim_is_looked_at_after_it(played: Claims) -> None:
+    eater = Eater(1)
+
+    def woken_meanwhile(request: ClaimRequest) -> Mapping[int, Claimed]:
+        if len(played.requests) == 1:
+            played.scheduler.wake(SHARD, None)
+        return quiet(request)
+
+    played.answer = woken_meanwhile
+    played.scheduler.add(eater)
+    await eventually(lambda: len(eater.rests) == 2)
+
+
+async def test_what_fell_due_during_a_claim_is_looked_for_after_it(played: Claims) -> None:
+    """A nack: the claim under way may have looked before it was written."""
+    eater = Eater(1)
+
+    def nacked_meanwhile(request: ClaimRequest) -> Mapping[int, Claimed]:
+        if len(played.requests) == 1:
+            played.scheduler.wake(None, 1)
+        return quiet(request)
+
+    played.answer = nacked_meanwhile
+    played.scheduler.add(eater)
+    await eventually(lambda: len(eater.rests) == 2)
+    assert eater.asked_for_due == [True, True]
+
+
+async def test_who_wants_nothing_is_claimed_for_once_he_is_ready(played: Claims) -> None:
+    eater = Eater(1, appetite=0)
+    played.scheduler.add(eater)
+    played.scheduler.wake(SHARD, None)
+    await asyncio.sleep(0.01)
+    assert played.requests == []
+    eater.appetite = 1
+    played.scheduler.ready(1)
+    await eventually(lambda: eater.rests == [Quiet()])
+
+
+async def test_an_alarm_rings_when_the_claim_said_so(played: Claims) -> None:
+    eater = Eater(1)
+    due: list[datetime] = []
+
+    def due_soon(request: ClaimRequest) -> Mapping[int, Claimed]:
+        if len(played.requests) > 1:
+            return quiet(request)
+        due.append(request.now + timedelta(milliseconds=50))
+        return {1: nothing(Quiet(due[0]))}
+
+    played.answer = due_soon
+    played.scheduler.add(eater)
+    await eventually(lambda: len(eater.rests) == 2)
+    assert played.requests[1].now >= due[0]
+    assert eater.asked_for_due == [True, True]
+
+
+async def test_a_cursor_that_is_locked_is_waited_for_by_a_claim_for_it_alone(played: Claims) -> None:
+    def locked(request: ClaimRequest) -> Mapping[int, Claimed]:
+        return {
+            each.subscription_id: nothing(Locked() if each.subscription_id == 2 and not request.waits else Quiet())
+            for each in request.claimants
+        }
+
+    played.answer = locked
+    eaters = [Eater(number) for number in (1, 2, 3)]
+    for eater in eaters:
+        played.scheduler.add(eater)
+    await eventually(lambda: eaters[1].rests == [Locked(), Quiet()])
+    assert played.groups == [[1, 2, 3], [2]]
+
+
+async def test_of_a_claim_that_fails_each_is_tried_alone(played: Claims) -> None:
+    def poisoned(request: ClaimRequest) -> Mapping[int, Claimed]:
+        if any(each.subscription_id == 2 for each in request.claimants):
+            raise Internal("for the test")
+        return quiet(request)
+
+    played.answer = poisoned
+    eaters = [Eater(number) for number in (1, 2, 3)]
+    for eater in eaters:
+        played.scheduler.add(eater)
+    await eventually(lambda: all(eater.rests or eater.failures for eater in eaters))
+    assert [len(eater.failures) for eater in eaters] == [0, 1, 0]
+    assert played.groups == [[1, 2, 3], [1], [2], [3]]
+
+
+@pytest.mark.parametrize("error", [Unavailable, Aborted, Internal, RuntimeError])
+async def test_what_could_not_be_claimed_is_tried_again(played: Claims, error: type[Exception]) -> None:
+    def failing_once(request: ClaimRequest) -> Mapping[int, Claimed]:
+        if len(played.requests) <= 3:  # what was Aborted is tried three times at once
+            raise error("for the test")
+        return quiet(request)
+
+    played.answer = failing_once
+    eater = Eater(1)
+    played.scheduler.add(eater)
+    await eventually(lambda: eater.rests == [Quiet()])
+    assert eater.failures
+    assert eater.asked_for_due[-1], "it may have been committed: what it took falls due"
+
+
+async def test_while_one_has_more_the_others_get_their_turns(played: Claims) -> None:
+    giant, small = Eater(1, appetite=10**9), Eater(2, shard_ids=(2,))
+    turns = played.scheduler._turns_at_once = 1
+
+    def endless(request: ClaimRequest) -> Mapping[int, Claimed]:
+        rest = More() if len(played.requests) < 50 else Quiet()
+        return {
+            each.subscription_id: nothing(rest if each.subscription_id == 1 else Quiet())
+            for each in request.claimants
+        }
+
+    played.answer = endless
+    played.scheduler.add(giant)
+    await eventually(lambda: len(giant.rests) > 2)
+    seen = len(played.requests)
+    played.scheduler.add(small)
+    await eventually(lambda: bool(small.rests))
+    assert [2] in played.groups[seen : seen + 2 + turns]
+
+
+async def test_nothing_is_claimed_for_who_was_removed(played: Claims) -> None:
+    eater = Eater(1)
+
+    def removed_meanwhile(request: ClaimRequest) -> Mapping[int, Claimed]:
+        played.scheduler.remove(eater)
+        return {1: Claimed([[Delivery(SHARD, 1, 1, [])]], More())}
+
+    played.answer = removed_meanwhile
+    played.scheduler.add(eater)
+    await eventually(lambda: eater.got == [0])  # it learns of what it was given
+    played.scheduler.wake(None, None)
+    await asyncio.sleep(0.01)
+    assert len(played.requests) == 1
+    assert not played.scheduler.watched_shards()
