@@ -52,7 +52,7 @@ from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
 from broker.store.driver.database import DATABASE, Database
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.schema import migrations
+from broker.store.schema import schema_state
 from broker.telemetry.log import reason
 from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
@@ -253,12 +253,12 @@ class Broker:
                 current = await retrying(self._current_revision, Unavailable)
         except TimeoutError:
             raise Unavailable("The database does not answer.") from None
-        if reason := migrations.why_not_served(current):
+        if reason := schema_state.why_not_served(current):
             raise FailedPrecondition(f"{reason[0].upper()}{reason[1:]}.")
 
     async def _current_revision(self) -> str | None:
         async with self._database.connection() as connection:
-            return await migrations.current_revision(connection)
+            return await schema_state.current_revision(connection)
 
     @asynccontextmanager
     async def running(self, while_away: WhileAway = contextlib.nullcontext) -> AsyncIterator[None]:

@@ -5,8 +5,8 @@ from typing import Any
 
 from broker.cli.stop import Misuse, Stop
 from broker.settings import Settings
-from broker.store.schema import migrations
-from broker.store.schema.migrations import DatabaseUnreachable, UrlUnusable
+from broker.store.schema import migrations, schema_state
+from broker.store.schema.schema_state import DatabaseUnreachable, UrlUnusable
 from broker.telemetry.log import set_up_log
 
 
@@ -19,7 +19,7 @@ def migrate(settings: Settings, flags: Mapping[str, Any]) -> int:
         if flags.get("move-schema"):
             _move(settings)
         revision = migrations.upgrade(settings.database_url, schema=settings.database_schema)
-        state = migrations.inspect(settings.database_url, settings.database_schema)
+        state = schema_state.inspect(settings.database_url, settings.database_schema)
     except UrlUnusable as error:
         raise Misuse(str(error)) from error
     except DatabaseUnreachable as error:

@@ -1,6 +1,7 @@
 """The database's schema, brought up or looked at in a process of its own.
 
-That needs Alembic and SQLAlchemy, which the parent of the broker's processes would then keep in memory for ever.
+That needs psycopg, and Alembic and SQLAlchemy if there is something to bring up; the parent of the broker's
+processes would keep them in memory for ever.
 """
 
 import logging
@@ -69,22 +70,28 @@ def _answer(work: Callable[[str, str], Served], database_url: str, schema: str, 
 
 
 def _upgrade(database_url: str, schema: str) -> Served:
-    from broker.store.schema import migrations
+    served = _check(database_url, schema)
+    if served.problem and not served.is_misuse:
+        from broker.store.schema import (
+            migrations,
+            schema_state,
+        )  # slow to import, and mostly there is nothing to do
 
-    try:
-        migrations.upgrade(database_url, schema=schema)
-    except migrations.DatabaseUnreachable as error:
-        return Served(problem=str(error), is_misuse=isinstance(error, migrations.UrlUnusable))
-    return replace(_check(database_url, schema), remark="")  # it is of no concern in a database of the broker's own
+        try:
+            migrations.upgrade(database_url, schema=schema)
+        except schema_state.DatabaseUnreachable as error:
+            return Served(problem=str(error))
+        served = _check(database_url, schema)
+    return replace(served, remark="")  # it is of no concern in a database of the broker's own
 
 
 def _check(database_url: str, schema: str) -> Served:
-    from broker.store.schema import migrations
+    from broker.store.schema import schema_state
 
     try:
-        state = migrations.inspect(database_url, schema)
-    except migrations.DatabaseUnreachable as error:
-        return Served(problem=str(error), is_misuse=isinstance(error, migrations.UrlUnusable))
-    if problem := migrations.why_not_served(state.revision):
+        state = schema_state.inspect(database_url, schema)
+    except schema_state.DatabaseUnreachable as error:
+        return Served(problem=str(error), is_misuse=isinstance(error, schema_state.UrlUnusable))
+    if problem := schema_state.why_not_served(state.revision):
         return Served(problem=f"{problem}. {state.remark}" if state.remark else problem)
     return Served(state.server_major_version, state.schema, str(state.revision), state.remark)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.store.schema.migrations import head_revision
+from broker.store.schema.schema_state import head_revision
 from tests.cli.processes import complaint, faults, is_ready, run_broker
 from tests.faults.versions import RELEASE, has_release, released_code
 from tests.fixtures.broker import BrokerProcess, Rest, text

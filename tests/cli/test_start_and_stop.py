@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from broker.port.listener import bound_socket, emulator_host, is_open_to_others
-from broker.store.schema.migrations import head_revision
+from broker.store.schema.schema_state import head_revision
 from tests.cli.processes import (
     Signalling,
     alive,
@@ -110,15 +110,23 @@ def _starting_postgres(directory: Path, _: BrokerProcess) -> bool:
     return (directory / "postgres" / "postmaster.pid").exists()
 
 
+def _says_what_it_runs_on(broker: BrokerProcess) -> bool:
+    return any(line.startswith("broker ") for line in broker.log)
+
+
+def _making_the_schema(_: Path, broker: BrokerProcess) -> bool:
+    return bool(broker.workers()) and not _says_what_it_runs_on(broker)  # a process that looks like a worker
+
+
 def _starting_workers(_: Path, broker: BrokerProcess) -> bool:
-    return bool(broker.workers())
+    return _says_what_it_runs_on(broker) and bool(broker.workers())
 
 
 @pytest.mark.parametrize(
     ("moment", "signalling"),
     [
         (_initialising, ctrl_c),
-        (_initialising, terminate),
+        (_making_the_schema, terminate),
         (_starting_postgres, terminate),
         (_starting_workers, ctrl_c),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.schema import migrations
+from broker.store.schema import schema_state
 from tests.faults.faults import Planned
 from tests.faults.run import run
 from tests.faults.version_faults import NEXT
@@ -37,12 +37,12 @@ def test_a_broker_runs_the_code_of_its_version(tmp_path: Path) -> None:
 async def test_an_upgrade_under_load_and_the_way_back_lose_nothing(tmp_path: Path) -> None:
     schedule = [Planned(2.0, "migrate", 0.0), Planned(8.0, "replace all brokers", 5.0)]
     async with World(tmp_path / "data", brokers=2, versions=True, seed=1).running() as world:
-        assert migrations.inspect(world.database_url).revision == "0001"
+        assert schema_state.inspect(world.database_url).revision == "0001"
         result = await run(world, schedule, seed=1, name="1", seconds=15.0, keep=tmp_path / "found")
         assert result.violations == [], f"see {tmp_path / 'found'}"
         assert result.faults == {"migrate (ok)": 1, "replace all brokers (ok)": 1}
         assert result.messages > 100
-        at = migrations.inspect(world.database_url).revision
+        at = schema_state.inspect(world.database_url).revision
         assert at == made_up(len(NEXT))
         assert world.versions is not None
         assert [world.versions.is_released(place) for place in range(2)] == [True, True]

@@ -8,7 +8,7 @@ import psutil
 
 from broker.store.schema import migrations
 from broker.store.schema.migration_waits import Patience
-from broker.store.schema.migrations import DatabaseUnreachable
+from broker.store.schema.schema_state import DatabaseUnreachable
 from tests.faults.process_faults import unless_restarting
 from tests.faults.world import World
 from tests.migrations.revisions import add_columns, with_revisions

@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from broker.store.schema import migrations
-from broker.store.schema.migrations import head_revision
+from broker.store.schema import schema_state
+from broker.store.schema.schema_state import head_revision
 
 _REVISION = """
 from alembic import op
@@ -35,7 +35,7 @@ BUILD_INDEXES = """build_index_online("batches_by_size", "message_batches", "(sh
 def with_revisions(directory: Path, *bodies: str) -> Path:
     """A copy of the migrations with more of them, each with a body for its upgrade(); all of them only add."""
     made = directory / "migrations"
-    shutil.copytree(migrations._directory(), made)
+    shutil.copytree(schema_state.migrations_directory(), made)
     before = head_revision()
     for number, body in enumerate(bodies, 1):
         revision = made_up(number)

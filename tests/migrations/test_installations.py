@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from broker.store.schema import migrations
-from broker.store.schema.migrations import DatabaseUnreachable, head_revision
+from broker.store.schema import migrations, schema_state
+from broker.store.schema.schema_state import DatabaseUnreachable, head_revision
 from tests.fixtures.database import in_schema
 
 # What an application has in `public`: names that are the broker's as well, and a version table of its own.
@@ -28,7 +28,7 @@ def _refusal(url: str, schema: str = "") -> str:
     with pytest.raises(DatabaseUnreachable) as refused:
         migrations.upgrade(url, schema=schema)
     with pytest.raises(DatabaseUnreachable) as inspected:
-        migrations.inspect(url, schema)
+        schema_state.inspect(url, schema)
     assert str(inspected.value).partition(": ")[2] in str(refused.value)
     return str(refused.value)
 
@@ -43,9 +43,9 @@ def test_an_application_keeps_its_tables_and_its_versions(
     admin: psycopg.Connection, empty_database_url: str
 ) -> None:
     admin.execute(APPLICATION)
-    assert migrations.inspect(empty_database_url).revision is None
+    assert schema_state.inspect(empty_database_url).revision is None
     migrations.upgrade(empty_database_url)
-    state = migrations.inspect(empty_database_url)
+    state = schema_state.inspect(empty_database_url)
     assert (state.schema, state.revision, state.remark) == ("broker", head_revision(), "")
     assert admin.execute("SELECT version_num FROM public.alembic_version").fetchall() == [("4f1c9e",)]
     tables = admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1").fetchall()
@@ -54,19 +54,19 @@ def test_an_application_keeps_its_tables_and_its_versions(
 
 def test_what_release_0_1_0_made_is_found_where_it_is(empty_database_url: str) -> None:
     migrations.upgrade(empty_database_url, schema="public")
-    state = migrations.inspect(empty_database_url)
+    state = schema_state.inspect(empty_database_url)
     assert (state.schema, state.revision) == ("public", head_revision())
     assert "`broker migrate --move-schema`" in state.remark
     migrations.upgrade(empty_database_url)
-    assert migrations.inspect(empty_database_url) == state
-    assert migrations.inspect(empty_database_url, "broker").revision is None
+    assert schema_state.inspect(empty_database_url) == state
+    assert schema_state.inspect(empty_database_url, "broker").revision is None
 
 
 def test_a_database_with_both_wants_to_be_told_which(empty_database_url: str) -> None:
     for schema in ("public", "broker"):
         migrations.upgrade(empty_database_url, schema=schema)
     assert "twice, in the schemas broker and public" in _refusal(empty_database_url)
-    assert migrations.inspect(empty_database_url, "public").remark.startswith(
+    assert schema_state.inspect(empty_database_url, "public").remark.startswith(
         "Tables of another broker are in: broker"
     )
     with pytest.raises(DatabaseUnreachable, match="the schema broker has tables of a broker already"):
@@ -104,7 +104,7 @@ def test_rights_that_are_missing_are_named_with_who_can_give_them(
     assert migrations.upgrade(url) == head_revision()
     other = _role(admin, empty_database_url, name="another")
     with pytest.raises(DatabaseUnreachable, match="belong to the role narrow, and another is not a member"):
-        migrations.inspect(other)
+        schema_state.inspect(other)
     admin.execute("DROP OWNED BY narrow")
     admin.execute("DROP ROLE narrow, another")
 
@@ -115,6 +115,6 @@ def test_several_brokers_have_schemas_of_their_own(empty_database_url: str) -> N
         with psycopg.connect(in_schema(empty_database_url, schema)) as session:
             assert session.execute("SELECT version_num FROM alembic_version").fetchone() == (head_revision(),)
     assert (
-        migrations.inspect(empty_database_url).remark
+        schema_state.inspect(empty_database_url).remark
         == "Tables of another broker are in: one, two (--database-schema)."
     )

@@ -5,7 +5,7 @@ from hashlib import sha256
 from alembic.script import ScriptDirectory
 
 from broker.domain.schema_revision import can_be_served
-from broker.store.schema import migrations
+from broker.store.schema import migrations, schema_state
 
 RELEASED = {
     "0001_initial.py": "7a61a4d8949ce909a6d38319eebb3731766cb693f695a8bb1be97fb5e9d6408f",
@@ -13,7 +13,7 @@ RELEASED = {
 
 
 def test_released_revisions_are_as_they_were_released() -> None:
-    versions = migrations._directory() / "versions"
+    versions = schema_state.migrations_directory() / "versions"
     assert {name: sha256((versions / name).read_bytes()).hexdigest() for name in RELEASED} == RELEASED
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from broker.store.driver.database import Database
 from broker.store.log.partitions import list_partitions, make_partitions_ahead
-from broker.store.schema import migrations
+from broker.store.schema import migrations, schema_state
 from broker.store.schema.migration_waits import Patience
-from broker.store.schema.migrations import DatabaseUnreachable, head_revision
+from broker.store.schema.schema_state import DatabaseUnreachable, head_revision
 from broker.store.schema.tables import FUNCTIONS, VIEWS, metadata
 
 SHORT = Patience(lock_seconds=0.1, pause_seconds=0.1, total_seconds=0.1)
@@ -60,7 +60,7 @@ async def test_everything_moves_and_what_is_not_the_brokers_stays(admin: psycopg
     assert migrations.move_schema(old_url)
     assert _objects(admin, "public") == DEALS
     assert sorted(_objects(admin, "broker") + DEALS) == sorted(before)
-    state = migrations.inspect(old_url)
+    state = schema_state.inspect(old_url)
     assert (state.schema, state.revision, state.remark) == ("broker", head_revision(), "")
     assert not migrations.move_schema(old_url)
 
@@ -123,4 +123,4 @@ def test_it_may_move_to_a_schema_of_the_operators_choice_but_not_onto_others(
     with pytest.raises(DatabaseUnreachable, match="public is where"):
         migrations.move_schema(old_url, schema="public")
     assert migrations.move_schema(old_url, schema="pubsub")
-    assert migrations.inspect(old_url, "pubsub").revision == head_revision()
+    assert schema_state.inspect(old_url, "pubsub").revision == head_revision()

@@ -11,9 +11,9 @@ import pytest
 from psycopg import sql
 
 from broker.store.driver.advisory_locks import MIGRATING, lock_key
-from broker.store.schema import migrations
+from broker.store.schema import migrations, schema_state
 from broker.store.schema.migration_waits import Patience
-from broker.store.schema.migrations import DatabaseUnreachable
+from broker.store.schema.schema_state import DatabaseUnreachable
 from tests.migrations.revisions import ADD_COLUMNS, BUILD_INDEXES, made_up, with_revisions
 
 PATIENT = Patience(lock_seconds=0.05, pause_seconds=0.1)
@@ -43,7 +43,7 @@ def test_a_lock_that_comes_free_lets_the_migration_go_on(
         assert migrating.is_alive()
         forgotten.rollback()
         migrating.join()
-    assert migrations.inspect(database_url).revision == made_up(1)
+    assert schema_state.inspect(database_url).revision == made_up(1)
 
 
 def test_it_gives_up_and_names_the_session(database_url: str, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_it_gives_up_and_names_the_session(database_url: str, tmp_path: Path) ->
             migrations.upgrade(database_url, directory=directory, patience=SHORT)
         held = f'session {forgotten.info.backend_pid} ("a report", its transaction open for '
         assert held in str(caught.value)
-    assert migrations.inspect(database_url).revision == migrations.head_revision()
+    assert schema_state.inspect(database_url).revision == schema_state.head_revision()
 
 
 def test_of_two_that_start_at_once_one_waits_for_the_other(database_url: str, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_of_two_that_start_at_once_one_waits_for_the_other(database_url: str, tm
         with pytest.raises(DatabaseUnreachable, match="another process that migrates"):
             migrations.upgrade(database_url, directory=directory, patience=SHORT)
     migrations.upgrade(database_url, directory=directory, patience=SHORT)
-    assert migrations.inspect(database_url).revision == made_up(1)
+    assert schema_state.inspect(database_url).revision == made_up(1)
 
 
 def test_another_error_is_told_at_once(database_url: str, tmp_path: Path) -> None:
@@ -77,4 +77,4 @@ def test_each_revision_that_was_done_stays_done(database_url: str, tmp_path: Pat
     directory = with_revisions(tmp_path, ADD_COLUMNS, BUILD_INDEXES, 'op.execute("SELECT 1 / 0")')
     with pytest.raises(DatabaseUnreachable):
         migrations.upgrade(database_url, directory=directory)
-    assert migrations.inspect(database_url).revision == made_up(2)
+    assert schema_state.inspect(database_url).revision == made_up(2)

@@ -1,0 +1,125 @@
+"""Which schema a database has, and whether this broker can serve it: without Alembic, which only migrations need.
+
+Each process of a broker asks that when it starts.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.errors import UndefinedTable
+
+from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
+from broker.domain.schema_revision import can_be_served, is_behind
+from broker.store.driver.connection_parameters import connection_parameters
+from broker.store.schema.installations import SchemaUnusable, find_installation
+
+MIN_SERVER_VERSION = 15
+
+_MIGRATION = re.compile(r"(\d{4}(?:_since_\d{4})?)_.+\.py")  # the file of a revision; alembic.ini has its form
+
+
+class DatabaseUnreachable(Exception):
+    """The database cannot be connected to, or is not one that the broker can use; the message says why."""
+
+
+class UrlUnusable(DatabaseUnreachable):
+    """The database's URL makes no sense; nothing was tried."""
+
+
+def migrations_directory() -> Path:
+    """What Alembic takes for its scripts."""
+    shipped = Path(str(files("broker").joinpath("_shipped", "migrations")))
+    if shipped.is_dir():
+        return shipped
+    return Path(__file__).parents[3] / "migrations"  # a checkout has them beside the package
+
+
+@cache
+def head_revision() -> str:
+    """The revision that this broker needs: the last of those that it has."""
+    names = (path.name for path in (migrations_directory() / "versions").iterdir())
+    return max(match[1] for match in map(_MIGRATION.fullmatch, names) if match)
+
+
+async def current_revision(connection: psycopg.AsyncConnection[Any]) -> str | None:
+    """The revision that the schema is at; None if it has no tables of the broker."""
+    try:
+        cursor = await connection.execute(b"SELECT version_num FROM alembic_version")
+    except UndefinedTable:
+        return None
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+def why_not_served(revision: str | None) -> str:
+    """Why this broker cannot serve a database whose schema is at `revision` ("": it can)."""
+    head = head_revision()
+    if is_behind(revision, head):
+        return f"the database's schema is at {revision or 'nothing'}, {head} is needed: run `broker migrate`"
+    if not can_be_served(revision, head):
+        return f"the database's schema is at {revision}, too new for this broker, which knows {head}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """What `inspect` found: the server's major version, the schema that has the broker's tables, or is to have
+    them, and their revision (None: there are none).
+
+    `remark` is what else an operator should know of, a sentence ("": nothing).
+    """
+
+    server_major_version: int
+    schema: str
+    revision: str | None
+    remark: str = ""
+
+
+def inspect(database_url: str, schema: str = "") -> DatabaseState:
+    """Look at a database before it is used.
+
+    `schema` ("": the default one, or `public` if release 0.1.0 made its tables there) is where the broker's tables
+    should be.  Raises DatabaseUnreachable.
+    """
+    with saying_why("The database cannot be used"), looking_session(database_url) as connection:
+        postgres = connection.info.server_version // 10_000
+        if postgres < MIN_SERVER_VERSION:
+            raise DatabaseUnreachable(
+                f"PostgreSQL {postgres} is too old: the broker needs {MIN_SERVER_VERSION} or newer"
+            )
+        found = find_installation(connection, schema)
+        remark = ""
+        if found.schema == RELEASE_0_1_SCHEMA and not schema:
+            remark = (
+                "The tables are in the schema public, where release 0.1.0 made them; "
+                f"`broker migrate --move-schema` moves them to {DEFAULT_SCHEMA} while no broker runs."
+            )
+        elif found.others:
+            remark = f"Tables of another broker are in: {', '.join(found.others)} (--database-schema)."
+        return DatabaseState(postgres, found.schema, found.revision, remark)
+
+
+@contextmanager
+def looking_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """One that finds nothing by a search path."""
+    parameters = connection_parameters(database_url, schema="pg_catalog")
+    with psycopg.connect(autocommit=True, **parameters) as connection:
+        yield connection
+
+
+@contextmanager
+def saying_why(what: str) -> Iterator[None]:
+    """Raise DatabaseUnreachable for what can go wrong in the block, which looks at a database."""
+    try:
+        yield
+    except ValueError as error:  # the URL
+        raise UrlUnusable(f"{what} by its URL: {error}") from None
+    except (psycopg.Error, SchemaUnusable) as error:
+        raise DatabaseUnreachable(f"{what}: {error}".strip()) from error
