@@ -36,9 +36,9 @@ class Snapshot:
         )
 
 
-def first_expire_time(now: datetime, oldest_unacked: datetime | None) -> datetime:
-    """7 days after the oldest unacked message, or from now; FailedPrecondition if that is within the hour."""
-    expire_time = (now if oldest_unacked is None else min(oldest_unacked, now)) + MAX_LIFE
+def first_expire_time(now: datetime, oldest: datetime | None) -> datetime:
+    """7 days after the `oldest` message not acked, or from now; FailedPrecondition if that is within the hour."""
+    expire_time = (now if oldest is None else min(oldest, now)) + MAX_LIFE
     if expire_time - now < MIN_LIFE:
         raise FailedPrecondition(
             "The subscription's oldest unacknowledged message is too old: the snapshot would expire within an hour."

@@ -247,8 +247,8 @@ class Cluster:
             self._open_log() as log,
             handed_over(self._user, self._data, sockets, access, users) as (shown, passed),
         ):
-            places = dict(zip(("unix_socket_directories", "hba_file", "ident_file"), shown[1:], strict=True))
-            settings = CONFIGURATION | places
+            paths = dict(zip(("unix_socket_directories", "hba_file", "ident_file"), shown[1:], strict=True))
+            settings = CONFIGURATION | paths
             with _signals_held():
                 self._process = subprocess.Popen(  # noqa: S603
                     [program, "-D", shown[0], *(f"--{name}={value}" for name, value in settings.items())],

@@ -88,7 +88,7 @@ class _Batch:
         self.done.exception()  # every caller may be gone
 
     def change(self, attempt: AttemptName, positions: Iterable[int], deadline: NewDeadline) -> None:
-        """The last change counts, but a lease that was given up is not extended."""
+        """The last change counts, but a message that was given up is not held on to."""
         known = self.deadlines.setdefault(attempt, {})
         if known and deadline.status == "delivering":
             given_up = [p for p in positions if p in known and known[p].status != "delivering"]

@@ -1,8 +1,8 @@
 """The database's time, without asking it each time.
 
-Every process hands `now` to its statements; a process with a wrong wall clock would end leases early or drag
+Every process hands `now` to its statements; a process with a wrong wall clock would end ack deadlines early or drag
 a shard's time away.  So each tracks the offset to the database's of a clock of its own that nobody sets, and that
-goes on while the machine is suspended: the leases of the database do, too.
+goes on while the machine is suspended: the deadlines in the database do, too.
 """
 
 import logging

@@ -31,12 +31,12 @@ class KeyOwners:
                     del owners[next(iter(owners))]
 
     def preferred(self, subscription_id: int, owners: Sequence[Hashable | None]) -> Callable[[str], int | None]:
-        """For each key, the place in `owners` of the one that it belongs to; None if that is not there."""
+        """For each key, the index in `owners` of the one that it belongs to; None if that is not there."""
         known = self._owners.get(subscription_id)
         if not known or len(owners) == 1:
             return lambda key: None
-        places = {owner: place for place, owner in enumerate(owners) if owner is not None}
-        return lambda key: places.get(known.get(key))
+        indexes = {owner: index for index, owner in enumerate(owners) if owner is not None}
+        return lambda key: indexes.get(known.get(key))
 
     def forget(self, subscription_id: int, owner: Hashable | None = None) -> None:
         """An owner of the subscription does not come back; None: no stream of it is left."""

@@ -97,7 +97,7 @@ class LongPoll:
     async def release(self, subscription_id: int, deliveries: Sequence[Delivery]) -> None:
         """Give back deliveries that reached nobody: due at once, the attempt not counted.
 
-        If that cannot be written their leases run out: nothing that anybody waits for has failed.
+        If that cannot be written their ack deadlines pass: nothing that anybody waits for has failed.
         """
         try:
             await self._release(subscription_id, deliveries)

@@ -21,7 +21,7 @@ from broker.store.log.delivery_attempts import Positions, read_open_attempts
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0  # between two looks of a stream that stays full
 MAX_LEFT = 1_000  # clients that left with messages outstanding and may come back
-LEFT = timedelta(seconds=600)  # for which they may: no lease is longer, unless somebody renews it
+LEFT = timedelta(seconds=600)  # for which they may: no ack deadline is longer, unless somebody renews it
 
 
 class Window:

@@ -44,10 +44,10 @@ class SnapshotService:
         self._activity = activity
 
     async def create_snapshot(self, name: str, subscription_name: str, labels: Mapping[str, str]) -> Snapshot:
-        """Hold what is unacked now and all that comes later.  Without a name (gRPC) it is given one.
+        """Hold what is not acked now and all that comes later.  Without a name (gRPC) it is given one.
 
         Raises InvalidArgument, NotFound (no such subscription), AlreadyExists, FailedPrecondition (it is detached,
-        or its oldest unacked message is so old that the snapshot would expire within an hour).
+        or its oldest message that is not acked is so old that the snapshot would expire within an hour).
         """
         check_shape(subscription_name, "subscriptions")
         if not name:

@@ -69,7 +69,7 @@ class Http2Connection(asyncio.Protocol):
         self._receive_window = CONNECTION_WINDOW
         self._last_stream_id = 0
         self._block: tuple[int, int, list[bytes]] | None = None  # a header block that goes on: stream, flags, parts
-        self._settled = False  # the peer's first SETTINGS has come
+        self._settings_came = False  # the peer's first SETTINGS has come
         self._going_away = False
         self._closed = False
         self._heard = self._asked = False  # since the last tick
@@ -133,7 +133,7 @@ class Http2Connection(asyncio.Protocol):
                 self._transport.abort()
                 return
             self._outgoing.write(_PING)
-        if not self._settled:
+        if not self._settings_came:
             self._fail(ConnectionFault(Code.SETTINGS_TIMEOUT, "no SETTINGS came"))
             return
         for stream in list(self._streams.values()):
@@ -171,7 +171,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _close(self, stream: Stream) -> None:
         stream.closed = True
-        stream.settle()
+        stream.wake_drained()
         self._streams.pop(stream.stream_id, None)
         self._outgoing.forget(stream)
         self._close_if_done()
@@ -197,7 +197,7 @@ class Http2Connection(asyncio.Protocol):
     def _on_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         if self._block is not None and (kind != Kind.CONTINUATION or stream_id != self._block[0]):
             raise ConnectionFault(Code.PROTOCOL_ERROR, "a header block is interrupted")
-        if not self._settled and kind != Kind.SETTINGS:
+        if not self._settings_came and kind != Kind.SETTINGS:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "the first frame is not SETTINGS")
         if kind >= len(self._handlers):
             self._patience.spend(Cost.FRAME)
@@ -316,7 +316,7 @@ class Http2Connection(asyncio.Protocol):
     def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "SETTINGS are of the connection")
-        self._settled = True
+        self._settings_came = True
         self._patience.spend(Cost.SETTINGS + len(payload) // frames.SETTING.size)
         if flags & Flag.ACK:
             if payload:

@@ -96,11 +96,11 @@ class Stream:
 
     def send_data(self, payload: bytes) -> int:
         """Send as much as the windows allow; the rest follows as they open.  Returns what `written` is after it."""
-        place = self.written + len(self.outbox) + 1
+        end = self.written + len(self.outbox) + 1
         if not self.closed:
             self.outbox.append(memoryview(payload))
             self._connection.pump(self)
-        return place
+        return end
 
     def send_trailers(self, block: bytes) -> None:
         """End the stream, once all data is sent."""
@@ -128,11 +128,11 @@ class Stream:
 
     def all_sent(self) -> None:
         """The outbox is empty: the trailers may go."""
-        self.settle()
+        self.wake_drained()
         if self.trailers is not None:
             self._connection.end(self, self.trailers)
 
-    def settle(self) -> None:
+    def wake_drained(self) -> None:
         """Nothing waits any more, or nothing is sent any more."""
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():

@@ -21,7 +21,7 @@ _FIND_MESSAGES_OF_KEYS = statements.hot("find_messages_of_keys")
 
 MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that a claim looks at for one subscription
 # And for all together, though at least one for each.  An ordered subscription may have so many alone, twice as many
-# as it may hand out: most are of one message, and those of keys that are settled only wait to be let go.
+# as it may hand out: most are of one message, and those of keys of which nothing is out only wait to be let go.
 MAX_DUE_ROWS_OF_ALL = 4_000
 MAX_DUE_MESSAGES = 10_000  # that a claim looks up, for all together
 

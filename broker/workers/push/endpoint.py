@@ -54,7 +54,7 @@ class Parcel:
 
     items: list[Item]
     claimed_at: float
-    leased_until: float
+    due_at: float
     size: int  # bytes
 
 
@@ -131,14 +131,14 @@ class Endpoint:
             return 0
         return min(int(health.window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
 
-    def accept(self, deliveries: Iterable[Delivery], now: float, *, leased_until: float = inf) -> None:
+    def accept(self, deliveries: Iterable[Delivery], now: float, *, due_at: float = inf) -> None:
         """Put what was claimed behind what waits."""
         digest = self.subscription.extensions.push.digest
         items = [item for delivery in deliveries for item in self._items(delivery)]
         size = len(items) if digest is not None else 1
         source = iter(items)
         while parcel_items := list(islice(source, max(size, 1))):
-            parcel = Parcel(parcel_items, now, leased_until, sum(item.message.size for item in parcel_items))
+            parcel = Parcel(parcel_items, now, due_at, sum(item.message.size for item in parcel_items))
             self._hold(parcel)
             self.buffer.append(parcel)
 

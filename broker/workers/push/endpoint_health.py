@@ -29,7 +29,7 @@ _LATENCY_WEIGHT = 1 / 8  # of the newest request in the mean
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A request that started: the slot that it holds until it succeeded, failed or was abandoned.
+    """A request that started: the room that it takes until it succeeded, failed or was abandoned.
 
     `number` counts the requests of the endpoint; `began` is in seconds.
     """
@@ -244,7 +244,7 @@ class EndpointHealth:
                 self._open(now)
 
     def abandoned(self, attempt: Attempt, now: float) -> None:
-        """It ended without an outcome, because we stopped it: that frees its slot and tells nothing."""
+        """It ended without an outcome, because we stopped it: that frees its room and tells nothing."""
         self._end(attempt)
 
     def _end(self, attempt: Attempt) -> None:

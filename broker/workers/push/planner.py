@@ -15,7 +15,7 @@ from broker.store.claim.request import Claimant
 from broker.store.claim.share import MAX_BYTES
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
 from broker.workers.push.endpoint_news import EndpointNews
-from broker.workers.push.sender import LEASE_MARGIN_SECONDS, MAX_BUFFERED_SECONDS, PushSender
+from broker.workers.push.sender import DEADLINE_MARGIN_SECONDS, MAX_BUFFERED_SECONDS, PushSender
 
 
 class PushPlanner:
@@ -78,7 +78,7 @@ class _EndpointConsumer:
         claimant = Claimant(
             subscription_id=subscription.subscription_id,
             demands=(demand,),
-            ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds + LEASE_MARGIN_SECONDS),
+            ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds + DEADLINE_MARGIN_SECONDS),
             retained_since=now - subscription.retention,
             retry_policy=subscription.retry_policy,
             filter_path=subscription.filter_path,
@@ -97,10 +97,10 @@ class _EndpointConsumer:
         endpoint.asked -= _parcels(claimant)
         [deliveries] = answer.claimed.deliveries
         if deliveries:
-            # Their lease began no sooner than the claim; one that took long leaves them a little time all the same.
+            # Their ack deadline counts from the claim at the soonest; one that took long leaves them a little time.
             latest = asyncio.get_running_loop().time() - MAX_BUFFERED_SECONDS / 2
-            leased_until = answer.begun_at + claimant.ack_deadline.total_seconds()
-            endpoint.accept(deliveries, max(answer.begun_at, latest), leased_until=leased_until)
+            due_at = answer.begun_at + claimant.ack_deadline.total_seconds()
+            endpoint.accept(deliveries, max(answer.begun_at, latest), due_at=due_at)
         self._sender.pump(endpoint)
         self._news.claimed(endpoint)
 

@@ -24,9 +24,9 @@ from broker.workers.push.http_client import SUCCESS, Answer, PushClient, Unreach
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.settlement import Settlement
 
-# A claim's lease is longer than a request may take, by the time that what is claimed may wait to be sent.
+# A claim's ack deadline is longer than a request may take, by the time that what is claimed may wait to be sent.
 MAX_BUFFERED_SECONDS = 2.0
-LEASE_MARGIN_SECONDS = 4.0
+DEADLINE_MARGIN_SECONDS = 4.0
 MAX_OPEN_REQUESTS = 4_000  # of a process
 _STARTS_AT_ONCE = 64
 _MAX_OPEN_TO_FAILING = MAX_OPEN_REQUESTS // 2  # of those, to endpoints that fail: they take no room from the others
@@ -116,8 +116,8 @@ class PushSender:
         if endpoint.suspended or not endpoint.buffer:
             return
         first = endpoint.buffer[0]
-        if now - first.claimed_at > MAX_BUFFERED_SECONDS or now > first.leased_until:
-            self.give_back(endpoint)  # its lease might end before the request does, or has while we were stopped
+        if now - first.claimed_at > MAX_BUFFERED_SECONDS or now > first.due_at:
+            self.give_back(endpoint)  # it might be due before the request ends, or is since we were stopped
         elif not endpoint.health.room(now):
             self._give_back_if_long(endpoint, now)
         elif endpoint.health.consecutive_failures and self._open_to_failing >= _MAX_OPEN_TO_FAILING:
