@@ -374,7 +374,8 @@ class ClaimScheduler:
             return False
         if isinstance(answer.claimed.rest, Locked):
             watch.alone = self._waits
-            watch.due_at = now + _LOCKED
+            if not self._waits:
+                watch.due_at = now + _LOCKED
             return self._waits
         if claimant.looks_for_due and watch.is_due(now):
             watch.due_at = None
