@@ -25,13 +25,13 @@ def check_kept(kept: Mapping[str, Any]) -> None:
 
 
 def update_kept(
-    kept: Mapping[str, Any], wanted: Mapping[str, Any], paths: Collection[str], fields: Mapping[str, str]
+    kept: Mapping[str, Any], wanted: Mapping[str, Any], fields: Collection[str], json_names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The kept fields after an update: those in the mask as wanted, the others as they were.
+    """The kept fields after an update of some `fields`: those as wanted, the others as they were.
 
-    `fields`: their paths in a mask and their JSON names.
+    `json_names`: of all that are kept, by their names in a mask.
     """
-    masked = {name for path, name in fields.items() if path in paths}
+    masked = {json_name for field, json_name in json_names.items() if field in fields}
     return {name: value for name, value in kept.items() if name not in masked} | {
         name: value for name, value in wanted.items() if name in masked
     }

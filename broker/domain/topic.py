@@ -55,15 +55,15 @@ class Topic:
         sources = self.kept.get("ingestionDataSourceSettings", {}).keys() - {"platformLogsSettings"}
         return "INGESTION_RESOURCE_ERROR" if sources else ""
 
-    def updated(self, wanted: "Topic", paths: Collection[str]) -> "Topic":
-        """This topic with the masked fields of `wanted`; a field absent there is cleared."""
+    def updated(self, wanted: "Topic", fields: Collection[str]) -> "Topic":
+        """This topic with these fields of `wanted` (as a mask names them); one that is absent there is cleared."""
         return replace(
             self,
-            labels=wanted.labels if "labels" in paths else self.labels,
+            labels=wanted.labels if "labels" in fields else self.labels,
             message_retention=(
-                wanted.message_retention if "message_retention_duration" in paths else self.message_retention
+                wanted.message_retention if "message_retention_duration" in fields else self.message_retention
             ),
-            kept=update_kept(self.kept, wanted.kept, paths, KEPT_FIELDS),
+            kept=update_kept(self.kept, wanted.kept, fields, KEPT_FIELDS),
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from broker.domain.errors import AlreadyExists, BrokerError
-from broker.domain.field_mask import check_field_mask
+from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, leaf, not_found
 from broker.domain.page import Page, cut_page
@@ -52,16 +52,17 @@ class TopicService:
             raise topic_not_found(name)
         return topic
 
-    async def update_topic(self, wanted: Topic, paths: Sequence[str]) -> Topic:
-        """Change the fields in the mask.  Raises InvalidArgument, NotFound; nothing is changed then."""
-        check_field_mask(paths, resource="Topic", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
-        check_kept(wanted.kept)
+    async def update_topic(self, update: Update[Topic]) -> Topic:
+        """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
+        check_field_mask(update.paths, resource="Topic", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         async with self._database.transaction() as connection:
-            current = await topics.lock_topic(connection, name=wanted.name)
+            current = await topics.lock_topic(connection, name=update.name)
             if current is None:
-                raise topic_not_found(wanted.name)
-            topic = current.updated(wanted, paths)
+                raise topic_not_found(update.name)
+            topic = current.updated(update.wanted(current), update.fields)
             check_topic(topic)
+            if topic.kept != current.kept:
+                check_kept(topic.kept)
             await topics.update_topic(connection, topic=topic)
         await self._wake_ups.announce(topic.name)
         return topic

@@ -39,8 +39,17 @@ def _pubsub(name: str) -> Any:
     return _class(f"google.pubsub.v1.{name}")
 
 
+def request_of(rpc: str) -> Any:
+    """The class of the requests of a method of google.pubsub.v1 ("Publisher.CreateTopic")."""
+    service, _, name = rpc.partition(".")
+    method = POOL.FindServiceByName(f"google.pubsub.v1.{service}").methods_by_name[name]
+    return GetMessageClass(method.input_type)
+
+
 Duration = _class("google.protobuf.Duration")
 Timestamp = _class("google.protobuf.Timestamp")
+FieldMask = _class("google.protobuf.FieldMask")
+Empty = _class("google.protobuf.Empty")
 Status = _class("google.rpc.Status")
 ErrorInfo = _class("google.rpc.ErrorInfo")
 RetryInfo = _class("google.rpc.RetryInfo")

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from broker.front.grpc import health, reflection
 from broker.front.grpc.call import StreamingCall, UnaryCall
-from broker.front.grpc.handlers import acknowledge, publish, pull, snapshots, subscriptions, topics
+from broker.front.grpc.handlers import acknowledge, publish, pull, snapshots, subscriptions
+from broker.front.grpc.resources import resource_handler
 from broker.front.grpc.streaming_pull import streaming_pull
 from broker.front.not_served import not_served
 from broker.front.resource_calls import HOT
@@ -54,15 +55,20 @@ def _refused(service: str, name: str) -> Method:
     return Method(service, name, refuse)
 
 
+def _resource(service: str, name: str) -> Method:
+    """A method about resources."""
+    return Method(service, name, resource_handler(Method(service, name).rpc))
+
+
 METHODS = [
-    Method(PUBLISHER, "CreateTopic", topics.create_topic),
-    Method(PUBLISHER, "UpdateTopic", topics.update_topic),
+    _resource(PUBLISHER, "CreateTopic"),
+    _resource(PUBLISHER, "UpdateTopic"),
     Method(PUBLISHER, "Publish", publish.publish),
-    Method(PUBLISHER, "GetTopic", topics.get_topic),
-    Method(PUBLISHER, "ListTopics", topics.list_topics),
-    Method(PUBLISHER, "ListTopicSubscriptions", topics.list_topic_subscriptions),
-    Method(PUBLISHER, "ListTopicSnapshots", topics.list_topic_snapshots),
-    Method(PUBLISHER, "DeleteTopic", topics.delete_topic),
+    _resource(PUBLISHER, "GetTopic"),
+    _resource(PUBLISHER, "ListTopics"),
+    _resource(PUBLISHER, "ListTopicSubscriptions"),
+    _resource(PUBLISHER, "ListTopicSnapshots"),
+    _resource(PUBLISHER, "DeleteTopic"),
     Method(PUBLISHER, "DetachSubscription", subscriptions.detach_subscription),
     Method(SUBSCRIBER, "CreateSubscription", subscriptions.create_subscription),
     Method(SUBSCRIBER, "GetSubscription", subscriptions.get_subscription),

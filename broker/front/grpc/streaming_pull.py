@@ -18,7 +18,8 @@ from broker.domain.flow_control import FlowControl
 from broker.front.generated.messages import StreamingPullRequest, StreamingPullResponse
 from broker.front.grpc.call import StreamingCall
 from broker.front.grpc.codec.pull import add_received
-from broker.front.grpc.codec.requests import decode_request, resource_name
+from broker.front.grpc.codec.requests import decode_request
+from broker.front.resources.requests import resource_name
 from broker.services.acknowledge import Confirmation
 from broker.services.streaming_pull import MessageStream
 

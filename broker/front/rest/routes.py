@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from broker.front.not_served import not_served
 from broker.front.rest.call import Call
-from broker.front.rest.handlers import acknowledge, filters, publish, pull, pushes, snapshots, subscriptions, topics
+from broker.front.rest.handlers import acknowledge, filters, publish, pull, pushes, snapshots, subscriptions
+from broker.front.rest.resources import WHOLE, resource_handler
 
 Handler = Callable[[Call], Awaitable[bytes]]
 
@@ -37,16 +38,21 @@ def _refused(method: str, path: str, rpc: str) -> Route:
     return Route(method, path, rpc, refuse)
 
 
+def _resource(method: str, path: str, rpc: str, name: str, body: str | None = None) -> Route:
+    """A method about resources; see resource_handler."""
+    return Route(method, path, rpc, resource_handler(rpc, name, body))
+
+
 ROUTES = [
-    Route("PUT", TOPIC, "Publisher.CreateTopic", topics.create_topic),
-    Route("PATCH", TOPIC, "Publisher.UpdateTopic", topics.update_topic),
+    _resource("PUT", TOPIC, "Publisher.CreateTopic", "name", WHOLE),
+    _resource("PATCH", TOPIC, "Publisher.UpdateTopic", "topic.name", WHOLE),
     Route("POST", f"{TOPIC}:publish", "Publisher.Publish", publish.publish),
     Route("POST", f"{TOPIC}/publish", "Publisher.Publish", publish.publish),
-    Route("GET", TOPIC, "Publisher.GetTopic", topics.get_topic),
-    Route("GET", "projects/*/topics", "Publisher.ListTopics", topics.list_topics),
-    Route("GET", f"{TOPIC}/subscriptions", "Publisher.ListTopicSubscriptions", topics.list_topic_subscriptions),
-    Route("GET", f"{TOPIC}/snapshots", "Publisher.ListTopicSnapshots", topics.list_topic_snapshots),
-    Route("DELETE", TOPIC, "Publisher.DeleteTopic", topics.delete_topic),
+    _resource("GET", TOPIC, "Publisher.GetTopic", "topic"),
+    _resource("GET", "projects/*/topics", "Publisher.ListTopics", "project"),
+    _resource("GET", f"{TOPIC}/subscriptions", "Publisher.ListTopicSubscriptions", "topic"),
+    _resource("GET", f"{TOPIC}/snapshots", "Publisher.ListTopicSnapshots", "topic"),
+    _resource("DELETE", TOPIC, "Publisher.DeleteTopic", "topic"),
     Route("POST", f"{SUBSCRIPTION}:detach", "Publisher.DetachSubscription", subscriptions.detach_subscription),
     Route("PUT", SUBSCRIPTION, "Subscriber.CreateSubscription", subscriptions.create_subscription),
     Route("GET", SUBSCRIPTION, "Subscriber.GetSubscription", subscriptions.get_subscription),

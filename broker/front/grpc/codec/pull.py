@@ -9,7 +9,7 @@ import msgspec
 from broker.domain.ack_id import attempt_name, make_ack_ids
 from broker.domain.delivery import Delivery
 from broker.domain.message_id import SEQUENCES_PER_SHARD
-from broker.front.grpc.codec.requests import from_datetime
+from broker.front.resources.times import from_datetime
 
 _attributes = msgspec.json.Decoder(dict[str, str]).decode
 

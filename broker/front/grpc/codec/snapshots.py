@@ -6,7 +6,7 @@ from broker.domain.replay import Replay
 from broker.domain.snapshot import Snapshot
 from broker.domain.timestamps import format_timestamp
 from broker.front.generated import messages
-from broker.front.grpc.codec.requests import from_datetime
+from broker.front.resources.times import from_datetime
 
 
 def snapshot_message(snapshot: Snapshot) -> Any:

@@ -17,8 +17,9 @@ from broker.domain.subscription import (
 )
 from broker.front.generated import messages
 from broker.front.grpc.codec.push_config import push_config_from, push_config_message
-from broker.front.grpc.codec.requests import from_timedelta, given_fields, to_timedelta
-from broker.front.kept_fields import kept_from_message, put_kept
+from broker.front.resources.kept_fields import kept_from_message, put_kept
+from broker.front.resources.requests import given_fields
+from broker.front.resources.times import from_timedelta, to_timedelta
 
 
 def subscription_from(message: Any) -> Subscription:

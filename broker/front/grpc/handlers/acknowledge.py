@@ -2,7 +2,8 @@
 
 from broker.front.generated.messages import AcknowledgeRequest, ModifyAckDeadlineRequest
 from broker.front.grpc.call import UnaryCall
-from broker.front.grpc.codec.requests import decode_request, resource_name
+from broker.front.grpc.codec.requests import decode_request
+from broker.front.resources.requests import resource_name
 
 EMPTY = b""
 

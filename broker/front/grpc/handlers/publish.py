@@ -3,7 +3,8 @@
 from broker.front.generated.messages import PublishRequest, PublishResponse
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.codec.publish import new_messages
-from broker.front.grpc.codec.requests import decode_request, resource_name
+from broker.front.grpc.codec.requests import decode_request
+from broker.front.resources.requests import resource_name
 
 
 async def publish(call: UnaryCall, body: bytes) -> bytes:

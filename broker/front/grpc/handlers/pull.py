@@ -5,7 +5,8 @@ from functools import partial
 from broker.front.generated.messages import PullRequest, PullResponse
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.codec.pull import add_received
-from broker.front.grpc.codec.requests import decode_request, resource_name
+from broker.front.grpc.codec.requests import decode_request
+from broker.front.resources.requests import resource_name
 from broker.services.streaming_pull import MAX_RESPONSE_BYTES
 
 

@@ -4,16 +4,10 @@ from broker.domain.refusals import refuse_unsupported
 from broker.domain.snapshot import UNSUPPORTED_FIELDS
 from broker.front.generated import messages
 from broker.front.grpc.call import UnaryCall
-from broker.front.grpc.codec.requests import (
-    decode_request,
-    given_fields,
-    mask_paths,
-    page_of,
-    project_name,
-    resource_name,
-    to_datetime,
-)
+from broker.front.grpc.codec.requests import decode_request
 from broker.front.grpc.codec.snapshots import replay_trailers, snapshot_message
+from broker.front.resources.requests import given_fields, mask_paths, page_of, project_name, resource_name
+from broker.front.resources.times import to_datetime
 
 
 async def create_snapshot(call: UnaryCall, body: bytes) -> bytes:

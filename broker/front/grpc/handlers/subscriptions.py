@@ -3,8 +3,9 @@
 from broker.front.generated import messages
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.codec.push_config import push_config_from
-from broker.front.grpc.codec.requests import decode_request, mask_paths, page_of, project_name, resource_name
+from broker.front.grpc.codec.requests import decode_request
 from broker.front.grpc.codec.subscriptions import subscription_from, subscription_message
+from broker.front.resources.requests import mask_paths, page_of, project_name, resource_name
 
 
 async def create_subscription(call: UnaryCall, body: bytes) -> bytes:

@@ -46,17 +46,32 @@ def _check_tokens(body: bytes) -> None:
         )
 
 
-def _decode_leniently(request_type: type[Request], body: bytes) -> Request:
+def decode_json(body: bytes) -> Any:
+    """The value in a body; an empty body is {}.  Raises InvalidArgument."""
+    if len(body) > MAX_TOKENS:
+        _check_tokens(body)
     try:
-        value = msgspec.json.decode(body)
+        return msgspec.json.decode(body or b"{}")
     except _MALFORMED as error:
         raise InvalidArgument(f"Invalid JSON payload received. {error}") from error
+
+
+def _decode_leniently(request_type: type[Request], body: bytes) -> Request:
+    return convert_json(decode_json(body), request_type)
+
+
+def convert_json(value: Any, request_type: type[Request]) -> Request:
+    """The request in a JSON value.  Raises InvalidArgument that names the field."""
     try:
         return msgspec.convert(_normal(value, request_type, "$"), request_type, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidArgument(f"Invalid JSON payload received. {error}") from error
     except UnicodeEncodeError as error:
-        raise InvalidArgument("Invalid JSON payload received. A text has a lone surrogate.") from error
+        raise lone_surrogate() from error
+
+
+def lone_surrogate() -> InvalidArgument:
+    return InvalidArgument("Invalid JSON payload received. A text has a lone surrogate.")
 
 
 def _normal(value: Any, wanted: Any, where: str) -> Any:

@@ -21,7 +21,7 @@ from broker.domain.subscription import (
     default_ack_deadline_seconds,
     default_retention,
 )
-from broker.front.kept_fields import kept_from_json
+from broker.front.resources.kept_fields import kept_from_json
 from broker.front.rest.codec.push_config import (
     PushConfigBody,
     PushOptionsBody,

@@ -1,0 +1,36 @@
+"""Calls about resources over gRPC: Google's request in protobuf's encoding, and the response."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from broker.domain.replay import Replay
+from broker.domain.timestamps import format_timestamp
+from broker.front.generated.messages import request_of
+from broker.front.grpc.call import UnaryCall
+from broker.front.grpc.codec.requests import decode_request
+from broker.front.resources.call import ResourceCall
+from broker.front.resources.rpcs import RPCS
+
+
+def resource_handler(rpc: str) -> Callable[[UnaryCall, bytes], Awaitable[bytes]]:
+    """The handler of a method about resources ("Publisher.CreateTopic")."""
+    request_class, handler = request_of(rpc), RPCS[rpc]
+
+    async def handle(call: UnaryCall, body: bytes) -> bytes:
+        answer = await handler(ResourceCall(call.services), decode_request(request_class, body))
+        if isinstance(answer.shown, Replay):
+            call.trailers = _replay_trailers(answer.shown)
+        return answer.message.SerializeToString()  # type: ignore[no-any-return]
+
+    return handle
+
+
+def _replay_trailers(replay: Replay) -> Sequence[tuple[bytes, bytes]]:
+    """What a seek has brought about, as metadata behind the answer: Google's SeekResponse has no place for it."""
+    trailers = [(b"broker-replayed-messages", str(replay.messages).encode())]
+    if replay.at_least:
+        trailers.append((b"broker-replayed-messages-at-least", b"true"))
+    if replay.retained_since is not None:
+        trailers.append((b"broker-retained-since", format_timestamp(replay.retained_since).encode()))
+    if replay.not_retained:
+        trailers.append((b"broker-not-retained", replay.not_retained.encode()))
+    return trailers

@@ -1,0 +1,37 @@
+"""One call about resources, as its handler sees it whichever door it came by, and what it is answered with."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from broker.domain.subscription import Extensions
+from broker.front.generated import messages
+from broker.services.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceCall:
+    """What comes beside Google's request.
+
+    `extensions` are those that the request's JSON has; None over gRPC, whose messages have no place for them: there
+    a new subscription has none, and a change leaves them alone.  `or_update`: a resource that exists already is to
+    be changed at these paths instead (None: is in the way).
+    """
+
+    services: Services
+    extensions: Extensions | None = None
+    or_update: Sequence[str] | None = None
+
+
+class Answer(NamedTuple):
+    """Google's response, and the value or the list of values that it shows: a door may know how to say more of them
+    than the message has a place for.
+    """
+
+    message: Any
+    shown: object = None
+
+
+Handler = Callable[[ResourceCall, Any], Awaitable[Answer]]
+
+EMPTY = Answer(messages.Empty())

@@ -1,0 +1,32 @@
+"""What the requests of all methods have in common, as Google's messages."""
+
+from typing import Any
+
+from broker.domain.names import check_shape
+from broker.domain.page import Page, parse_page
+
+
+def resource_name(name: str, collection: str) -> str:
+    """The name of a resource that is to exist ("topics", …).  Raises InvalidArgument for what is none."""
+    check_shape(name, collection)
+    return name
+
+
+def project_name(name: str) -> str:
+    """Raises InvalidArgument."""
+    check_shape(name)
+    return name
+
+
+def page_of(request: Any) -> Page:
+    """The page of a list request.  Raises InvalidArgument."""
+    return parse_page(request.page_size, request.page_token)
+
+
+def given_fields(message: Any) -> list[str]:
+    """The fields that are set to other than their default, or present."""
+    return [field.name for field, _ in message.ListFields()]
+
+
+def mask_paths(request: Any) -> list[str]:
+    return list(request.update_mask.paths)

@@ -1,0 +1,43 @@
+"""Durations and times as google.protobuf's messages."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from broker.domain.errors import InvalidArgument
+from broker.front.generated.messages import Duration, Timestamp
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_MAX_SECONDS = 315_576_000_000  # of a duration; protobuf's bound: about 10,000 years
+
+
+def to_timedelta(duration: Any, field: str) -> timedelta:
+    """A google.protobuf.Duration, to the microsecond.  Raises InvalidArgument that names the field."""
+    seconds, nanos = duration.seconds, duration.nanos
+    if abs(seconds) > _MAX_SECONDS or abs(nanos) >= 1_000_000_000 or seconds * nanos < 0:
+        raise InvalidArgument(f"Invalid value at '{field}': seconds={seconds}, nanos={nanos} is not a duration.")
+    return timedelta(seconds=seconds, microseconds=int(nanos / 1000))
+
+
+def to_datetime(timestamp: Any, field: str) -> datetime:
+    """A google.protobuf.Timestamp, to the microsecond.  Raises InvalidArgument that names the field."""
+    try:
+        if not 0 <= timestamp.nanos < 1_000_000_000:
+            raise ValueError
+        return _EPOCH + timedelta(seconds=timestamp.seconds, microseconds=timestamp.nanos // 1000)
+    except (ValueError, OverflowError):
+        raise InvalidArgument(
+            f"Invalid value at '{field}': seconds={timestamp.seconds}, nanos={timestamp.nanos} is not a time."
+        ) from None
+
+
+def from_timedelta(value: timedelta) -> Any:
+    """google.protobuf.Duration."""
+    seconds, microseconds = divmod(value // _MICROSECOND, 1_000_000)
+    return Duration(seconds=seconds, nanos=microseconds * 1000)
+
+
+def from_datetime(moment: datetime) -> Any:
+    """google.protobuf.Timestamp in milliseconds, as the service gives its times."""
+    milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
+    return Timestamp(seconds=milliseconds // 1000, nanos=milliseconds % 1000 * 1_000_000)

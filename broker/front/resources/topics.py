@@ -1,0 +1,74 @@
+"""Publisher's topics: google.pubsub.v1.Topic and what it means, and the calls."""
+
+from typing import Any
+
+from broker.domain.refusals import refuse_unsupported
+from broker.domain.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
+from broker.front.generated import messages
+from broker.front.resources.call import EMPTY, Answer, ResourceCall
+from broker.front.resources.kept_fields import kept_from_message, put_kept
+from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
+from broker.front.resources.times import from_timedelta, to_timedelta
+from broker.front.resources.updates import update_of
+
+
+def topic_from(message: Any) -> Topic:
+    """The topic that a call wants.  Raises InvalidArgument."""
+    refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
+    retention = message.message_retention_duration
+    return Topic(
+        name=message.name,
+        labels=dict(message.labels),
+        message_retention=to_timedelta(retention, "messageRetentionDuration")
+        if message.HasField("message_retention_duration")
+        else None,
+        kept=kept_from_message(message, KEPT_FIELDS),
+    )
+
+
+def topic_message(topic: Topic) -> Any:
+    message = messages.Topic(name=topic.name, labels=topic.labels, state=topic.state or None)
+    if topic.message_retention is not None:
+        message.message_retention_duration.CopyFrom(from_timedelta(topic.message_retention))
+    put_kept(message, topic.kept)
+    return message
+
+
+def _answer(topic: Topic) -> Answer:
+    return Answer(topic_message(topic), topic)
+
+
+async def create_topic(call: ResourceCall, request: Any) -> Answer:
+    return _answer(await call.services.topics.create_topic(topic_from(request)))
+
+
+async def get_topic(call: ResourceCall, request: Any) -> Answer:
+    return _answer(await call.services.topics.get_topic(resource_name(request.topic, "topics")))
+
+
+async def update_topic(call: ResourceCall, request: Any) -> Answer:
+    resource_name(request.topic.name, "topics")
+    update = update_of(request.topic, list(request.update_mask.paths), topic_message, topic_from)
+    return _answer(await call.services.topics.update_topic(update))
+
+
+async def delete_topic(call: ResourceCall, request: Any) -> Answer:
+    await call.services.topics.delete_topic(resource_name(request.topic, "topics"))
+    return EMPTY
+
+
+async def list_topics(call: ResourceCall, request: Any) -> Answer:
+    topics, token = await call.services.topics.list_topics(project_name(request.project), page_of(request))
+    return Answer(messages.ListTopicsResponse(topics=map(topic_message, topics), next_page_token=token), topics)
+
+
+async def list_topic_subscriptions(call: ResourceCall, request: Any) -> Answer:
+    topic = resource_name(request.topic, "topics")
+    names, token = await call.services.topics.list_topic_subscriptions(topic, page_of(request))
+    return Answer(messages.ListTopicSubscriptionsResponse(subscriptions=names, next_page_token=token))
+
+
+async def list_topic_snapshots(call: ResourceCall, request: Any) -> Answer:
+    topic = resource_name(request.topic, "topics")
+    names, token = await call.services.topics.list_topic_snapshots(topic, page_of(request))
+    return Answer(messages.ListTopicSnapshotsResponse(snapshots=names, next_page_token=token))

@@ -1,0 +1,86 @@
+"""Calls about resources over REST: a path, a query and JSON become Google's request, its response JSON.
+
+As HTTP is mapped to gRPC for Google's APIs (google/api/http.proto): the path names the resource, the body is the
+request or a field of it, and where there is no body the query has the rest.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import singledispatch
+from typing import Any
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.field_mask import parse_field_mask
+from broker.domain.topic import Topic
+from broker.front.generated.messages import request_of
+from broker.front.resources.call import Answer, ResourceCall
+from broker.front.resources.rpcs import RPCS
+from broker.front.rest.call import Call
+from broker.front.rest.codec.protobuf_json import fill, fill_from_query, to_json
+from broker.front.rest.codec.requests import decode_json, lone_surrogate
+from broker.front.rest.codec.resources import encode_resource
+
+WHOLE = "*"  # the body is the request itself
+
+
+def resource_handler(rpc: str, name: str, body: str | None = None) -> Callable[[Call], Awaitable[bytes]]:
+    """The handler of a method about resources.
+
+    `name`: the path within the request to what the call's path names ("topic.name").  `body`: the field that the
+    JSON is, or WHOLE; None: there is no body, and one that is sent is not looked at.
+    """
+    request_class, handler = request_of(rpc), RPCS[rpc]
+
+    async def handle(call: Call) -> bytes:
+        request = request_class()
+        if body is None:
+            fill_from_query(request, call.query)
+        else:
+            _read_body(request if body == WHOLE else getattr(request, body), call)
+            if "update_mask" in request.DESCRIPTOR.fields_by_name and not request.update_mask.paths:
+                request.update_mask.paths.extend(parse_field_mask(call.update_mask or ""))
+        _set_name(request, name, call.name)
+        or_update = None if call.update_mask is None else parse_field_mask(call.update_mask)
+        return answer_json(await handler(ResourceCall(call.services, or_update=or_update), request))
+
+    return handle
+
+
+def _read_body(message: Any, call: Call) -> Mapping[str, Any]:
+    try:
+        return fill(message, decode_json(call.body))
+    except UnicodeEncodeError:
+        raise lone_surrogate() from None
+
+
+def _set_name(request: Any, path: str, name: str) -> None:
+    """What the path says, the body need not; raises InvalidArgument if it calls the resource by another name."""
+    holder = request
+    *parents, field = path.split(".")
+    for parent in parents:
+        holder = getattr(holder, parent)
+    given = getattr(holder, field)
+    if field == "name" and given and given != name:
+        raise InvalidArgument(f"The name in the body ({given}) differs from the name in the path ({name}).")
+    setattr(holder, field, name)
+
+
+def answer_json(answer: Answer) -> bytes:
+    """The response in JSON, with what Google's message has no place for."""
+    body = to_json(answer.message)
+    if isinstance(answer.shown, list):
+        for shown, item in zip(next(iter(body.values()), ()), answer.shown, strict=False):
+            shown.update(beside(item))
+    else:
+        body |= beside(answer.shown)
+    return encode_resource(body)
+
+
+@singledispatch
+def beside(shown: object) -> Mapping[str, Any]:
+    """Of a value of the domain: what its JSON has beyond Google's message."""
+    return {}
+
+
+@beside.register
+def _(shown: Topic) -> Mapping[str, Any]:
+    return shown.kept  # as it was stored: release 0.1.0 took some that protobuf does not
