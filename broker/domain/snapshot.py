@@ -17,23 +17,22 @@ UNSUPPORTED_FIELDS = {"tags": "there is no resource manager to hold tags"}  # re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A snapshot as stored.  `topic` is the topic's full name, or `_deleted-topic_`."""
+    """A snapshot as stored.  `topic` is the topic's full name, or `_deleted-topic_`.
+
+    One that an update wants has no ids and no `created_at`.
+    """
 
     snapshot_id: int = 0
     name: str
     topic: str
-    topic_id: int
+    topic_id: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     expire_time: datetime
-    created_at: datetime
+    created_at: datetime | None = None
 
-    def updated(self, *, labels: Mapping[str, str], expire_time: datetime, paths: Collection[str]) -> "Snapshot":
-        """This snapshot with the fields in the mask."""
-        return replace(
-            self,
-            labels=labels if "labels" in paths else self.labels,
-            expire_time=expire_time if "expire_time" in paths else self.expire_time,
-        )
+    def updated(self, wanted: "Snapshot", fields: Collection[str]) -> "Snapshot":
+        """This snapshot with these fields of `wanted`, as a mask names them."""
+        return replace(self, **{field: getattr(wanted, field) for field in MUTABLE_FIELDS.intersection(fields)})
 
 
 def first_expire_time(now: datetime, oldest: datetime | None) -> datetime:
@@ -48,6 +47,7 @@ def first_expire_time(now: datetime, oldest: datetime | None) -> datetime:
 
 def check_snapshot(snapshot: Snapshot, now: datetime) -> None:
     """Raises InvalidArgument for labels out of Google's limits and a life out of its bounds."""
+    assert snapshot.created_at is not None
     check_labels(snapshot.labels)
     if not now < snapshot.expire_time <= snapshot.created_at + MAX_LIFE:
         raise InvalidArgument(

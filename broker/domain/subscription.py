@@ -63,8 +63,8 @@ UNSUPPORTED_FIELDS = {  # refused when set, and why
 class DeadLetterPolicy:
     """Where a message goes that failed `max_delivery_attempts` times (5 to 100, or from 1 on where allowed)."""
 
-    dead_letter_topic: str
-    max_delivery_attempts: int
+    dead_letter_topic: str = ""
+    max_delivery_attempts: int = DEFAULT_DELIVERY_ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,23 +170,40 @@ class Subscription:
             reaches.append(now - self.topic_message_retention)
         return min(reaches, default=None)
 
-    def updated(self, wanted: "Subscription", paths: Collection[str]) -> "Subscription":
-        """This subscription with the masked fields of `wanted`, which holds the default where one is absent."""
-        attributes = [_ATTRIBUTES[path] for path in paths if path in _ATTRIBUTES]
+    def updated(self, wanted: "Subscription", fields: Collection[str]) -> "Subscription":
+        """This subscription with these fields of `wanted`, as a mask names them."""
+        attributes = [_ATTRIBUTES[field] for field in fields if field in _ATTRIBUTES]
         changed = {attribute: getattr(wanted, attribute) for attribute in attributes}
         if "extensions" in changed:
             changed["extensions"] = self.extensions.replaced_by(wanted.extensions)
-        return replace(self, kept=update_kept(self.kept, wanted.kept, paths, KEPT_FIELDS), **changed)
+        return replace(self, kept=update_kept(self.kept, wanted.kept, fields, KEPT_FIELDS), **changed)
 
 
-def default_ack_deadline_seconds(*, exactly_once: bool) -> int:
-    """The ack deadline of a subscription that is created without one."""
-    return EXACTLY_ONCE_ACK_DEADLINE_SECONDS if exactly_once else DEFAULT_ACK_DEADLINE_SECONDS
+def wanted_subscription(
+    *,
+    ack_deadline_seconds: int = 0,
+    message_retention: timedelta | None = None,
+    expiration_ttl: timedelta | None = DEFAULT_EXPIRATION_TTL,
+    enable_exactly_once_delivery: bool = False,
+    **given: Any,
+) -> Subscription:
+    """A subscription as a call wants it, with the defaults that depend on other fields.
 
-
-def default_retention(expiration_ttl: timedelta | None) -> timedelta:
-    """The message retention of a subscription that is created without one: no longer than it may live idle."""
-    return DEFAULT_RETENTION if expiration_ttl is None else min(DEFAULT_RETENTION, expiration_ttl)
+    Those are of the ack deadline (if it is 0) and of the retention (None), which is no longer than the subscription
+    may live idle.  `given`: Subscription's other attributes.
+    """
+    default_deadline = (
+        EXACTLY_ONCE_ACK_DEADLINE_SECONDS if enable_exactly_once_delivery else DEFAULT_ACK_DEADLINE_SECONDS
+    )
+    if message_retention is None:
+        message_retention = min(DEFAULT_RETENTION, expiration_ttl or DEFAULT_RETENTION)
+    return Subscription(
+        ack_deadline_seconds=ack_deadline_seconds or default_deadline,
+        message_retention=message_retention,
+        expiration_ttl=expiration_ttl,
+        enable_exactly_once_delivery=enable_exactly_once_delivery,
+        **given,
+    )
 
 
 def check_subscription(subscription: Subscription, *, min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS) -> None:

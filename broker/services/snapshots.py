@@ -6,7 +6,7 @@ from datetime import datetime
 
 from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument
-from broker.domain.field_mask import check_field_mask
+from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.labels import check_labels
 from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, random_name
 from broker.domain.page import Page, cut_page
@@ -89,16 +89,13 @@ class SnapshotService:
             check_project(project)
         return cut_page(found, page, lambda snapshot: snapshot.name)
 
-    async def update_snapshot(
-        self, name: str, *, labels: Mapping[str, str], expire_time: datetime | None, paths: Sequence[str]
-    ) -> Snapshot:
+    async def update_snapshot(self, update: Update[Snapshot]) -> Snapshot:
         """Change labels or the expire time.  Raises InvalidArgument, NotFound; nothing is changed then."""
-        check_field_mask(paths, resource="Snapshot", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
-        now = self._clock.now()
+        check_field_mask(update.paths, resource="Snapshot", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         async with self._database.transaction() as connection:
-            current = await self._snapshot(connection, name, lock=True)
-            snapshot = current.updated(labels=labels, expire_time=expire_time or now, paths=paths)
-            check_snapshot(snapshot, now)
+            current = await self._snapshot(connection, update.name, lock=True)
+            snapshot = current.updated(update.wanted(current), update.fields)
+            check_snapshot(snapshot, self._clock.now())
             await snapshots.update_snapshot(connection, snapshot=snapshot)
         return snapshot
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.domain.errors import AlreadyExists, BrokerError
-from broker.domain.field_mask import check_field_mask
+from broker.domain.errors import AlreadyExists, BrokerError, NotFound
+from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, random_name
 from broker.domain.page import Page, cut_page
@@ -93,23 +93,39 @@ class SubscriptionService:
         async with self._database.transaction() as connection:
             return await existing_subscription(connection, name)
 
-    async def update_subscription(self, wanted: Subscription, paths: Sequence[str]) -> Subscription:
-        """Change the fields in the mask.  Raises InvalidArgument, NotFound; nothing is changed then."""
-        check_field_mask(paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
-        check_kept(wanted.kept)
+    async def update_subscription(self, update: Update[Subscription]) -> Subscription:
+        """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
+        check_field_mask(update.paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
+        fields = update.fields
         async with self._database.transaction() as connection:
-            current = await locked_subscription(connection, wanted.name)
-            subscription = current.updated(wanted, paths)
+            current = await locked_subscription(connection, update.name)
+            subscription = current.updated(update.wanted(current), fields)
             # A policy that was allowed once does not stand in the way of other changes.
-            floor = self._min_delivery_attempts if "dead_letter_policy" in paths else 1
+            floor = self._min_delivery_attempts if "dead_letter_policy" in fields else 1
             check_subscription(subscription, min_delivery_attempts=floor)
-            if "dead_letter_policy" in paths:
+            if subscription.kept != current.kept:
+                check_kept(subscription.kept)
+            if "dead_letter_policy" in fields:
                 await _require_dead_letter_topic(connection, subscription)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
-            if "push_config" in paths:
+            if "push_config" in fields:
                 await _push_anew(connection, subscription, instead_of=current.push_config)
         await self._wake_ups.announce(subscription.name)
         return subscription
+
+    async def create_or_update_subscription(
+        self, wanted: Subscription, update: Update[Subscription]
+    ) -> Subscription:
+        """Create the subscription, or change the one that has its name.  Raises as those do; an extension (A12)."""
+        # Update first: what only a creation looks at, such as the topic, may be absent or deleted by now.
+        try:
+            return await self.update_subscription(update)
+        except NotFound:
+            pass
+        try:
+            return await self.create_subscription(wanted)
+        except AlreadyExists:  # another caller created it in between
+            return await self.update_subscription(update)
 
     async def modify_push_config(self, name: str, push_config: PushConfig) -> None:
         """Switch between pull (no endpoint) and push at once; the backlog stays, a pause ends.

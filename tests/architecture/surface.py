@@ -11,11 +11,14 @@ import msgspec
 import yaml
 
 from broker.domain import message
+from broker.front.generated.messages import request_of
+from broker.front.resources.rpcs import RPCS
 from broker.front.rest import codec
+from broker.front.rest.codec.protobuf_json import BESIDE
 from tests.fixtures.broker import repository
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
-Struct = type[msgspec.Struct]
+Fields = dict[str, str]  # of a message: names as in a field mask, and names in JSON
 
 
 @cache
@@ -70,20 +73,37 @@ def codec_modules() -> list[Any]:
 
 
 @cache
-def wire_structs() -> dict[str, list[Struct]]:
-    """The codecs' structs by the name of the message of google.pubsub.v1 that each stands for.
-
-    A struct is on the wire if it refuses unknown fields or is part of a response.
+def wire_messages() -> dict[str, list[Fields]]:
+    """The messages that REST reads and prints, by their names in google.pubsub.v1: each with the fields that the
+    code knows, once for each way in which it is read or printed.
     """
-    structs: dict[str, list[Struct]] = {}
+    found: dict[str, list[Fields]] = {}
     for module in (message, *codec_modules()):
         for name, struct in vars(module).items():
             if not isinstance(struct, type) or not issubclass(struct, msgspec.Struct):
                 continue
             config = struct.__struct_config__
+            # A struct is on the wire if it refuses unknown fields or is part of a response.
             if struct.__module__ == module.__name__ and (config.forbid_unknown_fields or config.omit_defaults):
-                structs.setdefault(_google_name(name), []).append(struct)
-    return structs
+                fields = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
+                found.setdefault(_google_name(name), []).append(fields)
+    for name, descriptor in described_messages().items():
+        beside = {field: field for field in BESIDE.get(descriptor.full_name, ())}
+        found.setdefault(name, []).append({f.name: f.json_name for f in descriptor.fields} | beside)
+    return found
+
+
+@cache
+def described_messages() -> dict[str, Any]:
+    """The descriptors of the messages in the requests about resources, as far as support.toml lists them."""
+    reached: dict[str, Any] = {}
+    waiting = [request_of(rpc).DESCRIPTOR for rpc in RPCS]
+    while waiting:
+        descriptor = waiting.pop()
+        if descriptor.full_name not in reached:
+            reached[descriptor.full_name] = descriptor
+            waiting += [field.message_type for field in descriptor.fields if field.message_type is not None]
+    return {d.name: d for d in reached.values() if d.name in support()["message"]}
 
 
 def _google_name(name: str) -> str:

@@ -1,6 +1,6 @@
 """The specification is valid, is what the broker serves, and says of fields and limits what the code does."""
 
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -11,7 +11,15 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.names import check_name
 from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.front.rest.errors import HTTP_STATUS
-from tests.architecture.surface import Struct, level, reason, schema, specification, support, wire_structs
+from tests.architecture.surface import (
+    described_messages,
+    level,
+    reason,
+    schema,
+    specification,
+    support,
+    wire_messages,
+)
 from tests.fixtures.broker import Json, Rest, repository
 
 MESSAGES = support()["message"]
@@ -44,28 +52,22 @@ async def test_the_broker_serves_the_specification(rest: Rest) -> None:
     assert response.json() == specification()
 
 
-@pytest.mark.parametrize("message", sorted(wire_structs()))
-def test_a_schema_has_the_fields_of_the_structs_that_read_and_print_it(message: str) -> None:
-    for struct in wire_structs()[message]:
-        assert schema(message)["properties"].keys() == set(struct.__struct_encode_fields__)
+@pytest.mark.parametrize("message", sorted(wire_messages()))
+def test_a_schema_has_the_fields_that_the_code_reads_and_prints(message: str) -> None:
+    for fields in wire_messages()[message]:
+        assert schema(message)["properties"].keys() == set(fields.values())
         assert schema(message)["additionalProperties"] is False
 
 
 @pytest.mark.parametrize("message", ["Topic", "Subscription", "PushConfig", "CreateSnapshotRequest"])
 def test_a_field_is_specified_as_refused_exactly_where_the_support_table_says_so(message: str) -> None:
-    (struct,) = wire_structs()[message]
+    (fields,) = wire_messages()[message]
     specified = {
         name
         for name, field in schema(message)["properties"].items()
         if "refused with 400" in field.get("description", "")
     }
-    assert specified == {
-        _wire_name(struct, f) for f, entry in MESSAGES[message].items() if level(entry) == "refused"
-    }
-
-
-def _wire_name(struct: Struct, field: str) -> str:
-    return next(f.encode_name for f in msgspec.structs.fields(struct) if f.name == field)
+    assert specified == {fields[f] for f, entry in MESSAGES[message].items() if level(entry) == "refused"}
 
 
 def test_the_limits_are_those_of_the_code() -> None:
@@ -192,8 +194,8 @@ REFUSED = [
 async def test_a_refused_field_is_an_invalid_argument_with_the_reason(
     rest: Rest, message: str, field: str, why: str
 ) -> None:
-    (struct,) = wire_structs()[message]
-    body = {_wire_name(struct, field): _value(struct, field)}
+    (fields,) = wire_messages()[message]
+    body = {fields[field]: _value(described_messages()[message].fields_by_name[field])}
     name = rest.topic() if message == "Topic" else rest.subscription()
     wrapped = {message.lower(): body, "updateMask": field}
     for method, sent in (("PUT", body), ("PATCH", wrapped)):
@@ -202,14 +204,15 @@ async def test_a_refused_field_is_an_invalid_argument_with_the_reason(
         assert why in text
 
 
-def _value(struct: Struct, field: str) -> Any:
+def _value(field: Any) -> Any:
     """A value of the field's type that is not its default."""
-    wanted = next(f.type for f in msgspec.structs.fields(struct) if f.name == field)
-    if get_origin(wanted) is list:
-        return [{"a": "b"}]
-    if get_args(wanted):
+    if field.message_type is None:
+        return True if field.type == field.TYPE_BOOL else "x"
+    if field.message_type.GetOptions().map_entry:
         return {"a": "b"}
-    return {str: "x", bool: True}[wanted]
+    inner = next(f for f in field.message_type.fields if f.message_type is None)
+    value = {inner.json_name: _value(inner)}
+    return [value] if field.is_repeated else value
 
 
 KEPT: list[tuple[str, Json]] = [
@@ -224,7 +227,7 @@ KEPT: list[tuple[str, Json]] = [
 
 def test_all_kept_fields_are_tried() -> None:
     kept = {
-        (message, _wire_name(wire_structs()[message][0], field))
+        (message, wire_messages()[message][0][field])
         for message in ("Topic", "Subscription")
         for field, entry in MESSAGES[message].items()
         if level(entry) == "kept"

@@ -1,9 +1,10 @@
-"""The classes of the messages that the gRPC door speaks, by their names in the protocol definitions.
+"""The classes of the messages that the doors speak, by their names in the protocol definitions.
 
 They live in a pool of their own: a program that has Google's client loaded as well (the tests do) has other classes
 of the same names in the default one.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,13 @@ def _class(name: str) -> Any:
     return GetMessageClass(POOL.FindMessageTypeByName(name))
 
 
-def _pubsub(name: str) -> Any:
-    return _class(f"google.pubsub.v1.{name}")
+@cache
+def __getattr__(name: str) -> Any:
+    """The message `name` of google.pubsub.v1."""
+    try:
+        return _class(f"google.pubsub.v1.{name}")
+    except KeyError:
+        raise AttributeError(f"google.pubsub.v1 has no message {name}") from None
 
 
 def request_of(rpc: str) -> Any:
@@ -47,9 +53,9 @@ def request_of(rpc: str) -> Any:
 
 
 Duration = _class("google.protobuf.Duration")
-Timestamp = _class("google.protobuf.Timestamp")
-FieldMask = _class("google.protobuf.FieldMask")
 Empty = _class("google.protobuf.Empty")
+FieldMask = _class("google.protobuf.FieldMask")
+Timestamp = _class("google.protobuf.Timestamp")
 Status = _class("google.rpc.Status")
 ErrorInfo = _class("google.rpc.ErrorInfo")
 RetryInfo = _class("google.rpc.RetryInfo")
@@ -57,41 +63,3 @@ HealthCheckRequest = _class("grpc.health.v1.HealthCheckRequest")
 HealthCheckResponse = _class("grpc.health.v1.HealthCheckResponse")
 ServerReflectionRequest = _class("grpc.reflection.v1.ServerReflectionRequest")
 ServerReflectionResponse = _class("grpc.reflection.v1.ServerReflectionResponse")
-
-Topic = _pubsub("Topic")
-UpdateTopicRequest = _pubsub("UpdateTopicRequest")
-GetTopicRequest = _pubsub("GetTopicRequest")
-DeleteTopicRequest = _pubsub("DeleteTopicRequest")
-ListTopicsRequest = _pubsub("ListTopicsRequest")
-ListTopicsResponse = _pubsub("ListTopicsResponse")
-ListTopicSubscriptionsRequest = _pubsub("ListTopicSubscriptionsRequest")
-ListTopicSubscriptionsResponse = _pubsub("ListTopicSubscriptionsResponse")
-ListTopicSnapshotsRequest = _pubsub("ListTopicSnapshotsRequest")
-ListTopicSnapshotsResponse = _pubsub("ListTopicSnapshotsResponse")
-DetachSubscriptionRequest = _pubsub("DetachSubscriptionRequest")
-PublishRequest = _pubsub("PublishRequest")
-PublishResponse = _pubsub("PublishResponse")
-
-Subscription = _pubsub("Subscription")
-PushConfig = _pubsub("PushConfig")
-GetSubscriptionRequest = _pubsub("GetSubscriptionRequest")
-UpdateSubscriptionRequest = _pubsub("UpdateSubscriptionRequest")
-ListSubscriptionsRequest = _pubsub("ListSubscriptionsRequest")
-ListSubscriptionsResponse = _pubsub("ListSubscriptionsResponse")
-DeleteSubscriptionRequest = _pubsub("DeleteSubscriptionRequest")
-ModifyPushConfigRequest = _pubsub("ModifyPushConfigRequest")
-PullRequest = _pubsub("PullRequest")
-PullResponse = _pubsub("PullResponse")
-AcknowledgeRequest = _pubsub("AcknowledgeRequest")
-ModifyAckDeadlineRequest = _pubsub("ModifyAckDeadlineRequest")
-StreamingPullRequest = _pubsub("StreamingPullRequest")
-StreamingPullResponse = _pubsub("StreamingPullResponse")
-
-Snapshot = _pubsub("Snapshot")
-CreateSnapshotRequest = _pubsub("CreateSnapshotRequest")
-GetSnapshotRequest = _pubsub("GetSnapshotRequest")
-UpdateSnapshotRequest = _pubsub("UpdateSnapshotRequest")
-ListSnapshotsRequest = _pubsub("ListSnapshotsRequest")
-ListSnapshotsResponse = _pubsub("ListSnapshotsResponse")
-DeleteSnapshotRequest = _pubsub("DeleteSnapshotRequest")
-SeekRequest = _pubsub("SeekRequest")

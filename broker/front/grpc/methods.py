@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from broker.front.grpc import health, reflection
 from broker.front.grpc.call import StreamingCall, UnaryCall
-from broker.front.grpc.handlers import acknowledge, publish, pull, snapshots, subscriptions
+from broker.front.grpc.handlers import acknowledge, publish, pull
 from broker.front.grpc.resources import resource_handler
 from broker.front.grpc.streaming_pull import streaming_pull
 from broker.front.not_served import not_served
@@ -69,23 +69,23 @@ METHODS = [
     _resource(PUBLISHER, "ListTopicSubscriptions"),
     _resource(PUBLISHER, "ListTopicSnapshots"),
     _resource(PUBLISHER, "DeleteTopic"),
-    Method(PUBLISHER, "DetachSubscription", subscriptions.detach_subscription),
-    Method(SUBSCRIBER, "CreateSubscription", subscriptions.create_subscription),
-    Method(SUBSCRIBER, "GetSubscription", subscriptions.get_subscription),
-    Method(SUBSCRIBER, "UpdateSubscription", subscriptions.update_subscription),
-    Method(SUBSCRIBER, "ListSubscriptions", subscriptions.list_subscriptions),
-    Method(SUBSCRIBER, "DeleteSubscription", subscriptions.delete_subscription),
+    _resource(PUBLISHER, "DetachSubscription"),
+    _resource(SUBSCRIBER, "CreateSubscription"),
+    _resource(SUBSCRIBER, "GetSubscription"),
+    _resource(SUBSCRIBER, "UpdateSubscription"),
+    _resource(SUBSCRIBER, "ListSubscriptions"),
+    _resource(SUBSCRIBER, "DeleteSubscription"),
     Method(SUBSCRIBER, "ModifyAckDeadline", acknowledge.modify_ack_deadline),
     Method(SUBSCRIBER, "Acknowledge", acknowledge.acknowledge),
     Method(SUBSCRIBER, "Pull", pull.pull),
     Method(SUBSCRIBER, "StreamingPull", streaming=streaming_pull),
-    Method(SUBSCRIBER, "ModifyPushConfig", subscriptions.modify_push_config),
-    Method(SUBSCRIBER, "GetSnapshot", snapshots.get_snapshot),
-    Method(SUBSCRIBER, "ListSnapshots", snapshots.list_snapshots),
-    Method(SUBSCRIBER, "CreateSnapshot", snapshots.create_snapshot),
-    Method(SUBSCRIBER, "UpdateSnapshot", snapshots.update_snapshot),
-    Method(SUBSCRIBER, "DeleteSnapshot", snapshots.delete_snapshot),
-    Method(SUBSCRIBER, "Seek", snapshots.seek),
+    _resource(SUBSCRIBER, "ModifyPushConfig"),
+    _resource(SUBSCRIBER, "GetSnapshot"),
+    _resource(SUBSCRIBER, "ListSnapshots"),
+    _resource(SUBSCRIBER, "CreateSnapshot"),
+    _resource(SUBSCRIBER, "UpdateSnapshot"),
+    _resource(SUBSCRIBER, "DeleteSnapshot"),
+    _resource(SUBSCRIBER, "Seek"),
     _refused(SCHEMA_SERVICE, "CreateSchema"),
     _refused(SCHEMA_SERVICE, "GetSchema"),
     _refused(SCHEMA_SERVICE, "ListSchemas"),

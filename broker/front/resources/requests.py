@@ -26,7 +26,3 @@ def page_of(request: Any) -> Page:
 def given_fields(message: Any) -> list[str]:
     """The fields that are set to other than their default, or present."""
     return [field.name for field, _ in message.ListFields()]
-
-
-def mask_paths(request: Any) -> list[str]:
-    return list(request.update_mask.paths)

@@ -10,11 +10,17 @@ from typing import Any
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.field_mask import parse_field_mask
+from broker.domain.replay import Replay
+from broker.domain.snapshot import Snapshot
+from broker.domain.subscription import Subscription
+from broker.domain.timestamps import format_timestamp
 from broker.domain.topic import Topic
 from broker.front.generated.messages import request_of
 from broker.front.resources.call import Answer, ResourceCall
 from broker.front.resources.rpcs import RPCS
 from broker.front.rest.call import Call
+from broker.front.rest.codec.extensions import decode_extensions, extensions_json
+from broker.front.rest.codec.positions import replay_json
 from broker.front.rest.codec.protobuf_json import fill, fill_from_query, to_json
 from broker.front.rest.codec.requests import decode_json, lone_surrogate
 from broker.front.rest.codec.resources import encode_resource
@@ -32,15 +38,17 @@ def resource_handler(rpc: str, name: str, body: str | None = None) -> Callable[[
 
     async def handle(call: Call) -> bytes:
         request = request_class()
+        beside: Mapping[str, Any] = {}
         if body is None:
             fill_from_query(request, call.query)
         else:
-            _read_body(request if body == WHOLE else getattr(request, body), call)
+            beside = _read_body(request if body == WHOLE else getattr(request, body), call)
             if "update_mask" in request.DESCRIPTOR.fields_by_name and not request.update_mask.paths:
                 request.update_mask.paths.extend(parse_field_mask(call.update_mask or ""))
         _set_name(request, name, call.name)
         or_update = None if call.update_mask is None else parse_field_mask(call.update_mask)
-        return answer_json(await handler(ResourceCall(call.services, or_update=or_update), request))
+        answer = await handler(ResourceCall(call.services, decode_extensions(beside), or_update), request)
+        return answer_json(answer)
 
     return handle
 
@@ -84,3 +92,19 @@ def beside(shown: object) -> Mapping[str, Any]:
 @beside.register
 def _(shown: Topic) -> Mapping[str, Any]:
     return shown.kept  # as it was stored: release 0.1.0 took some that protobuf does not
+
+
+@beside.register
+def _(shown: Subscription) -> Mapping[str, Any]:
+    extensions = extensions_json(shown.extensions)
+    return {**shown.kept, **({"extensions": extensions} if extensions else {})}
+
+
+@beside.register
+def _(shown: Snapshot) -> Mapping[str, Any]:
+    return {"expireTime": format_timestamp(shown.expire_time)}  # protobuf leaves out milliseconds that are 0
+
+
+@beside.register
+def _(shown: Replay) -> Mapping[str, Any]:
+    return replay_json(shown)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from broker.front.not_served import not_served
 from broker.front.rest.call import Call
-from broker.front.rest.handlers import acknowledge, filters, publish, pull, pushes, snapshots, subscriptions
+from broker.front.rest.handlers import acknowledge, filters, positions, publish, pull, pushes
 from broker.front.rest.resources import WHOLE, resource_handler
 
 Handler = Callable[[Call], Awaitable[bytes]]
@@ -53,12 +53,12 @@ ROUTES = [
     _resource("GET", f"{TOPIC}/subscriptions", "Publisher.ListTopicSubscriptions", "topic"),
     _resource("GET", f"{TOPIC}/snapshots", "Publisher.ListTopicSnapshots", "topic"),
     _resource("DELETE", TOPIC, "Publisher.DeleteTopic", "topic"),
-    Route("POST", f"{SUBSCRIPTION}:detach", "Publisher.DetachSubscription", subscriptions.detach_subscription),
-    Route("PUT", SUBSCRIPTION, "Subscriber.CreateSubscription", subscriptions.create_subscription),
-    Route("GET", SUBSCRIPTION, "Subscriber.GetSubscription", subscriptions.get_subscription),
-    Route("PATCH", SUBSCRIPTION, "Subscriber.UpdateSubscription", subscriptions.update_subscription),
-    Route("GET", "projects/*/subscriptions", "Subscriber.ListSubscriptions", subscriptions.list_subscriptions),
-    Route("DELETE", SUBSCRIPTION, "Subscriber.DeleteSubscription", subscriptions.delete_subscription),
+    _resource("POST", f"{SUBSCRIPTION}:detach", "Publisher.DetachSubscription", "subscription"),
+    _resource("PUT", SUBSCRIPTION, "Subscriber.CreateSubscription", "name", WHOLE),
+    _resource("GET", SUBSCRIPTION, "Subscriber.GetSubscription", "subscription"),
+    _resource("PATCH", SUBSCRIPTION, "Subscriber.UpdateSubscription", "subscription.name", WHOLE),
+    _resource("GET", "projects/*/subscriptions", "Subscriber.ListSubscriptions", "project"),
+    _resource("DELETE", SUBSCRIPTION, "Subscriber.DeleteSubscription", "subscription"),
     Route(
         "POST",
         f"{SUBSCRIPTION}:modifyAckDeadline",
@@ -77,24 +77,19 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}/acknowledge", "Subscriber.Acknowledge", acknowledge.acknowledge),
     Route("POST", f"{SUBSCRIPTION}:pull", "Subscriber.Pull", pull.pull),
     Route("POST", f"{SUBSCRIPTION}/pull", "Subscriber.Pull", pull.pull),
-    Route(
-        "POST",
-        f"{SUBSCRIPTION}:modifyPushConfig",
-        "Subscriber.ModifyPushConfig",
-        subscriptions.modify_push_config,
-    ),
+    _resource("POST", f"{SUBSCRIPTION}:modifyPushConfig", "Subscriber.ModifyPushConfig", "subscription", WHOLE),
     Route("GET", f"{SUBSCRIPTION}:pushStatus", "GetPushStatus", pushes.get_push_status),  # extensions (A8, C6)
     Route("GET", f"{SUBSCRIPTION}:pushFailures", "ListPushFailures", pushes.list_push_failures),
     Route("POST", f"{SUBSCRIPTION}:pausePush", "PausePush", pushes.pause_push),
     Route("POST", f"{SUBSCRIPTION}:resumePush", "ResumePush", pushes.resume_push),
-    Route("GET", SNAPSHOT, "Subscriber.GetSnapshot", snapshots.get_snapshot),
-    Route("GET", "projects/*/snapshots", "Subscriber.ListSnapshots", snapshots.list_snapshots),
-    Route("PUT", SNAPSHOT, "Subscriber.CreateSnapshot", snapshots.create_snapshot),
-    Route("PATCH", SNAPSHOT, "Subscriber.UpdateSnapshot", snapshots.update_snapshot),
-    Route("DELETE", SNAPSHOT, "Subscriber.DeleteSnapshot", snapshots.delete_snapshot),
-    Route("POST", f"{SUBSCRIPTION}:seek", "Subscriber.Seek", snapshots.seek),
-    Route("POST", f"{SUBSCRIPTION}/seek", "Subscriber.Seek", snapshots.seek),
-    Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", snapshots.get_position),  # an extension (A12)
+    _resource("GET", SNAPSHOT, "Subscriber.GetSnapshot", "snapshot"),
+    _resource("GET", "projects/*/snapshots", "Subscriber.ListSnapshots", "project"),
+    _resource("PUT", SNAPSHOT, "Subscriber.CreateSnapshot", "name", WHOLE),
+    _resource("PATCH", SNAPSHOT, "Subscriber.UpdateSnapshot", "snapshot.name", WHOLE),
+    _resource("DELETE", SNAPSHOT, "Subscriber.DeleteSnapshot", "snapshot"),
+    _resource("POST", f"{SUBSCRIPTION}:seek", "Subscriber.Seek", "subscription", WHOLE),
+    _resource("POST", f"{SUBSCRIPTION}/seek", "Subscriber.Seek", "subscription", WHOLE),
+    Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", positions.get_position),  # an extension (A12)
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
     # Not served yet.

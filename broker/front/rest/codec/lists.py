@@ -1,16 +1,10 @@
-"""List requests and responses."""
+"""List requests and responses of the extensions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker.domain.page import Page, parse_page
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.scalars import parse_int32
-
-
-def decode_page(query: Mapping[str, str]) -> Page:
-    """The page of a list of resources.  Raises InvalidArgument."""
-    return parse_page(*decode_page_parameters(query))
 
 
 def decode_page_parameters(query: Mapping[str, str]) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Push configs and the options of pushing on the wire."""
+"""A subscription's extensions in JSON: options that Google's subscriptions do not have."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,33 +6,10 @@ from typing import Any
 import msgspec
 
 from broker.domain.durations import format_duration
-from broker.domain.errors import InvalidArgument
-from broker.domain.push_config import CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions, fingerprint
-from broker.front.rest.codec.requests import Int32
+from broker.domain.push_config import CircuitBreaker, Digest, PushOptions, fingerprint
+from broker.domain.subscription import Extensions
+from broker.front.rest.codec.requests import Int32, convert_json
 from broker.front.rest.codec.scalars import parse_duration
-
-
-class OidcTokenBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    service_account_email: str = ""
-    audience: str = ""
-
-
-class PubsubWrapperBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    pass
-
-
-class NoWrapperBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    write_metadata: bool = False
-
-
-class PushConfigBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """google.pubsub.v1.PushConfig."""
-
-    push_endpoint: str = ""
-    attributes: dict[str, str] = {}
-    oidc_token: OidcTokenBody | None = None
-    pubsub_wrapper: PubsubWrapperBody | None = None
-    no_wrapper: NoWrapperBody | None = None
 
 
 class DigestBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -57,46 +34,36 @@ class PushOptionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True
     circuit_breaker: CircuitBreakerBody | None = None
 
 
-def push_config(body: PushConfigBody) -> PushConfig:
-    """The push config in a body.  Raises InvalidArgument for what no push config can be."""
-    if body.pubsub_wrapper is not None and body.no_wrapper is not None:
-        raise InvalidArgument(
-            "Invalid value at 'pushConfig' (oneof), oneof field 'wrapper' is already set. Cannot set 'noWrapper': "
-            "only one of pubsubWrapper and noWrapper can be given."
-        )
-    wrapper = ""
-    if body.pubsub_wrapper is not None:
-        wrapper = "pubsub_wrapper"
-    elif body.no_wrapper is not None:
-        wrapper = "no_wrapper"
-    return PushConfig(
-        endpoint=body.push_endpoint,
-        attributes=body.attributes,
-        oidc_token=None if body.oidc_token is None else OidcToken(**msgspec.structs.asdict(body.oidc_token)),
-        wrapper=wrapper,
-        write_metadata=body.no_wrapper is not None and body.no_wrapper.write_metadata,
-    )
+class ExtensionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    one_per_ordering_key: bool = False
+    push: PushOptionsBody | None = None
 
 
-def push_config_json(config: PushConfig) -> Mapping[str, Any]:
-    """google.pubsub.v1.PushConfig in JSON; {} of a pull subscription."""
-    body: dict[str, Any] = {}
-    if config.endpoint:
-        body["pushEndpoint"] = config.endpoint
-    if config.attributes:
-        body["attributes"] = config.attributes
-    if config.oidc_token is not None:
-        body["oidcToken"] = {"serviceAccountEmail": config.oidc_token.service_account_email}
-        if config.oidc_token.audience:
-            body["oidcToken"]["audience"] = config.oidc_token.audience
-    if config.wrapper == "pubsub_wrapper":
-        body["pubsubWrapper"] = {}
-    if config.wrapper == "no_wrapper":
-        body["noWrapper"] = {"writeMetadata": True} if config.write_metadata else {}
-    return body
+class _Beside(msgspec.Struct):
+    """What the JSON of a subscription has beside Google's fields, for the paths in errors."""
+
+    extensions: ExtensionsBody | None = None
 
 
-def push_options(body: PushOptionsBody | None) -> PushOptions:
+def decode_extensions(beside: Mapping[str, Any]) -> Extensions:
+    """The extensions in what a subscription's JSON has beside Google's fields; what is absent has its default.
+
+    Raises InvalidArgument that names the field.
+    """
+    body = convert_json(beside, _Beside).extensions
+    if body is None:
+        return Extensions()
+    return Extensions(one_per_ordering_key=body.one_per_ordering_key, push=_push_options(body.push))
+
+
+def extensions_json(extensions: Extensions) -> Mapping[str, Any]:
+    """What is not as by default; {} if all is."""
+    push = _push_options_json(extensions.push)
+    body: dict[str, Any] = {"onePerOrderingKey": True} if extensions.one_per_ordering_key else {}
+    return body | ({"push": push} if push else {})
+
+
+def _push_options(body: PushOptionsBody | None) -> PushOptions:
     """The options in a body; what is absent has its default.  Raises InvalidArgument for a malformed duration."""
     if body is None:
         return PushOptions()
@@ -120,7 +87,7 @@ def _given(body: msgspec.Struct, name: str, duration_field: str) -> dict[str, An
     return given
 
 
-def push_options_json(options: PushOptions) -> Mapping[str, Any]:
+def _push_options_json(options: PushOptions) -> Mapping[str, Any]:
     """What is not as by default; a digest and a circuit breaker in full, of secrets the fingerprints."""
     body: dict[str, Any] = {}
     if options.messages_per_second is not None:
