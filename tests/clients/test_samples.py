@@ -225,6 +225,10 @@ def test_labels_deadline_and_retention_are_updated_by_mask(google: Google) -> No
     assert (by_labels.ack_deadline_seconds, by_labels.message_retention_duration.seconds) == (20, 3600)
     request = {"subscription": wanted, "update_mask": {"paths": ["ack_deadline_seconds"]}}
     assert google.subscriber.update_subscription(request=request).ack_deadline_seconds == 60
+    wanted.expiration_policy = types.ExpirationPolicy(ttl=Duration(seconds=864_000))
+    request["update_mask"] = {"paths": ["expiration_policy.ttl"]}  # as a transport of task queues sends it
+    updated_in_part = google.subscriber.update_subscription(request=request)
+    assert (updated_in_part.expiration_policy.ttl.days, updated_in_part.ack_deadline_seconds) == (10, 60)
     topic = types.Topic(name=google.topic, labels={"team": "billing"})
     updated = google.publisher.update_topic(topic=topic, update_mask=FieldMask(paths=["labels"]))
     assert dict(updated.labels) == {"team": "billing"}

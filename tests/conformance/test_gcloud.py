@@ -71,7 +71,7 @@ def test_a_message_goes_round(gcloud: Gcloud, project: str) -> None:
 
 
 def test_a_push_subscription(gcloud: Gcloud, project: str) -> None:
-    """D2, A8: created with all flags, switched to another endpoint, to pull, and back."""
+    """D2, A8: created with all flags, one of them cleared, switched to another endpoint, to pull, and back."""
     gcloud("topics", "create", "topic")
     created = gcloud(
         "subscriptions",
@@ -85,7 +85,7 @@ def test_a_push_subscription(gcloud: Gcloud, project: str) -> None:
         "--push-no-wrapper-write-metadata",
     )
     (created,) = created if isinstance(created, list) else [created]
-    config = {
+    config: dict[str, Any] = {
         "pushEndpoint": "http://127.0.0.1:9/push",
         "oidcToken": {
             "serviceAccountEmail": "pusher@example.iam.gserviceaccount.com",
@@ -94,6 +94,9 @@ def test_a_push_subscription(gcloud: Gcloud, project: str) -> None:
         "noWrapper": {"writeMetadata": True},
     }
     assert created["pushConfig"] == config
+    gcloud("subscriptions", "update", "sub", "--clear-push-no-wrapper-config")
+    del config["noWrapper"]
+    assert gcloud("subscriptions", "describe", "sub")["pushConfig"] == config
     gcloud("subscriptions", "modify-push-config", "sub", "--push-endpoint=https://127.0.0.1:9/other")
     assert gcloud("subscriptions", "describe", "sub")["pushConfig"] == {"pushEndpoint": "https://127.0.0.1:9/other"}
     gcloud("subscriptions", "modify-push-config", "sub", "--push-endpoint=")

@@ -152,17 +152,6 @@ async def test_a_push_config_that_is_wrong_is_refused(rest: Rest, config: Json, 
     assert all(expected in message for _, message in errors), errors
 
 
-async def test_sub_paths_of_a_push_config_are_no_mask(rest: Rest) -> None:
-    """A12: a push config is changed as a whole."""
-    await rest.create_topic()
-    await rest.create_subscription()
-    for mask in ("pushConfig.pushEndpoint", "push_config.push_endpoint", "extensions.push"):
-        body = {"subscription": PUSH, "updateMask": mask}
-        code, message = await rest.error("PATCH", rest.subscription(), body)
-        assert code == "INVALID_ARGUMENT"
-        assert "is not a known Subscription field" in message
-
-
 async def test_push_and_exactly_once_delivery_exclude_each_other(rest: Rest) -> None:
     """A8: at creation, and whichever of them is set last."""
     await rest.create_topic()

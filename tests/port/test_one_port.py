@@ -10,7 +10,7 @@ import pytest
 
 from broker.front.generated import messages
 from broker.port.http2.frames import PREFACE, Flag, Kind, frame, settings
-from tests.fixtures.broker import Rest
+from tests.fixtures.broker import Json, Rest
 from tests.fixtures.grpc import GrpcRest, channel_to
 from tests.grpc.wire import REQUEST, Peer, packed
 
@@ -90,6 +90,24 @@ async def test_a_resource_is_the_same_over_both_doors(rest: Rest, over_grpc: Grp
     )
     snapshot = await over_grpc.ok("PUT", f"{rest.project}/snapshots/snap", {"subscription": rest.subscription()})
     assert await rest.ok("GET", f"{rest.project}/snapshots/snap") == snapshot
+
+
+async def test_what_google_s_messages_have_no_place_for_is_left_alone_over_grpc(
+    rest: Rest, over_grpc: GrpcRest
+) -> None:
+    await rest.create_topic()
+    created = await rest.create_subscription(extensions={"onePerOrderingKey": True})
+    changes: list[Json] = [{"labels": {"a": "b"}}, {"pushConfig": {}}, {"expirationPolicy": {"ttl": "864000s"}}]
+    for change in changes:
+        mask = ",".join(change).replace("expirationPolicy", "expirationPolicy.ttl")
+        await over_grpc.ok("PATCH", rest.subscription(), {"subscription": change, "updateMask": mask})
+    changed = await rest.ok("GET", rest.subscription())
+    assert changed["extensions"] == created["extensions"]
+    assert (changed["labels"], changed["expirationPolicy"]) == ({"a": "b"}, {"ttl": "864000s"})
+    body = {"subscription": {}, "updateMask": "extensions"}
+    code, message = await over_grpc.error("PATCH", rest.subscription(), body)
+    assert (code, "'extensions' is not a known Subscription field" in message) == ("INVALID_ARGUMENT", True)
+    assert await rest.ok("GET", rest.subscription()) == changed
 
 
 async def test_page_tokens_of_one_door_are_good_at_the_other(rest: Rest, over_grpc: GrpcRest) -> None:

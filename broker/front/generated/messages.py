@@ -32,13 +32,13 @@ def _pool() -> DescriptorPool:
 POOL = _pool()
 
 
+@cache
 def _class(name: str) -> Any:
     return GetMessageClass(POOL.FindMessageTypeByName(name))
 
 
-@cache
 def __getattr__(name: str) -> Any:
-    """The message `name` of google.pubsub.v1."""
+    """The message of this name in google.pubsub.v1."""
     try:
         return _class(f"google.pubsub.v1.{name}")
     except KeyError:
