@@ -6,9 +6,9 @@ quotes, an empty text for no duration); what it refuses, it refuses by the field
 
 import math
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -34,13 +34,45 @@ _INTEGERS = {
     FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1, "a whole number of 32 bits, not negative"),
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1, "a whole number of 64 bits, not negative"),
 }
+_TEXTS_OF_NUMBERS = (FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64)
+_WELL_KNOWN = "google.protobuf."
+_TIMES = {"google.protobuf.Duration", "google.protobuf.Timestamp"}
 _FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
 
 
 def to_json(message: Any) -> dict[str, Any]:
     """A message in JSON: camelCase, defaults left out, enums by name, 64-bit numbers and durations as texts."""
-    body: dict[str, Any] = json_format.MessageToDict(message)
+    body: dict[str, Any] = {}
+    for field, value in message.ListFields():
+        name, printed = _printer(field)
+        body[name] = value if printed is None else printed(value)
     return body
+
+
+@cache
+def _printer(field: FieldDescriptor) -> tuple[str, Callable[[Any], Any] | None]:
+    """A field's name in JSON, and what makes JSON of its value; None: it is JSON already."""
+    one = _one_printer(field)
+    if field.is_repeated and field.message_type is not None and field.message_type.GetOptions().map_entry:
+        one = _one_printer(field.message_type.fields_by_name["value"]) or str
+        return field.json_name, lambda values: {str(key): one(value) for key, value in values.items()}
+    if field.is_repeated:
+        return field.json_name, lambda values: [value if one is None else one(value) for value in values]
+    return field.json_name, one
+
+
+def _one_printer(field: FieldDescriptor) -> Callable[[Any], Any] | None:
+    if field.message_type is not None:
+        kind = field.message_type.full_name
+        if kind in _TIMES:
+            return lambda time: time.ToJsonString()
+        return json_format.MessageToDict if kind.startswith(_WELL_KNOWN) else to_json
+    if field.enum_type is not None:
+        names = {value.number: value.name for value in field.enum_type.values}
+        return lambda number: names.get(number, number)
+    if field.cpp_type in _TEXTS_OF_NUMBERS:
+        return str
+    return (lambda data: b64encode(data).decode()) if field.type == FieldDescriptor.TYPE_BYTES else None
 
 
 def fill(message: Any, value: Any, where: str = "") -> Mapping[str, Any]:
@@ -123,12 +155,12 @@ def _set_map(holder: Any, entry: Descriptor, value: Any, where: str) -> None:
 
 def _set_message(message: Any, value: Any, where: str) -> Mapping[str, Any]:
     kind = message.DESCRIPTOR.full_name
-    if kind in ("google.protobuf.Duration", "google.protobuf.Timestamp"):
+    if kind in _TIMES:
         if value != "":
             _set_time(message, value, where, is_duration=kind.endswith("Duration"))
     elif kind == "google.protobuf.FieldMask":
         message.paths.extend(parse_field_mask(_text(value, where)))
-    elif kind.startswith("google.protobuf."):  # Struct and the like
+    elif kind.startswith(_WELL_KNOWN):  # Struct and the like
         try:
             json_format.ParseDict(value, message)
         except (json_format.ParseError, ValueError) as error:
