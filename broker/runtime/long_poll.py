@@ -54,6 +54,7 @@ class LongPoll:
         self._scheduler = scheduler
         self._tasks = tasks
         self._queues: dict[int, PullQueue] = {}  # by subscription
+        self._by_name: dict[str, PullQueue] = {}
         self.key_owners = KeyOwners()
         self._stopping = False
 
@@ -119,7 +120,11 @@ class LongPoll:
 
     def subscription_changed(self, name: str | None) -> None:
         """Send the waiting pulls of a subscription (None: of all) to read it again."""
-        for queue in [q for q in self._queues.values() if name in (None, q.subscription.name)]:
+        if name is not None:
+            queues = [self._by_name[name]] if name in self._by_name else []
+        else:
+            queues = list(self._queues.values())
+        for queue in queues:
             queue.change()
 
     def stop_waiting(self) -> None:
@@ -141,13 +146,15 @@ class LongPoll:
         queue = self._queues.get(subscription.subscription_id)
         if queue is None:
             queue = PullQueue(subscription, self.key_owners, has_room=self._has_room, idle=self._forget)
-            self._queues[subscription.subscription_id] = queue
+            self._queues[subscription.subscription_id] = self._by_name[subscription.name] = queue
         queue.subscription = subscription
         return queue
 
     def _forget(self, queue: PullQueue) -> None:
         if self._queues.get(queue.subscription.subscription_id) is queue:
             del self._queues[queue.subscription.subscription_id]
+            if self._by_name.get(queue.subscription.name) is queue:  # else a subscription made anew has the name
+                del self._by_name[queue.subscription.name]
             self._scheduler.remove(queue)
 
     async def _claimed_for(self, queue: PullQueue, pull: WaitingPull) -> None:

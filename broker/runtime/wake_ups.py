@@ -6,11 +6,14 @@ a lock that all committing notifiers of the server share.  While there are no ot
 """
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 
 from broker.domain.errors import BrokerError
 from broker.store.driver.database import Database
-from broker.store.driver.notifications import ResourceChanged, listen, notify_resource_changed, notify_wake
+from broker.store.driver.notifications import ResourceChanged, listen, notify_resources_changed, notify_wake
+
+logger = logging.getLogger(__name__)
 
 _SPACING_SECONDS = 0.005  # 200 notifications a second wake as many pulls as 2,000 would
 
@@ -36,6 +39,7 @@ class WakeUps:
         self._is_alone = is_alone
         self._shard_ids: set[int] = set()
         self._subscription_ids: set[int] = set()
+        self._untold: set[str] = set()  # what has changed, and could not be announced
         self._something = asyncio.Event()
 
     def published(self, shard_id: int) -> None:
@@ -52,17 +56,31 @@ class WakeUps:
             self._subscription_ids.add(subscription_id)
             self._something.set()
 
-    async def announce(self, name: str) -> None:
-        """A topic or subscription has changed and that change is committed."""
-        self._drop(name)
+    async def announce(self, *names: str) -> None:
+        """Topics or subscriptions have changed, which is committed; other processes hear of it before we answer.
+
+        If they cannot be told now the call is answered all the same, for it has succeeded: they are told as soon as
+        that can be done, and believe what they know for 30 seconds at most.
+        """
+        for name in names:
+            self._drop(name)
+        try:
+            await self._tell_of_changes(names)
+        except BrokerError as error:
+            logger.debug("other processes are told later that %s changed: %s", names[0], error)
+            self._untold.update(names)
+            self._something.set()
+
+    async def _tell_of_changes(self, names: Collection[str]) -> None:
         async with self._database.connection() as connection:
-            await notify_resource_changed(connection, schema=self._database.schema, name=name)
+            await notify_resources_changed(connection, schema=self._database.schema, names=names)
 
     async def run_sender(self) -> None:
         """Tell other processes, for ever."""
         while True:
             await self._something.wait()
             self._something.clear()
+            await self._tell_what_is_untold()
             shard_ids, self._shard_ids = self._shard_ids, set()
             subscription_ids, self._subscription_ids = self._subscription_ids, set()
             async with self._database.hot() as connection:
@@ -73,6 +91,16 @@ class WakeUps:
                     subscription_ids=subscription_ids,
                 )
             await asyncio.sleep(_SPACING_SECONDS)
+
+    async def _tell_what_is_untold(self) -> None:
+        if self._untold:
+            names = tuple(self._untold)
+            try:
+                await self._tell_of_changes(names)
+            except BrokerError:
+                self._something.set()  # for the next time that this worker is started
+                raise
+            self._untold.difference_update(names)
 
     async def run_listener(self) -> None:
         """Hear other processes, until the connection is lost; the supervisor starts it again."""

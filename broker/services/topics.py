@@ -74,8 +74,7 @@ class TopicService:
             if topic is None:
                 raise topic_not_found(name)
             orphaned = await topics.delete_topic(connection, topic=topic)
-        for changed in (name, *orphaned):
-            await self._wake_ups.announce(changed)
+        await self._wake_ups.announce(name, *orphaned)
 
     async def list_topics(self, project: str, page: Page) -> tuple[Sequence[Topic], str]:
         """A page of a project's topics by name, and the token of the next page.

@@ -14,7 +14,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.running_processes import RunningProcesses
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
-from broker.store.driver.notifications import ResourceChanged, listen, notify_resource_changed
+from broker.store.driver.notifications import ResourceChanged, listen, notify_resources_changed
 from tests.fixtures.relay import Relay, relayed
 
 _PATIENCE_SECONDS = 1.0
@@ -178,7 +178,7 @@ async def test_a_listener_hears_what_is_announced_while_it_looks_for_the_server(
     async def announce() -> None:
         async with database.connection() as connection:
             for name in names:
-                await notify_resource_changed(connection, schema=database.schema, name=name)
+                await notify_resources_changed(connection, schema=database.schema, names=[name])
 
     async with asyncio.timeout(_BOUND_SECONDS):
         announcing = asyncio.create_task(announce())

@@ -62,10 +62,13 @@ async def notify_wake(
         await connection.run((_NOTIFY_WAKE, {"channel": _channel(_WAKE, schema), "payload": payload}))
 
 
-async def notify_resource_changed(connection: Connection, *, schema: str, name: str) -> None:
-    """Tell all processes that a topic or subscription changed."""
-    payload = name if len(name.encode()) <= _MAX_PAYLOAD else ""
-    await connection.execute("SELECT pg_notify(%s, %s)", [_channel(_RESOURCES, schema), payload])
+async def notify_resources_changed(connection: Connection, *, schema: str, names: Iterable[str]) -> None:
+    """Tell all processes that topics or subscriptions changed, in one transaction however many they are."""
+    payloads = [name if len(name.encode()) <= _MAX_PAYLOAD else "" for name in names]
+    await connection.execute(
+        "SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS changed (payload)",
+        [_channel(_RESOURCES, schema), payloads],
+    )
 
 
 async def listen(
