@@ -18,10 +18,10 @@ from tests.fixtures.broker import eventually
 
 
 async def test_backends_that_do_not_end_delay_the_next_start_but_do_not_prevent_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those do that wait in the kernel, for a disk: no signal ends them."""
-    cluster = Cluster(tmp_path)
+    cluster = Cluster(data_dir)
     await asyncio.to_thread(cluster.open)
     refusals = 0
 

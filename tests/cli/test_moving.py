@@ -61,7 +61,7 @@ async def _go_on(rest: Rest, out: dict[str, list[Json]], positions: Json) -> Non
 
 @pytest.mark.slow
 def test_messages_positions_order_and_acks_survive_the_move_to_a_database_of_ones_own(
-    start_broker: StartBroker, tmp_path: Path, empty_database_url: str
+    start_broker: StartBroker, data_dir: Path, empty_database_url: str
 ) -> None:
     """D3: and the acks of what was out before the move count after it."""
     out: dict[str, list[Json]] = {}
@@ -79,16 +79,16 @@ def test_messages_positions_order_and_acks_survive_the_move_to_a_database_of_one
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             await _go_on(Rest(client, PROJECT), out, positions)
 
-    broker = start_broker("--port", "0", "--data-dir", str(tmp_path))
+    broker = start_broker("--port", "0", "--data-dir", str(data_dir))
     asyncio.run(before(broker.url))
-    assert _on(tmp_path, "psql", "-Atc", "SELECT name FROM topics") == f"{PROJECT}/topics/topic\n"  # while it runs
+    assert _on(data_dir, "psql", "-Atc", "SELECT name FROM topics") == f"{PROJECT}/topics/topic\n"  # while it runs
     assert broker.stop() == 0
 
-    _restore(_on(tmp_path, "pg_dump", "--no-owner", "--no-privileges"), empty_database_url)
+    _restore(_on(data_dir, "pg_dump", "--no-owner", "--no-privileges"), empty_database_url)
     assert run_broker("migrate", "--database-url", empty_database_url).returncode == 0
     moved = start_broker("--port", "0", "--database-url", empty_database_url)
     asyncio.run(after(moved.url))
-    assert running_on(tmp_path) == []
+    assert running_on(data_dir) == []
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from broker.embedded_postgres.cluster import Cluster
 from broker.embedded_postgres.system_user import running_as, unprivileged_user
 from tests.cli.processes import alive, family, faults, kill_all, running_on, waiting_pull
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.data_directory import copied
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -39,36 +40,36 @@ async def _drained_ids(broker: BrokerProcess) -> list[str]:
 
 @pytest.mark.parametrize("postgres_too", [False, True], ids=["postgres survives", "postgres dies too"])
 async def test_a_start_after_kill_9_recovers_with_everything_there(
-    start_broker: StartBroker, tmp_path: Path, postgres_too: bool
+    start_broker: StartBroker, data_dir: Path, postgres_too: bool
 ) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     published = await _publish_some(broker)
     if postgres_too:
         kill_all(family(broker))
         broker.stop()
     else:
         broker.kill()
-    again = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    again = start_broker("--data-dir", str(data_dir), "--port", "0")
     assert await _drained_ids(again) == published
 
 
 async def test_workers_end_with_a_parent_that_was_killed_and_free_the_port(
-    start_broker: StartBroker, tmp_path: Path
+    start_broker: StartBroker, data_dir: Path
 ) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0", "--workers", "2")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0", "--workers", "2")
     published = await _publish_some(broker)
     workers = broker.workers()
     broker.process.kill()
     broker.process.wait()
-    again = start_broker("--data-dir", str(tmp_path), "--port", str(httpx.URL(broker.url).port))
+    again = start_broker("--data-dir", str(data_dir), "--port", str(httpx.URL(broker.url).port))
     assert alive(workers) == []
     assert await _drained_ids(again) == published
 
 
 async def test_a_postmaster_that_was_killed_alone_leaves_no_obstacle(
-    start_broker: StartBroker, tmp_path: Path
+    start_broker: StartBroker, data_dir: Path
 ) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     published = await _publish_some(broker)
     postmaster = broker.postmaster()
     stuck = next(p for p in postmaster.children() if "checkpointer" in " ".join(p.cmdline()))
@@ -76,15 +77,15 @@ async def test_a_postmaster_that_was_killed_alone_leaves_no_obstacle(
     kill_all([*broker.workers(), psutil.Process(broker.process.pid), postmaster])
     broker.stop()
     waking = asyncio.get_running_loop().call_later(1, stuck.resume)
-    again = await asyncio.to_thread(start_broker, "--data-dir", str(tmp_path), "--port", "0")
+    again = await asyncio.to_thread(start_broker, "--data-dir", str(data_dir), "--port", "0")
     waking.cancel()
     assert await _drained_ids(again) == published
 
 
 @pytest.fixture
-def other_postmaster(tmp_path: Path) -> Iterator[psutil.Process]:
+def other_postmaster(made_data: Path, tmp_path: Path) -> Iterator[psutil.Process]:
     """A PostgreSQL that is none of the broker's business."""
-    cluster = Cluster(tmp_path / "other")
+    cluster = Cluster(copied(made_data, tmp_path / "other"))
     cluster.open()
     pid = int((tmp_path / "other" / "postgres" / "postmaster.pid").read_text().splitlines()[0])
     yield psutil.Process(pid)
@@ -92,18 +93,17 @@ def other_postmaster(tmp_path: Path) -> Iterator[psutil.Process]:
 
 
 async def test_a_stale_process_number_harms_nobody(
-    start_broker: StartBroker, tmp_path: Path, other_postmaster: psutil.Process
+    start_broker: StartBroker, data_dir: Path, other_postmaster: psutil.Process
 ) -> None:
-    mine = tmp_path / "mine"
-    broker = start_broker("--data-dir", str(mine), "--port", "0")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     published = await _publish_some(broker)
     kill_all(family(broker))
     broker.stop()
     # After a reboot, or in a new container, the number in postmaster.pid belongs to somebody else.
-    pid_file = mine / "postgres" / "postmaster.pid"
+    pid_file = data_dir / "postgres" / "postmaster.pid"
     _, *rest = pid_file.read_text().splitlines()
     pid_file.write_text("\n".join([str(other_postmaster.pid), *rest]) + "\n")
-    again = start_broker("--data-dir", str(mine), "--port", "0")
+    again = start_broker("--data-dir", str(data_dir), "--port", "0")
     assert await _drained_ids(again) == published
     assert alive([other_postmaster])
 
@@ -134,9 +134,9 @@ async def _call_until_it_works(rest: Rest) -> set[int]:
 
 
 async def test_a_killed_postmaster_is_started_again_and_calls_fail_cleanly_meanwhile(
-    start_broker: StartBroker, tmp_path: Path
+    start_broker: StartBroker, data_dir: Path
 ) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     published = await _publish_some(broker)
     async with talking_to(broker) as rest:
         await rest.create_subscription("idle")
@@ -157,13 +157,13 @@ async def test_a_killed_postmaster_is_started_again_and_calls_fail_cleanly_meanw
     assert set(published) <= set(await _drained_ids(broker))
     broker.stop()
     assert faults(broker) == []
-    await eventually(lambda: not running_on(tmp_path))
+    await eventually(lambda: not running_on(data_dir))
 
 
 async def test_a_worker_and_postgres_killed_together_both_come_back(
-    start_broker: StartBroker, tmp_path: Path
+    start_broker: StartBroker, data_dir: Path
 ) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     published = await _publish_some(broker)
     kill_all([broker.postmaster(), *broker.workers()])
     async with talking_to(broker) as rest:
@@ -171,10 +171,10 @@ async def test_a_worker_and_postgres_killed_together_both_come_back(
     assert set(published) <= set(await _drained_ids(broker))
 
 
-async def test_postgres_that_cannot_start_again_is_tried_again(start_broker: StartBroker, tmp_path: Path) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+async def test_postgres_that_cannot_start_again_is_tried_again(start_broker: StartBroker, data_dir: Path) -> None:
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     published = await _publish_some(broker)
-    configuration = tmp_path / "postgres" / "postgresql.auto.conf"
+    configuration = data_dir / "postgres" / "postgresql.auto.conf"
     before = configuration.read_text()
     configuration.write_text("no_such_setting = 1\n")
     broker.postmaster().kill()
@@ -186,18 +186,15 @@ async def test_postgres_that_cannot_start_again_is_tried_again(start_broker: Sta
 
 
 @pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[Cluster]:
-    """A PostgreSQL of the operator's own that can be stopped."""
-    cluster = Cluster(tmp_path / "own")
+def own_server(data_dir: Path) -> Iterator[Cluster]:
+    """A PostgreSQL of the operator's own, migrated, that can be stopped."""
+    cluster = Cluster(data_dir)
     cluster.open()
     yield cluster
     cluster.close()
 
 
 async def test_readyz_says_when_the_database_is_away(start_broker: StartBroker, own_server: Cluster) -> None:
-    from broker.store.schema import migrations
-
-    migrations.upgrade(own_server.url)
     broker = start_broker("--database-url", own_server.url, "--port", "0")
     published = await _publish_some(broker)
     await asyncio.to_thread(own_server.close)
@@ -215,11 +212,9 @@ async def test_readyz_says_when_the_database_is_away(start_broker: StartBroker, 
     assert faults(broker) == []
 
 
-def test_leftovers_do_not_include_others_who_stand_in_the_directory(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
-    cluster.open()
-    cluster.close()
-    standing = running_as(unprivileged_user()) | {"cwd": tmp_path / "postgres"}
+def test_leftovers_do_not_include_others_who_stand_in_the_directory(data_dir: Path) -> None:
+    cluster = Cluster(data_dir)
+    standing = running_as(unprivileged_user()) | {"cwd": data_dir / "postgres"}
     bystander = subprocess.Popen(["sleep", "60"], **standing)
     try:
         cluster.open()

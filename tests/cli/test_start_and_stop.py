@@ -67,9 +67,9 @@ def test_who_can_reach_the_broker_and_how_it_is_named_to_clients() -> None:
 
 @pytest.mark.parametrize("signalling", [ctrl_c, terminate, terminate_all])
 async def test_it_stops_at_once_and_leaves_nothing_although_a_pull_waits(
-    start_broker: StartBroker, tmp_path: Path, signalling: Signalling
+    start_broker: StartBroker, data_dir: Path, signalling: Signalling
 ) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0", "--workers", "2")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0", "--workers", "2")
     processes = family(broker)
     assert len(processes) > 4
     async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
@@ -87,11 +87,11 @@ async def test_it_stops_at_once_and_leaves_nothing_although_a_pull_waits(
     broker.stop()
     assert faults(broker) == []
     await eventually(lambda: not alive(processes))
-    assert not (tmp_path / "postgres" / "postmaster.pid").exists()
+    assert not (data_dir / "postgres" / "postmaster.pid").exists()
 
 
-async def test_a_second_ctrl_c_does_not_make_a_mess(start_broker: StartBroker, tmp_path: Path) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+async def test_a_second_ctrl_c_does_not_make_a_mess(start_broker: StartBroker, data_dir: Path) -> None:
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     processes = family(broker)
     ctrl_c(broker)
     while broker.process.poll() is None:
@@ -166,14 +166,14 @@ async def test_nothing_goes_on_making_a_database_for_a_broker_that_was_stopped(t
 
 
 async def test_a_second_start_on_the_same_data_says_so_and_leaves_the_first_alone(
-    start_broker: StartBroker, tmp_path: Path
+    start_broker: StartBroker, data_dir: Path
 ) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     port = httpx.URL(broker.url).port
-    expected = f"A broker is running on {tmp_path} already."
-    assert complaint("serve", "--data-dir", str(tmp_path), "--port", "0") == expected
+    expected = f"A broker is running on {data_dir} already."
+    assert complaint("serve", "--data-dir", str(data_dir), "--port", "0") == expected
     # The port is taken as well then, but that is not what is wrong.
-    assert complaint("serve", "--data-dir", str(tmp_path), "--port", str(port)) == expected
+    assert complaint("serve", "--data-dir", str(data_dir), "--port", str(port)) == expected
     assert await asyncio.to_thread(is_ready, broker)
 
 

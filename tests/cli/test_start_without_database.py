@@ -17,7 +17,6 @@ from broker.app import create_app
 from broker.app_config import AppConfig
 from broker.cli.children import restart_delay
 from broker.embedded_postgres.cluster import Cluster
-from broker.store.schema import migrations
 from tests.cli.processes import alive, faults, run_broker
 from tests.fixtures.broker import BrokerProcess, eventually
 from tests.fixtures.database import in_schema
@@ -47,11 +46,10 @@ async def test_nothing_is_left_running_of_a_start_that_is_given_up(caplog: pytes
 
 
 @pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[Cluster]:
+def own_server(data_dir: Path) -> Iterator[Cluster]:
     """A PostgreSQL of the operator's own that can be stopped."""
-    cluster = Cluster(tmp_path / "own")
+    cluster = Cluster(data_dir)
     cluster.open()
-    migrations.upgrade(cluster.url)
     yield cluster
     cluster.close()
 

@@ -10,7 +10,6 @@ import pytest
 
 from broker.embedded_postgres.cluster import Cluster
 from broker.store.driver.hot_connection import UNANSWERED_SECONDS
-from broker.store.schema import migrations
 from tests.cli.processes import faults
 from tests.durability.workload import Workload
 from tests.fixtures.broker import BrokerProcess
@@ -35,9 +34,9 @@ def _standing_still(postmaster: psutil.Process) -> Iterator[None]:
 
 
 async def test_a_database_that_stands_still_for_a_moment_fails_no_call(
-    start_broker: StartBroker, tmp_path: Path
+    start_broker: StartBroker, data_dir: Path
 ) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     workload = Workload([broker.url], seed=SEED)
     await workload.create()
     async with workload.running(publishers=8):
@@ -52,9 +51,9 @@ async def test_a_database_that_stands_still_for_a_moment_fails_no_call(
 
 @pytest.mark.slow
 async def test_nothing_is_lost_when_the_database_stands_still_for_long_and_the_broker_recovers(
-    start_broker: StartBroker, tmp_path: Path
+    start_broker: StartBroker, data_dir: Path
 ) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     workload = Workload([broker.url], seed=SEED)
     await workload.create()
     history = workload.history
@@ -76,12 +75,11 @@ async def test_nothing_is_lost_when_the_database_stands_still_for_long_and_the_b
 
 @pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(240)])])
 async def test_nothing_is_lost_when_the_database_refuses_connections_for_a_while(
-    start_broker: StartBroker, tmp_path: Path, seconds: int
+    start_broker: StartBroker, data_dir: Path, seconds: int
 ) -> None:
-    cluster = Cluster(tmp_path)
+    cluster = Cluster(data_dir)
     cluster.open()
     try:
-        migrations.upgrade(cluster.url)
         broker = start_broker("--database-url", cluster.url, "--port", "0")
         workload = Workload([broker.url], seed=SEED)
         await workload.create()

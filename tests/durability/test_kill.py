@@ -23,9 +23,9 @@ async def _load_for_a_while(workload: Workload) -> None:
 
 
 async def test_nothing_is_lost_and_no_ack_forgotten_when_the_broker_is_killed(
-    start_broker: StartBroker, tmp_path: Path
+    start_broker: StartBroker, data_dir: Path
 ) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     workload = Workload([broker.url], seed=SEED, leave=0.05)
     await workload.create()
     async with workload.running():
@@ -34,14 +34,14 @@ async def test_nothing_is_lost_and_no_ack_forgotten_when_the_broker_is_killed(
         await asyncio.to_thread(broker.kill)
     history = workload.history
     assert history.failures, "nobody noticed"
-    again = await asyncio.to_thread(start_broker, "--data-dir", str(tmp_path), "--port", "0")
+    again = await asyncio.to_thread(start_broker, "--data-dir", str(data_dir), "--port", "0")
     workload.urls = [again.url]
     await workload.drain()
     history.check_complete()
 
 
-async def test_the_broker_outlives_postgres_and_nothing_is_lost(start_broker: StartBroker, tmp_path: Path) -> None:
-    broker = start_broker("--data-dir", str(tmp_path), "--port", "0")
+async def test_the_broker_outlives_postgres_and_nothing_is_lost(start_broker: StartBroker, data_dir: Path) -> None:
+    broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     (worker,) = broker.workers()
     workload = Workload([broker.url], seed=SEED)
     await workload.create()
