@@ -86,4 +86,18 @@ def test_every_page_of_the_documentation_can_be_reached_from_the_readme() -> Non
         reached.add(page)
         targets = {(page.parent / target.partition("#")[0]).resolve() for target in _LINK.findall(page.read_text())}
         waiting |= {target for target in targets if target.suffix == ".md" and target.exists()} - reached
-    assert {_name(page) for page in PAGES if page not in reached and page.parent.name != "decisions"} == set()
+    assert {_name(page) for page in PAGES if page not in reached} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_lines_of_prose_fit_a_screen(page: Path) -> None:
+    prose = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
+def test_the_decisions_are_listed_by_their_titles() -> None:
+    pages = sorted((repository() / "docs" / "decisions").glob("[0-9]*.md"))
+    titles = [page.read_text().partition("\n")[0].removeprefix("# ") for page in pages]
+    listed = [f"* [{title[:4]}]({page.name}){title[4:]}" for title, page in zip(titles, pages, strict=True)]
+    index = (repository() / "docs" / "decisions" / "README.md").read_text().splitlines()
+    assert [line for line in index if line.startswith("* ")] == listed
