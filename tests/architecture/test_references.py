@@ -26,6 +26,7 @@ _NOWHERE = re.compile(
 _PATH = re.compile(
     r"(?<![\w/.<-])(?:tests|docs|benchmarks|examples|broker|migrations|api_spec)/[\w/.-]+\.(?:py|md|sql|toml|yaml|lark)\b"
 )
+_END = re.compile(r"`([\w/.-]+\.(?:py|sql|md|toml|yaml|lark))`")
 _DECISION = re.compile(r"\bdecision (\d{4})", re.IGNORECASE)
 _ROW = re.compile(r"^\| ([A-M]\d[^|]*) \|", re.MULTILINE)
 
@@ -59,6 +60,10 @@ def _found(look: Callable[[str], list[str]]) -> dict[str, list[str]]:
     return {name: what for name, what in found.items() if what}
 
 
+def _starts_of_names(path: str) -> Iterator[int]:
+    return (at for at in range(len(path)) if at == 0 or path[at - 1] == "/")
+
+
 def _spread(ids: str) -> Iterator[str]:
     """The single ones of a list with ranges."""
     for part in ids.split(", "):
@@ -86,6 +91,15 @@ def test_paths_and_decisions_that_are_named_exist() -> None:
         return paths + [number for number in _DECISION.findall(prose) if number not in decisions]
 
     assert _found(missing) == {}
+
+
+def test_files_that_a_page_names_by_their_ends_exist() -> None:
+    """As `store/log/messages.py` and `acknowledge.sql`; the changelog tells of what was."""
+    listed = subprocess.run(["git", "ls-files"], cwd=repository(), capture_output=True, text=True, check=True)
+    ends = {path[at:] for path in listed.stdout.splitlines() for at in _starts_of_names(path)}
+    pages = [path for path in _files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
+    named = {end for page in pages for end in _END.findall(_prose(page))}
+    assert named - ends == set()
 
 
 def test_ids_of_requirements_are_explained() -> None:
