@@ -59,9 +59,7 @@ def test_a_fast_endpoint_is_claimed_for_ahead_until_it_asks_for_a_rest() -> None
     endpoint.health.failed(first, NOW + 0.002, retry_after=30)
     endpoint.health.succeeded(second, NOW + 0.003)
     assert endpoint.wants(NOW + 0.004) == 0
-    assert endpoint.next_alarm(NOW, TIME) is None
-    endpoint.unserved[1] = None
-    assert 29 < (endpoint.next_alarm(NOW + 0.004, TIME) or 0) <= 30
+    assert 29 < (endpoint.health.opens_at(NOW + 0.004) or NOW) - NOW <= 30.01
 
 
 def test_a_digest_is_one_parcel_and_one_at_a_time() -> None:
@@ -70,17 +68,6 @@ def test_a_digest_is_one_parcel_and_one_at_a_time() -> None:
     assert endpoint.wants(NOW) == 1
     endpoint.accept([delivery(1, 2), delivery(7, attempt_id=2)], NOW)
     assert [[item.message.seq for item in parcel.items] for parcel in endpoint.buffer] == [[1, 2, 7]]
-
-
-def test_alarms_are_for_what_nobody_will_say() -> None:
-    endpoint = make_endpoint()
-    assert endpoint.next_alarm(NOW, TIME) is None
-    endpoint.due_at = {1: TIME + timedelta(seconds=5), 2: TIME + timedelta(seconds=3)}
-    assert endpoint.next_alarm(NOW, TIME) == 3
-    endpoint.claiming.add(2)
-    assert endpoint.next_alarm(NOW, TIME) == 5
-    endpoint.unserved[1] = None
-    assert endpoint.next_alarm(NOW, TIME) is None, "there is room: whoever noted it looks"
 
 
 def test_bytes_are_given_back_as_parcels_go() -> None:
