@@ -20,9 +20,13 @@ from datetime import datetime
 
 import msgspec
 
+from broker.domain.errors import InvalidArgument
 from broker.domain.stretch import Source, Stretch, close_runs, count_of, size_of
 
 MAX_MESSAGES_PER_ATTEMPT = 1000  # Google's cap on one pull response; also the width of a row's bit string
+# Of message data and attributes; one message that is larger still comes alone.  gRPC's clients take 4 MiB at most
+# unless told otherwise; Google's are not where PUBSUB_EMULATOR_HOST is set.
+MAX_RESPONSE_BYTES, MAX_GRPC_RESPONSE_BYTES = 10_000_000, 3_000_000
 MESSAGE_OVERHEAD = 128  # bytes that ids, time and punctuation add to a message in a response
 
 
@@ -63,6 +67,16 @@ class Demand:
             max_messages=min(self.max_messages, max_messages),
             max_bytes=min(self.max_bytes, max_bytes),
         )
+
+
+def demand_of(max_messages: int, max_bytes: int) -> Demand:
+    """The demand of a pull: at most MAX_MESSAGES_PER_ATTEMPT.  Raises InvalidArgument for less than one message."""
+    if max_messages <= 0:
+        raise InvalidArgument(
+            "You have passed an invalid argument to the service (argument=max_messages): "
+            f"maxMessages must be greater than 0, not {max_messages}."
+        )
+    return Demand(max_messages=min(max_messages, MAX_MESSAGES_PER_ATTEMPT), max_bytes=max_bytes)
 
 
 @dataclass(frozen=True, slots=True)

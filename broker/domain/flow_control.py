@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+from broker.domain.errors import InvalidArgument
+
 UNCOUNTED = 1_000_000  # messages; who allows so many might as well have no limit, and counting costs memory
+MAX_CLIENT_ID_LENGTH = 1_024  # characters; Google's clients send a UUID.  It is kept for as long as its keys are
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +32,9 @@ class FlowControl:
     def bytes_left(self, size: int) -> int | None:
         """How many bytes more, likewise; the message that reaches them may be larger."""
         return max(self.max_bytes - size, 0) if self.max_bytes > 0 else None
+
+
+def check_client_id(client_id: str) -> None:
+    """Raises InvalidArgument for the id of a stream's client that is too long."""
+    if len(client_id) > MAX_CLIENT_ID_LENGTH:
+        raise InvalidArgument(f"client_id has {len(client_id)} characters, the maximum is {MAX_CLIENT_ID_LENGTH}.")

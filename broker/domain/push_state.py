@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from broker.domain.errors import InvalidArgument
 from broker.domain.page import check_page_size, invalid_page_token
 from broker.domain.refusals import refuse_nul
 
@@ -14,6 +15,8 @@ BreakerState = Literal["closed", "open", "half_open"]
 
 MAX_KEPT_FAILURES = 100  # of a subscription
 MAX_EXCERPT = 1_000  # characters of a response
+MAX_PAUSE_REASON = 1_000  # characters
+DEFAULT_PAUSE_REASON = "Paused by a call of pausePush."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,13 @@ def parse_push_failure_page(size: int, token: str, message_id: str = "") -> Push
     except (Base64Error, ValueError, struct.error):
         raise invalid_page_token(token) from None
     return PushFailurePage(size, before, message_id)
+
+
+def check_pause_reason(reason: str) -> None:
+    """Raises InvalidArgument for a reason to pause that is too long, or has U+0000."""
+    refuse_nul(reason, "reason")
+    if len(reason) > MAX_PAUSE_REASON:
+        raise InvalidArgument(f"reason has {len(reason)} characters, the maximum is {MAX_PAUSE_REASON}.")
 
 
 def push_failure_page_token(last: PushFailure) -> str:

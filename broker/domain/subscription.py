@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from broker.domain.ack_deadline import check_ack_deadline
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.kept import update_kept
@@ -131,6 +132,13 @@ class Subscription:
         return self.dead_letter_policy.max_delivery_attempts
 
     @property
+    def shows_delivery_attempts(self) -> bool:
+        """Whether receivers are told how often a message was delivered: with a dead-letter policy, also while its
+        topic does not exist (google.pubsub.v1.ReceivedMessage.delivery_attempt).
+        """
+        return self.dead_letter_policy is not None
+
+    @property
     def is_push(self) -> bool:
         """Whether messages are pushed to an endpoint; such a subscription cannot be pulled."""
         return bool(self.push_config.endpoint) and not self.detached
@@ -222,11 +230,7 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
     if subscription.expiration_ttl is not None:
         _check_expiration_ttl(subscription.expiration_ttl)  # first: a retention that is not given follows it
     check_retention(subscription.message_retention)
-    if not 10 <= subscription.ack_deadline_seconds <= 600:
-        raise InvalidArgument(
-            f"Invalid ack deadline given (ack_deadline={subscription.ack_deadline_seconds}). "
-            "The ack deadline must be between 10 and 600 seconds."
-        )
+    check_ack_deadline(subscription.ack_deadline_seconds)
     if subscription.expiration_ttl is not None:
         _check_retention_within_ttl(subscription.message_retention, subscription.expiration_ttl)
     if subscription.retry_policy is not None:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from broker.domain.ack_deadline import check_nack_delay, check_new_ack_deadline
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
 from broker.domain.dead_letter import NACK, REJECT
-from broker.domain.durations import format_duration
 from broker.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from broker.domain.names import leaf
 from broker.domain.retry_policy import RetryPolicy
@@ -16,9 +16,6 @@ from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline, RefusedAcks
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.store.log.delivery_attempts import AttemptStatus
-
-MAX_ACK_DEADLINE_SECONDS = 600  # Google's limit
-MAX_NACK_DELAY = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,7 @@ class AcknowledgeService:
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
-        _check_ack_deadline(ack_deadline_seconds)
+        check_new_ack_deadline(ack_deadline_seconds)
         stale = await self._modify(subscription, ack_ids, ack_deadline_seconds)
         if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
@@ -96,7 +93,7 @@ class AcknowledgeService:
         subscription = await self._resources.subscription(subscription_name)
         by_seconds: dict[int, list[str]] = {}
         for ack_id, seconds in zip(ack_ids, ack_deadlines, strict=True):
-            _check_ack_deadline(seconds)
+            check_new_ack_deadline(seconds)
             by_seconds.setdefault(seconds, []).append(ack_id)
         group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)  # all are known, or nothing changes
         changes = [self._modify(subscription, ids, seconds) for seconds, ids in by_seconds.items()]
@@ -126,11 +123,8 @@ class AcknowledgeService:
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
-        if delay is not None and not timedelta(0) <= delay <= MAX_NACK_DELAY:
-            raise InvalidArgument(
-                f"Invalid delay given (delay={format_duration(delay)}). "
-                f"The delay must be between 0 and {MAX_NACK_DELAY.total_seconds():.0f} seconds."
-            )
+        if delay is not None:
+            check_nack_delay(delay)
         seconds = 0 if delay is None else delay.total_seconds()
         retry_policy = subscription.retry_policy if delay is None else None
         deadline = self._deadline(subscription, seconds, "nacked", NACK, retry_policy)
@@ -202,14 +196,6 @@ def _confirmation(ack_ids: Sequence[str], *refused: RefusedAcks) -> Confirmation
     unordered = [ack_id for part in refused for ack_id in _ack_ids(part.out_of_order)]
     failed = {*invalid, *unordered}
     return Confirmation([ack_id for ack_id in ack_ids if ack_id not in failed], invalid, unordered)
-
-
-def _check_ack_deadline(seconds: int) -> None:
-    if not 0 <= seconds <= MAX_ACK_DEADLINE_SECONDS:
-        raise InvalidArgument(
-            f"Invalid ack deadline given (ack_deadline={seconds}). "
-            f"The ack deadline must be between 0 and {MAX_ACK_DEADLINE_SECONDS} seconds."
-        )
 
 
 def _ack_ids(messages: Mapping[AttemptName, set[int]]) -> Iterator[str]:

@@ -4,8 +4,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
-from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.delivery import MAX_RESPONSE_BYTES, Delivery, demand_of
+from broker.domain.errors import FailedPrecondition
 from broker.domain.names import leaf
 from broker.domain.subscription import Subscription
 from broker.runtime.long_poll import LongPoll
@@ -16,8 +16,6 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 # An empty answer comes so much before the caller's own deadline: a quarter of the time that there is, a second at
 # most.  Google's emulator answers 0.9 s before a deadline of 3 s.
 _AHEAD, _MOST_SECONDS_AHEAD = 0.25, 1.0
-
-MAX_RESPONSE_BYTES = 10_000_000  # of message data and attributes; one larger message still comes alone
 
 
 class PullService:
@@ -55,12 +53,7 @@ class PullService:
         Raises InvalidArgument, NotFound (also when the subscription is deleted meanwhile), FailedPrecondition.
         """
         subscription = await pullable(self._resources, subscription_name)
-        if max_messages <= 0:
-            raise InvalidArgument(
-                "You have passed an invalid argument to the service (argument=max_messages): "
-                f"maxMessages must be greater than 0, not {max_messages}."
-            )
-        demand = Demand(max_messages=min(max_messages, MAX_MESSAGES_PER_ATTEMPT), max_bytes=max_bytes)
+        demand = demand_of(max_messages, max_bytes)
         deadline = time.monotonic() + (0 if return_immediately else self._longest_wait(seconds_left))
         while True:
             try:

@@ -2,18 +2,22 @@
 
 from collections.abc import Sequence
 
-from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.errors import FailedPrecondition
 from broker.domain.names import leaf
-from broker.domain.push_state import PushFailure, PushFailurePage, PushState, push_failure_page_token
+from broker.domain.push_state import (
+    DEFAULT_PAUSE_REASON,
+    PushFailure,
+    PushFailurePage,
+    PushState,
+    check_pause_reason,
+    push_failure_page_token,
+)
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import existing_subscription, locked_subscription
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.resources import push_failures, push_states
-
-MAX_REASON_LENGTH = 1_000
-DEFAULT_REASON = "Paused by a call of pausePush."
 
 
 class PushService:
@@ -48,13 +52,12 @@ class PushService:
 
         Raises NotFound, FailedPrecondition (nothing is pushed), InvalidArgument (a reason that is too long).
         """
-        if len(reason) > MAX_REASON_LENGTH:
-            raise InvalidArgument(f"reason has {len(reason)} characters, the maximum is {MAX_REASON_LENGTH}.")
+        check_pause_reason(reason)
         async with self._database.transaction() as connection:
             await push_states.pause_pushes(
                 connection,
                 subscription_id=await _lock(connection, name),
-                reason=reason or DEFAULT_REASON,
+                reason=reason or DEFAULT_PAUSE_REASON,
                 now=self._clock.now(),
             )
         await self._wake_ups.announce(name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from broker.domain.ack_id import attempt_name
-from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
+from broker.domain.delivery import MAX_GRPC_RESPONSE_BYTES, MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import Aborted, NotFound, Unavailable
 from broker.domain.flow_control import FlowControl
 from broker.domain.names import leaf
@@ -19,9 +19,6 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.services.pull import pullable
 
-# gRPC's clients take 4 MiB at most unless told otherwise; Google's are not where PUBSUB_EMULATOR_HOST is set.
-# One larger message still comes alone.
-MAX_RESPONSE_BYTES = 3_000_000
 WAIT_SECONDS = 60.0  # for the next message; then the stream asks anew
 PATIENCE_SECONDS = 30.0  # with a database that is away; then the client may look for another broker
 _PAUSE_SECONDS = 1.0
@@ -99,7 +96,7 @@ class MessageStream:
             return []
         return await self._parts.long_poll.pull(
             self.subscription,
-            Demand(max_messages=room, max_bytes=self._window.bytes_left(MAX_RESPONSE_BYTES), evenly=True),
+            Demand(max_messages=room, max_bytes=self._window.bytes_left(MAX_GRPC_RESPONSE_BYTES), evenly=True),
             wait_seconds=WAIT_SECONDS,
             terms=self._terms,
         )

@@ -201,3 +201,16 @@ async def test_extensions_are_named_as_a_whole(rest: Rest) -> None:
     code, message = await rest.error("PATCH", rest.subscription(), body)
     assert code == "INVALID_ARGUMENT"
     assert message.endswith("'extensions' can only be named as a whole.")
+
+
+async def test_what_is_cleared_has_the_default_of_what_the_resource_then_is(rest: Rest) -> None:
+    """As at creation: the ack deadline goes by exactly-once delivery, the retention by the expiration policy."""
+    await rest.create_topic()
+    options: Json = {"enableExactlyOnceDelivery": True, "expirationPolicy": {"ttl": "86400s"}}
+    created = await rest.create_subscription(**options)
+    assert (created["ackDeadlineSeconds"], created["messageRetentionDuration"]) == (60, "86400s")
+    given = {"ackDeadlineSeconds": 20, "messageRetentionDuration": "600s"}
+    mask = "ackDeadlineSeconds,messageRetentionDuration"
+    await rest.ok("PATCH", rest.subscription(), {"subscription": given, "updateMask": mask})
+    cleared = await rest.ok("PATCH", rest.subscription(), {"subscription": {}, "updateMask": mask})
+    assert cleared == created

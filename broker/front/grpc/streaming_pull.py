@@ -13,8 +13,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from broker.domain.ack_deadline import check_stream_ack_deadline
 from broker.domain.errors import InvalidArgument
-from broker.domain.flow_control import FlowControl
+from broker.domain.flow_control import FlowControl, check_client_id
 from broker.front.generated.messages import StreamingPullRequest, StreamingPullResponse
 from broker.front.grpc.call import StreamingCall
 from broker.front.grpc.codec.pull import add_received
@@ -23,8 +24,6 @@ from broker.front.resources.requests import resource_name
 from broker.services.acknowledge import Confirmation
 from broker.services.streaming_pull import MessageStream
 
-MIN_ACK_DEADLINE_SECONDS, MAX_ACK_DEADLINE_SECONDS = 10, 600  # Google's limits
-MAX_CLIENT_ID_LENGTH = 1_024  # characters; Google's clients send a UUID.  It is kept for as long as its keys are
 KEEP_ALIVE_VERSION = 1  # of the protocol, from which on clients expect an answer to their heartbeats
 ONLY_FIRST = ("max_outstanding_messages", "max_outstanding_bytes", "protocol_version")
 
@@ -51,10 +50,7 @@ async def _open(call: StreamingCall, first: Any) -> MessageStream:
     name = resource_name(first.subscription, "subscriptions")
     if not first.stream_ack_deadline_seconds:
         raise InvalidArgument("first message must set stream_ack_deadline_seconds")
-    if len(first.client_id) > MAX_CLIENT_ID_LENGTH:
-        raise InvalidArgument(
-            f"client_id has {len(first.client_id)} characters, the maximum is {MAX_CLIENT_ID_LENGTH}."
-        )
+    check_client_id(first.client_id)
     _check_lists(first)
     return await call.services.streaming_pull.open(
         name,
@@ -86,7 +82,7 @@ async def _deliver(call: StreamingCall, stream: MessageStream, sending: asyncio.
         deliveries = await stream.receive()
         subscription = stream.subscription
         response = _response(stream)
-        show = subscription.dead_letter_policy is not None
+        show = subscription.shows_delivery_attempts
         add_received(response, subscription.subscription_id, deliveries, show_delivery_attempt=show)
         give_back = partial(stream.give_back, deliveries)
         try:
@@ -177,9 +173,5 @@ def _check_lists(request: Any) -> None:
 
 def _ack_deadline(request: Any) -> timedelta:
     seconds = request.stream_ack_deadline_seconds
-    if not MIN_ACK_DEADLINE_SECONDS <= seconds <= MAX_ACK_DEADLINE_SECONDS:
-        raise InvalidArgument(
-            f"stream_ack_deadline_seconds must be between {MIN_ACK_DEADLINE_SECONDS} and "
-            f"{MAX_ACK_DEADLINE_SECONDS} seconds (stream_ack_deadline_seconds={seconds})"
-        )
+    check_stream_ack_deadline(seconds)
     return timedelta(seconds=seconds)

@@ -81,7 +81,7 @@ class Envelope:
         self._name = subscription.name
         self._subscription = msgspec.Raw(_encode(subscription.name))
         self._subscription_id = subscription.subscription_id
-        self._shows_attempt = subscription.max_delivery_attempts is not None
+        self._shows_attempt = subscription.shows_delivery_attempts
         self._unwrapped = config.wrapper == "no_wrapper"
         self._write_metadata = config.write_metadata
         self._signer = WebhookSigner(secrets) if secrets else None

@@ -2,12 +2,12 @@
 
 from functools import partial
 
+from broker.domain.delivery import MAX_GRPC_RESPONSE_BYTES
 from broker.front.generated.messages import PullRequest, PullResponse
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.codec.pull import add_received
 from broker.front.grpc.codec.requests import decode_request
 from broker.front.resources.requests import resource_name
-from broker.services.streaming_pull import MAX_RESPONSE_BYTES
 
 
 async def pull(call: UnaryCall, body: bytes) -> bytes:
@@ -17,13 +17,13 @@ async def pull(call: UnaryCall, body: bytes) -> bytes:
         resource_name(request.subscription, "subscriptions"),
         max_messages=request.max_messages,
         return_immediately=request.return_immediately,
-        max_bytes=MAX_RESPONSE_BYTES,
+        max_bytes=MAX_GRPC_RESPONSE_BYTES,
         seconds_left=call.seconds_left(),
         hung_up=call.hung_up,
     )
     response = PullResponse()
     if deliveries:
         call.unless_sent(partial(service.release, subscription, deliveries))
-        show = subscription.dead_letter_policy is not None
+        show = subscription.shows_delivery_attempts
         add_received(response, subscription.subscription_id, deliveries, show_delivery_attempt=show)
     return response.SerializeToString()  # type: ignore[no-any-return]

@@ -8,7 +8,6 @@ import msgspec
 from broker.domain.durations import format_duration
 from broker.domain.push_config import without_query
 from broker.domain.push_state import PushFailure, PushFailurePage, PushState, parse_push_failure_page
-from broker.domain.refusals import refuse_nul
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.lists import decode_page_parameters
@@ -25,9 +24,7 @@ _pause_push = msgspec.json.Decoder(PausePushRequest)
 
 def decode_pause_push(body: bytes) -> str:
     """The reason, "" if there is none.  Raises InvalidArgument."""
-    reason = decode_request(_pause_push, body).reason
-    refuse_nul(reason, "reason")
-    return reason
+    return decode_request(_pause_push, body).reason
 
 
 def decode_push_failure_page(query: Mapping[str, str]) -> PushFailurePage:

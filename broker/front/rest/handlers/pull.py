@@ -19,5 +19,5 @@ async def pull(call: Call) -> bytes:
     return encode_pull_response(
         subscription.subscription_id,
         deliveries,
-        show_delivery_attempt=subscription.dead_letter_policy is not None,
+        show_delivery_attempt=subscription.shows_delivery_attempts,
     )
