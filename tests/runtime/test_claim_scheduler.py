@@ -1,6 +1,8 @@
 """Who is claimed for, when, and with whom: what the scheduler promises to pulls and pushes alike."""
 
 import asyncio
+import itertools
+import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -368,3 +370,45 @@ async def test_nothing_is_claimed_for_who_was_removed(played: Claims) -> None:
     await asyncio.sleep(0.01)
     assert len(played.requests) == 1
     assert not played.scheduler.watched_shards()
+
+
+async def test_whoever_wants_something_gets_his_turn_whatever_the_others_do(
+    log: Log, tasks: Tasks, played: Claims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Crowded shards and lonely ones, where there is always more, wake-ups at random, and one claim at a time."""
+    monkeypatch.setattr(claim_scheduler, "MAX_CLAIMANTS", 3)
+    for seed in range(20):
+        played.requests.clear()
+        played.scheduler = pull_claims(log.database, StandingClock(), tasks)
+        played.scheduler._turns_at_once = 1
+        await _take_turns(played, random.Random(seed))
+
+
+async def _take_turns(played: Claims, dice: random.Random) -> None:
+    """Nobody is claimed for twice while another who wants something from the same shard is not, nor is a shard."""
+    crowds = {shard_id: dice.randint(1, 9) for shard_id in range(1, dice.randint(2, 6))}
+    numbers = itertools.count(1)
+    eaters = [Eater(next(numbers), 10**9, (id_,)) for id_, count in crowds.items() for _ in range(count)]
+    enough = 40 * len(crowds)
+
+    def always_more(request: ClaimRequest) -> Mapping[int, Claimed]:
+        if dice.random() < 0.5:
+            played.scheduler.wake(dice.choice(list(crowds)), None)
+        if dice.random() < 0.2:
+            played.scheduler.wake(None, dice.choice(eaters).number)
+        rest = More() if len(played.requests) < enough else Quiet()
+        return {each.subscription_id: nothing(rest) for each in request.claimants}
+
+    played.answer = always_more
+    for eater in eaters:
+        played.scheduler.add(eater)
+    await eventually(lambda: len(played.requests) >= enough)
+    await played.scheduler.stop()
+    turns = played.requests[:enough]
+    for number in range(enough - len(crowds)):
+        assert {request.shard_id for request in turns[number : number + len(crowds)]} == set(crowds)
+    for shard_id, count in crowds.items():
+        served = [{each.subscription_id for each in turn.claimants} for turn in turns if turn.shard_id == shard_id]
+        claims_for_all = -(-count // 3)
+        for number in range(len(served) - claims_for_all):
+            assert len(set().union(*served[number : number + claims_for_all])) == count
