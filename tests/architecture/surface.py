@@ -97,7 +97,7 @@ def wire_messages() -> dict[str, list[Fields]]:
 def described_messages() -> dict[str, Any]:
     """The descriptors of the messages in the requests about resources, as far as support.toml lists them."""
     reached: dict[str, Any] = {}
-    waiting = [request_of(rpc).DESCRIPTOR for rpc in RPCS]
+    waiting = [request_of(rpc.name).DESCRIPTOR for rpc in RPCS]
     while waiting:
         descriptor = waiting.pop()
         if descriptor.full_name not in reached:

@@ -1,6 +1,6 @@
-"""The gRPC surface: one row per RPC, in the order of Google's service definitions."""
+"""The gRPC surface: one row per RPC.  Those about resources have theirs in front/resources/rpcs.py."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 from broker.front.grpc import health, reflection
@@ -9,7 +9,7 @@ from broker.front.grpc.handlers import acknowledge, publish, pull
 from broker.front.grpc.resources import resource_handler
 from broker.front.grpc.streaming_pull import streaming_pull
 from broker.front.not_served import not_served
-from broker.front.resource_calls import HOT
+from broker.front.resources.rpcs import RPCS
 
 Unary = Callable[[UnaryCall, bytes], Awaitable[bytes]]
 Streaming = Callable[[StreamingCall], Awaitable[None]]
@@ -36,7 +36,7 @@ class Method(NamedTuple):
     @property
     def is_bounded(self) -> bool:
         """Whether it counts among the calls about resources."""
-        return self.service in (PUBLISHER, SUBSCRIBER) and self.rpc not in HOT
+        return self.rpc in _RESOURCE_RPCS
 
 
 PUBLISHER = "google.pubsub.v1.Publisher"
@@ -44,6 +44,8 @@ SUBSCRIBER = "google.pubsub.v1.Subscriber"
 SCHEMA_SERVICE = "google.pubsub.v1.SchemaService"
 IAM_POLICY = "google.iam.v1.IAMPolicy"
 HEALTH = "grpc.health.v1.Health"
+
+_RESOURCE_RPCS = {rpc.name for rpc in RPCS}
 
 
 def _refused(service: str, name: str) -> Method:
@@ -55,37 +57,20 @@ def _refused(service: str, name: str) -> Method:
     return Method(service, name, refuse)
 
 
-def _resource(service: str, name: str) -> Method:
-    """A method about resources."""
-    return Method(service, name, resource_handler(Method(service, name).rpc))
+def _resources() -> Iterator[Method]:
+    """The methods about resources; one that REST serves at several paths is one."""
+    for rpc in {rpc.name: rpc for rpc in RPCS}.values():
+        service, _, name = rpc.name.partition(".")
+        yield Method(f"google.pubsub.v1.{service}", name, resource_handler(rpc))
 
 
 METHODS = [
-    _resource(PUBLISHER, "CreateTopic"),
-    _resource(PUBLISHER, "UpdateTopic"),
+    *_resources(),
     Method(PUBLISHER, "Publish", publish.publish),
-    _resource(PUBLISHER, "GetTopic"),
-    _resource(PUBLISHER, "ListTopics"),
-    _resource(PUBLISHER, "ListTopicSubscriptions"),
-    _resource(PUBLISHER, "ListTopicSnapshots"),
-    _resource(PUBLISHER, "DeleteTopic"),
-    _resource(PUBLISHER, "DetachSubscription"),
-    _resource(SUBSCRIBER, "CreateSubscription"),
-    _resource(SUBSCRIBER, "GetSubscription"),
-    _resource(SUBSCRIBER, "UpdateSubscription"),
-    _resource(SUBSCRIBER, "ListSubscriptions"),
-    _resource(SUBSCRIBER, "DeleteSubscription"),
     Method(SUBSCRIBER, "ModifyAckDeadline", acknowledge.modify_ack_deadline),
     Method(SUBSCRIBER, "Acknowledge", acknowledge.acknowledge),
     Method(SUBSCRIBER, "Pull", pull.pull),
     Method(SUBSCRIBER, "StreamingPull", streaming=streaming_pull),
-    _resource(SUBSCRIBER, "ModifyPushConfig"),
-    _resource(SUBSCRIBER, "GetSnapshot"),
-    _resource(SUBSCRIBER, "ListSnapshots"),
-    _resource(SUBSCRIBER, "CreateSnapshot"),
-    _resource(SUBSCRIBER, "UpdateSnapshot"),
-    _resource(SUBSCRIBER, "DeleteSnapshot"),
-    _resource(SUBSCRIBER, "Seek"),
     _refused(SCHEMA_SERVICE, "CreateSchema"),
     _refused(SCHEMA_SERVICE, "GetSchema"),
     _refused(SCHEMA_SERVICE, "ListSchemas"),

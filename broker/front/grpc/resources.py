@@ -8,12 +8,12 @@ from broker.front.generated.messages import request_of
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.codec.requests import decode_request
 from broker.front.resources.call import ResourceCall
-from broker.front.resources.rpcs import RPCS
+from broker.front.resources.rpcs import Rpc
 
 
-def resource_handler(rpc: str) -> Callable[[UnaryCall, bytes], Awaitable[bytes]]:
-    """The handler of a method about resources ("Publisher.CreateTopic")."""
-    request_class, handler = request_of(rpc), RPCS[rpc]
+def resource_handler(rpc: Rpc) -> Callable[[UnaryCall, bytes], Awaitable[bytes]]:
+    """The handler of a method about resources."""
+    request_class, handler = request_of(rpc.name), rpc.handler
 
     async def handle(call: UnaryCall, body: bytes) -> bytes:
         answer = await handler(ResourceCall(call.services), decode_request(request_class, body))

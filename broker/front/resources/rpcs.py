@@ -1,29 +1,85 @@
-"""The methods about resources and their handlers, for both doors; named as in Google's service definitions."""
+"""The methods about resources: one row for both doors, named as in Google's service definitions."""
 
-from collections.abc import Mapping
+from typing import NamedTuple
 
 from broker.front.resources import snapshots, subscriptions, topics
 from broker.front.resources.call import Handler
 
-RPCS: Mapping[str, Handler] = {
-    "Publisher.CreateTopic": topics.create_topic,
-    "Publisher.UpdateTopic": topics.update_topic,
-    "Publisher.GetTopic": topics.get_topic,
-    "Publisher.ListTopics": topics.list_topics,
-    "Publisher.ListTopicSubscriptions": topics.list_topic_subscriptions,
-    "Publisher.ListTopicSnapshots": topics.list_topic_snapshots,
-    "Publisher.DeleteTopic": topics.delete_topic,
-    "Publisher.DetachSubscription": subscriptions.detach_subscription,
-    "Subscriber.CreateSubscription": subscriptions.create_subscription,
-    "Subscriber.GetSubscription": subscriptions.get_subscription,
-    "Subscriber.UpdateSubscription": subscriptions.update_subscription,
-    "Subscriber.ListSubscriptions": subscriptions.list_subscriptions,
-    "Subscriber.DeleteSubscription": subscriptions.delete_subscription,
-    "Subscriber.ModifyPushConfig": subscriptions.modify_push_config,
-    "Subscriber.GetSnapshot": snapshots.get_snapshot,
-    "Subscriber.ListSnapshots": snapshots.list_snapshots,
-    "Subscriber.CreateSnapshot": snapshots.create_snapshot,
-    "Subscriber.UpdateSnapshot": snapshots.update_snapshot,
-    "Subscriber.DeleteSnapshot": snapshots.delete_snapshot,
-    "Subscriber.Seek": snapshots.seek,
-}
+TOPIC = "projects/*/topics/*"  # `*` for each id
+SUBSCRIPTION = "projects/*/subscriptions/*"
+SNAPSHOT = "projects/*/snapshots/*"
+
+WHOLE = "*"
+
+
+class Rpc(NamedTuple):
+    """A method, its handler, and how REST makes the request (as google/api/http.proto has it).
+
+    `target` is the path within the request to what the call's path names ("topic.name").  `body` is the field that
+    the JSON is, or WHOLE: the request itself; None: there is no body, and one that is sent is not looked at.  What
+    neither has may be in the query.
+    """
+
+    name: str
+    handler: Handler
+    method: str
+    path: str
+    target: str
+    body: str | None = None
+
+
+RPCS = [
+    Rpc("Publisher.CreateTopic", topics.create_topic, "PUT", TOPIC, "name", WHOLE),
+    Rpc("Publisher.UpdateTopic", topics.update_topic, "PATCH", TOPIC, "topic.name", WHOLE),
+    Rpc("Publisher.GetTopic", topics.get_topic, "GET", TOPIC, "topic"),
+    Rpc("Publisher.ListTopics", topics.list_topics, "GET", "projects/*/topics", "project"),
+    Rpc(
+        "Publisher.ListTopicSubscriptions",
+        topics.list_topic_subscriptions,
+        "GET",
+        f"{TOPIC}/subscriptions",
+        "topic",
+    ),
+    Rpc("Publisher.ListTopicSnapshots", topics.list_topic_snapshots, "GET", f"{TOPIC}/snapshots", "topic"),
+    Rpc("Publisher.DeleteTopic", topics.delete_topic, "DELETE", TOPIC, "topic"),
+    Rpc(
+        "Publisher.DetachSubscription",
+        subscriptions.detach_subscription,
+        "POST",
+        f"{SUBSCRIPTION}:detach",
+        "subscription",
+    ),
+    Rpc("Subscriber.CreateSubscription", subscriptions.create_subscription, "PUT", SUBSCRIPTION, "name", WHOLE),
+    Rpc("Subscriber.GetSubscription", subscriptions.get_subscription, "GET", SUBSCRIPTION, "subscription"),
+    Rpc(
+        "Subscriber.UpdateSubscription",
+        subscriptions.update_subscription,
+        "PATCH",
+        SUBSCRIPTION,
+        "subscription.name",
+        WHOLE,
+    ),
+    Rpc(
+        "Subscriber.ListSubscriptions",
+        subscriptions.list_subscriptions,
+        "GET",
+        "projects/*/subscriptions",
+        "project",
+    ),
+    Rpc("Subscriber.DeleteSubscription", subscriptions.delete_subscription, "DELETE", SUBSCRIPTION, "subscription"),
+    Rpc(
+        "Subscriber.ModifyPushConfig",
+        subscriptions.modify_push_config,
+        "POST",
+        f"{SUBSCRIPTION}:modifyPushConfig",
+        "subscription",
+        WHOLE,
+    ),
+    Rpc("Subscriber.GetSnapshot", snapshots.get_snapshot, "GET", SNAPSHOT, "snapshot"),
+    Rpc("Subscriber.ListSnapshots", snapshots.list_snapshots, "GET", "projects/*/snapshots", "project"),
+    Rpc("Subscriber.CreateSnapshot", snapshots.create_snapshot, "PUT", SNAPSHOT, "name", WHOLE),
+    Rpc("Subscriber.UpdateSnapshot", snapshots.update_snapshot, "PATCH", SNAPSHOT, "snapshot.name", WHOLE),
+    Rpc("Subscriber.DeleteSnapshot", snapshots.delete_snapshot, "DELETE", SNAPSHOT, "snapshot"),
+    Rpc("Subscriber.Seek", snapshots.seek, "POST", f"{SUBSCRIPTION}:seek", "subscription", WHOLE),
+    Rpc("Subscriber.Seek", snapshots.seek, "POST", f"{SUBSCRIPTION}/seek", "subscription", WHOLE),
+]

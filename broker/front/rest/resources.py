@@ -1,7 +1,6 @@
 """Calls about resources over REST: a path, a query and JSON become Google's request, its response JSON.
 
-As HTTP is mapped to gRPC for Google's APIs (google/api/http.proto): the path names the resource, the body is the
-request or a field of it, and where there is no body the query has the rest.
+As HTTP is mapped to gRPC for Google's APIs (google/api/http.proto); front/resources/rpcs.py has the rows.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +16,7 @@ from broker.domain.timestamps import format_timestamp
 from broker.domain.topic import Topic
 from broker.front.generated.messages import request_of
 from broker.front.resources.call import Answer, ResourceCall
-from broker.front.resources.rpcs import RPCS
+from broker.front.resources.rpcs import WHOLE, Rpc
 from broker.front.rest.call import Call
 from broker.front.rest.codec.extensions import decode_extensions, extensions_json
 from broker.front.rest.codec.positions import replay_json
@@ -25,29 +24,23 @@ from broker.front.rest.codec.protobuf_json import fill, fill_from_query, to_json
 from broker.front.rest.codec.requests import decode_json, lone_surrogate
 from broker.front.rest.codec.resources import encode_resource
 
-WHOLE = "*"  # the body is the request itself
 
-
-def resource_handler(rpc: str, name: str, body: str | None = None) -> Callable[[Call], Awaitable[bytes]]:
-    """The handler of a method about resources.
-
-    `name`: the path within the request to what the call's path names ("topic.name").  `body`: the field that the
-    JSON is, or WHOLE; None: there is no body, and one that is sent is not looked at.
-    """
-    request_class, handler = request_of(rpc), RPCS[rpc]
+def resource_handler(rpc: Rpc) -> Callable[[Call], Awaitable[bytes]]:
+    """The handler of a method about resources."""
+    request_class, body = request_of(rpc.name), rpc.body
 
     async def handle(call: Call) -> bytes:
         request = request_class()
         beside: Mapping[str, Any] = {}
-        if body is None:
+        if body != WHOLE:
             fill_from_query(request, call.query)
-        else:
+        if body is not None:
             beside = _read_body(request if body == WHOLE else getattr(request, body), call)
-            if "update_mask" in request.DESCRIPTOR.fields_by_name and not request.update_mask.paths:
-                request.update_mask.paths.extend(parse_field_mask(call.update_mask or ""))
-        _set_name(request, name, call.name)
+        if "update_mask" in request.DESCRIPTOR.fields_by_name and not request.update_mask.paths:
+            request.update_mask.paths.extend(parse_field_mask(call.update_mask or ""))
+        _set_name(request, rpc.target, call.name)
         or_update = None if call.update_mask is None else parse_field_mask(call.update_mask)
-        answer = await handler(ResourceCall(call.services, decode_extensions(beside), or_update), request)
+        answer = await rpc.handler(ResourceCall(call.services, decode_extensions(beside), or_update), request)
         return answer_json(answer)
 
     return handle
