@@ -148,18 +148,18 @@ def give_runs(
     turn = 0
     for run in runs:
         wanted = preferred(run.ordering_key)
-        places = [] if wanted is None else [wanted]
+        takers = [] if wanted is None else [wanted]
         fitting: list[Stretch] = []
-        for place in chain(places, range(turn, len(demands))):
-            fitting = _fitting(run.found, min(counts[place], quota), rooms[place], empty=not given[place])
+        for taker in chain(takers, range(turn, len(demands))):
+            fitting = _fitting(run.found, min(counts[taker], quota), rooms[taker], empty=not given[taker])
             if fitting or quota <= 0:
                 break
-            if place == turn:  # full
+            if taker == turn:  # full
                 turn += 1
         if fitting:
-            given[place].append((run, fitting))
-            counts[place], quota = counts[place] - len(fitting), quota - len(fitting)
-            rooms[place] -= sum(message.size for message in fitting)
+            given[taker].append((run, fitting))
+            counts[taker], quota = counts[taker] - len(fitting), quota - len(fitting)
+            rooms[taker] -= sum(message.size for message in fitting)
     return given
 
 
@@ -183,31 +183,31 @@ class _Sharing:
         self._max_run = max_run
         self._preferred = preferred
         self._turn = 0
-        self._places: dict[str, int] = {}  # key -> the demand that has it
+        self._takers: dict[str, int] = {}  # key -> the number of the demand that has it
         self._left: dict[str, int] = {}  # key -> how many more may go out: none behind one that waits
 
     def consider(self, message: Stretch) -> bool:
         """Give a message to a demand, or let it wait for its key.  False: nobody has room for it."""
         key = message.ordering_key
-        if key is not None and key in self._places:
-            place = self._places[key]
-            if not self._has_room(place, message):
+        if key is not None and key in self._takers:
+            taker = self._takers[key]
+            if not self._has_room(taker, message):
                 self._left[key] = 0
         else:
-            found = self._place_for(key, message)
+            found = self._taker_for(key, message)
             if found is None:
                 return False
-            place = found
+            taker = found
             if key is not None:
-                self._places[key], self._left[key] = place, self._max_run
+                self._takers[key], self._left[key] = taker, self._max_run
         if key is None or self._left[key]:
-            self.shares[place].append(message)
-            self._rooms[place] -= message.size
+            self.shares[taker].append(message)
+            self._rooms[taker] -= message.size
             if key is not None:
                 self._left[key] -= 1
         return True
 
-    def _place_for(self, key: str | None, message: Stretch) -> int | None:
+    def _taker_for(self, key: str | None, message: Stretch) -> int | None:
         wanted = None if key is None else self._preferred(key)
         if wanted is not None and self._has_room(wanted, message):
             return wanted
@@ -217,9 +217,9 @@ class _Sharing:
             self._turn += 1
         return None
 
-    def _has_room(self, place: int, message: Stretch) -> bool:
-        share = self.shares[place]
-        return len(share) < self._demands[place].max_messages and (not share or self._rooms[place] >= message.size)
+    def _has_room(self, taker: int, message: Stretch) -> bool:
+        share = self.shares[taker]
+        return len(share) < self._demands[taker].max_messages and (not share or self._rooms[taker] >= message.size)
 
 
 def share_in_order(
