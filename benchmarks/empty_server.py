@@ -11,30 +11,29 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.app_config import AppConfig
 from broker.cli import worker
-from broker.port.first_bytes import HTTP2_DOOR, STATES
+from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES
+from broker.port.http1.exchange import Exchange
 from broker.telemetry.state_changes import StateChanges
 
-_HEAD = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [(b"content-type", b"application/json; charset=UTF-8"), (b"content-length", b"2")],
-}
-_BODY = {"type": "http.response.body", "body": b"{}"}
+
+class _Empty:
+    """Reads the request's body, answers {}."""
+
+    def has(self, path: bytes) -> bool:
+        return True
+
+    async def serve(self, exchange: Exchange) -> None:
+        while (await exchange.read())[1]:
+            pass
+        exchange.respond(200, b"content-type: application/json; charset=UTF-8\r\n", b"{}")
 
 
 async def empty(scope: Scope, receive: Receive, send: Send) -> None:
-    """Read the request's body, answer {}."""
-    if scope["type"] == "lifespan":
-        scope["state"][HTTP2_DOOR] = None  # nobody speaks HTTP/2 here
-        scope["state"][STATES] = StateChanges()
-        while (await receive())["type"] != "lifespan.shutdown":
-            await send({"type": "lifespan.startup.complete"})
-        await send({"type": "lifespan.shutdown.complete"})
-        return
-    while (await receive()).get("more_body"):
-        pass
-    await send(_HEAD)
-    await send(_BODY)
+    """A lifespan that gives the door above."""
+    scope["state"] |= {HTTP1_DOOR: _Empty(), HTTP2_DOOR: None, STATES: StateChanges()}  # nobody speaks HTTP/2 here
+    while (await receive())["type"] != "lifespan.shutdown":
+        await send({"type": "lifespan.startup.complete"})
+    await send({"type": "lifespan.shutdown.complete"})
 
 
 def _empty_app(_: AppConfig, **_options: object) -> ASGIApp:

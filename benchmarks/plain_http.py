@@ -3,19 +3,31 @@
 Its processes run the broker's own worker, but for the protocol that a new connection gets.
 """
 
+import asyncio
 import socket
 import sys
 from multiprocessing.connection import Connection
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
 from broker.app_config import AppConfig
 from broker.cli import children, worker
 from broker.cli.main import main
-from broker.port.http1.connection import Http1Protocol
+from broker.port.first_bytes import MakeProtocol
+
+
+class _PlainHttp(MakeProtocol):
+    def __call__(
+        self, *, config: Config, server_state: ServerState, app_state: dict[str, Any], **_: Any
+    ) -> asyncio.Protocol:
+        return self.http1(config, server_state, app_state)
 
 
 def _run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log_level: str) -> None:
     """In the worker, which has this module as its main one."""
-    vars(worker)["MakeProtocol"] = lambda most_connections: Http1Protocol
+    vars(worker)["MakeProtocol"] = _PlainHttp
     worker.run_worker(config, listener, pipe, log_level)
 
 

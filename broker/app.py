@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from broker.app_config import AppConfig
 from broker.domain.attempt_ids import AttemptIds
@@ -21,10 +21,10 @@ from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
 from broker.front.resource_calls import ResourceCalls
-from broker.front.rest.app import PREFIX, RestDoor
+from broker.front.rest.app import RestDoor
 from broker.front.rest.routes import ROUTES
 from broker.front.well_known import well_known_routes
-from broker.port.first_bytes import HTTP2_DOOR, STATES
+from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
@@ -344,7 +344,10 @@ class Broker:
 def create_app(
     config: AppConfig, *, while_away: WhileAway = contextlib.nullcontext, start_failed: StartFailed | None = None
 ) -> ASGIApp:
-    """The broker as an ASGI application; its lifespan opens and closes everything (and see STOP_WAITING).
+    """The broker for a server of ASGI with the protocol of port/first_bytes.py.
+
+    Its lifespan opens and closes everything, and gives the doors; what the application itself answers is what
+    surrounds the API: health, the specification, the keys of tokens.
 
     `start_failed` is told why it could not begin; servers of ASGI only get the text of a traceback.
     """
@@ -356,34 +359,32 @@ def serve_broker(
 ) -> ASGIApp:
     """As create_app, for a broker that the caller has built and keeps hold of."""
 
-    limits: dict[str, Any] = {
-        "requests": broker.requests,
-        "answers": broker.answers,
-        "resource_calls": ResourceCalls(),
-        "calls": CallLog(broker.states, excused=broker.is_excused),
-    }
-
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
         begun = False
         try:
             async with broker.running(while_away):
                 begun = True
-                door = GrpcDoor(broker.services, METHODS, **limits)
-                yield {STOP_WAITING: broker.stop_waiting, HTTP2_DOOR: door, STATES: broker.states}
+                yield {STOP_WAITING: broker.stop_waiting, **for_port(broker)}
         except Exception as error:
             if start_failed is not None and not begun:
                 start_failed(error)
             raise
 
     routes = [*health_routes(broker.check_ready), *openapi_routes(), *broker.well_known_routes()]
-    surroundings = Starlette(routes=routes, lifespan=lifespan)
-    door = RestDoor(broker.services, ROUTES, **limits)
+    return Starlette(routes=routes, lifespan=lifespan)
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(PREFIX):
-            await door(scope, receive, send)
-        else:
-            await surroundings(scope, receive, send)
 
-    return app
+def for_port(broker: Broker) -> dict[str, Any]:
+    """What port/first_bytes.py finds in the state of the lifespan."""
+    limits: dict[str, Any] = {
+        "requests": broker.requests,
+        "answers": broker.answers,
+        "resource_calls": ResourceCalls(),
+        "calls": CallLog(broker.states, excused=broker.is_excused),
+    }
+    return {
+        HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),
+        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, **limits),
+        STATES: broker.states,
+    }

@@ -12,13 +12,15 @@ from typing import Any, Protocol, cast
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from broker.port.http1.connection import Http1Protocol
+from broker.port.http1.asgi import Application
+from broker.port.http1.connection import Http1Connection, Http1Server
 from broker.port.http2.connection import Registry
 from broker.port.http2.frames import PREFACE
 from broker.telemetry.state_changes import StateChanges
 
 SILENCE_SECONDS = 30.0  # from connecting to the first bytes
 # Keys in the state of the ASGI lifespan:
+HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls over HTTP/1.1
 HTTP2_DOOR = "http2_door"  # an Http2Door: what serves the connections that speak HTTP/2
 STATES = "states"  # the StateChanges that are to be told of connections that are refused
 
@@ -103,25 +105,35 @@ class FirstBytes(asyncio.Protocol):
 
 
 class MakeProtocol:
-    """For uvicorn.Config(http=…), of an application whose lifespan gives HTTP2_DOOR and STATES."""
+    """For uvicorn.Config(http=…), of an application whose lifespan gives HTTP1_DOOR, HTTP2_DOOR and STATES."""
 
     def __init__(self, *, most_connections: int) -> None:
         self._most = most_connections
         self._limit: ConnectionLimit | None = None
+        self._http1: Http1Server | None = None
 
     def __call__(
-        self,
-        *,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> FirstBytes:
-        door: Http2Door = app_state[HTTP2_DOOR]
+        self, *, config: Config, server_state: ServerState, app_state: dict[str, Any], **_: Any
+    ) -> asyncio.Protocol:
+        """A new connection; the arguments are uvicorn's."""
+        connections, tasks = cast(set[Any], server_state.connections), server_state.tasks
+        http2: Http2Door = app_state[HTTP2_DOOR]
         limit = self._limit = self._limit or ConnectionLimit(self._most, app_state[STATES])
         return FirstBytes(
-            server_state.connections,
-            lambda: Http1Protocol(config, server_state, app_state, _loop),
-            lambda: door.connection(cast(Any, server_state.connections), cast(Any, server_state.tasks)),
+            connections,
+            lambda: self.http1(config, server_state, app_state),
+            lambda: http2.connection(connections, tasks),
             limit=limit,
         )
+
+    def http1(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> Http1Connection:
+        """A connection that is known to speak HTTP/1.1."""
+        if self._http1 is None:
+            self._http1 = Http1Server(
+                app_state[HTTP1_DOOR],
+                cast(Application, config.loaded_app),
+                app_state,
+                connections=cast(set[Any], server_state.connections),
+                tasks=server_state.tasks,
+            )
+        return Http1Connection(self._http1)

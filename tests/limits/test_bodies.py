@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import zlib
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -13,6 +13,8 @@ from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.domain.request_memory import RequestMemory
 from broker.front.admission import admission_of
 from broker.front.rest.body import BodyReader
+from broker.port.http1.exchange import Exchange
+from broker.port.http1.head import Head
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.limits.conftest import MEGABYTE, Memory, good_client, rss
 from tests.limits.raw import calling, request
@@ -162,10 +164,9 @@ async def test_a_caller_that_has_closed_its_side_is_gone(broker: BrokerProcess) 
 async def test_a_request_whose_caller_left_before_its_body_was_read_is_not_served() -> None:
     """It was served as one without a body."""
     memory = RequestMemory(1_000_000)
-
-    async def receive() -> Any:
-        return {"type": "http.disconnect"}
-
+    head = Head("PUT", b"/v1/projects/p/topics/topic", b"", "1.1", [], 2, keep_alive=True, expects_continue=False)
+    exchange = Exchange(cast(Any, None), head)
+    exchange.leave()
     with pytest.raises(InvalidArgument):
-        await BodyReader(memory).read({"headers": []}, receive, admission_of("Publisher.CreateTopic", memory))
+        await BodyReader(memory).read(exchange, admission_of("Publisher.CreateTopic", memory))
     assert memory.held == 0

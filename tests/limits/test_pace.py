@@ -7,15 +7,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
-import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from broker.port.first_bytes import ConnectionLimit, FirstBytes
-from broker.port.http1.connection import Http1Protocol, Pace
+from broker.port.http1.connection import Http1Connection, Http1Server
+from broker.port.http1.exchange import Exchange
+from broker.port.http1.patience import Pace
 from broker.port.http2.frames import PREFACE
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.broker import eventually
@@ -32,7 +33,7 @@ class Served:
     silence_seconds: float
     url: str = ""
     proceed: asyncio.Event = field(default_factory=asyncio.Event)
-    connections: list[Http1Protocol] = field(default_factory=list)
+    connections: list[Http1Connection] = field(default_factory=list)
     state: ServerState = field(default_factory=ServerState)
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,19 +55,26 @@ class Served:
         await send({"type": "http.response.start", **head})
         await send({"type": "http.response.body", "body": body})
 
+    def has(self, path: bytes) -> bool:
+        return False
+
+    async def serve(self, exchange: Exchange) -> None:
+        raise AssertionError
+
     def make_protocol(self) -> FirstBytes:
-        config = uvicorn.Config(self.app, interface="asgi3", ws="none", lifespan="off", log_config=None)
-        config.load()
+        server = Http1Server(
+            self, self.app, {}, connections=cast(set[Any], self.state.connections), tasks=self.state.tasks
+        )
         return FirstBytes(
-            self.state.connections,
-            lambda: self._http1(config),
+            server.connections,
+            lambda: self._http1(server),
             asyncio.Protocol,
             limit=ConnectionLimit(3, StateChanges()),
             silence_seconds=self.silence_seconds,
         )
 
-    def _http1(self, config: uvicorn.Config) -> Http1Protocol:
-        connection = type("Paced", (Http1Protocol,), {"pace": self.pace})(config, self.state, {})
+    def _http1(self, server: Http1Server) -> Http1Connection:
+        connection = type("Paced", (Http1Connection,), {"pace": self.pace})(server)
         self.connections.append(connection)
         return connection
 

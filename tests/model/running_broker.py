@@ -10,7 +10,7 @@ import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import httpx
 import uvicorn
@@ -18,6 +18,7 @@ import uvloop
 
 from broker.app import Broker, serve_broker
 from broker.app_config import AppConfig
+from broker.port.first_bytes import MakeProtocol
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from broker.store.log.partitions import make_partitions_ahead
@@ -100,7 +101,12 @@ class RunningBroker:
             self._loop = asyncio.get_running_loop()
             self._broker = Broker(self._config, make_clock=self._make_clock, jitter=lambda: JITTER)
             config = uvicorn.Config(
-                serve_broker(self._broker), http="httptools", lifespan="on", access_log=False, log_config=None
+                serve_broker(self._broker),
+                http=cast(type[asyncio.Protocol], MakeProtocol(most_connections=100)),
+                ws="none",
+                lifespan="on",
+                access_log=False,
+                log_config=None,
             )
             self._server = _Server(config, self._ready)
             await self._server.serve([listener])

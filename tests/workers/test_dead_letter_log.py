@@ -1,11 +1,11 @@
 """What the log says of dead letters: a line a minute with their number, and that their topic is missing."""
 
-import httpx
 import pytest
 
-from broker.app import Broker, serve_broker
+from broker.app import Broker
 from broker.app_config import AppConfig
 from tests.fixtures.broker import Rest, eventually
+from tests.fixtures.in_process import running_in_process
 
 
 def _said(caplog: pytest.LogCaptureFixture, logger: str) -> list[str]:
@@ -18,8 +18,7 @@ async def test_dead_letters_are_counted_and_a_missing_topic_is_told(
     caplog.set_level("INFO", "broker")
     config = AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
     broker = Broker(config)
-    app = httpx.ASGITransport(serve_broker(broker))
-    async with broker.running(), httpx.AsyncClient(transport=app, base_url="http://broker") as client:
+    async with running_in_process(broker) as client:
         rest = Rest(client, "projects/p")
         await rest.create_topic()
         await rest.create_topic("dead")

@@ -1,16 +1,14 @@
-"""The REST door: from an ASGI call to a handler's answer.
+"""The REST door: from a request to a handler's answer.
 
-This is plain ASGI rather than Starlette routes: the table in routes.py is looked up by one dictionary key, and a
-hot call pays for nothing that it does not use.  Starlette serves what surrounds it (broker/app.py).
+No framework: the table in routes.py is looked up by one dictionary key, and a hot call pays for nothing that it
+does not use.  Starlette serves what surrounds it (broker/app.py).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
-
-from starlette.types import Message, Receive, Scope, Send
 
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.domain.request_memory import RequestMemory
@@ -21,9 +19,13 @@ from broker.front.rest.body import BodyReader
 from broker.front.rest.call import Call
 from broker.front.rest.errors import encode_error
 from broker.front.rest.routes import Handler, Route
+from broker.port.http1.exchange import Exchange
+from broker.port.http1.head import Head
 from broker.services.services import Services
 
 PREFIX = "/v1/"
+_PREFIX = PREFIX.encode()
+_HEADERS = b"content-type: application/json; charset=UTF-8\r\n"
 LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
 MAX_KNOWN_PATHS = 20_000  # some 10 MB
 MAX_KNOWN_PATH = 512  # bytes
@@ -58,54 +60,48 @@ class RestDoor:
         self._targets = _targets(routes, requests, resource_calls)
         self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # what _look_up has found, of short paths
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def has(self, path: bytes) -> bool:
+        """Whether a path, as it was sent, is of the API."""
+        return path.startswith(_PREFIX) or (b"%" in path and unquote(path).startswith(PREFIX))
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Answer a request, whatever happens."""
+        head = exchange.head
         status, retry_after, held = 200, None, 0
         began = perf_counter() if self._calls.on else 0.0
         try:
-            target, name = self._find(scope)
-            body, held = await self._bodies.read(scope, receive, target.admission)
-            call = Call(self._services, name, _query(scope), body, scope["headers"], _hung_up(receive))
-            answer = await target.handler(call)
+            target, name = self._find(head)
+            body, held = await self._bodies.read(exchange, target.admission)
+            answer = await target.handler(Call(self._services, name, _query(head), body, exchange))
         except BrokerError as error:
             self._calls.refused(error)
             status, answer, retry_after = encode_error(error)
         except asyncio.CancelledError:  # the server does that to what is left when it has stopped for long enough
             status, answer, retry_after = encode_error(Unavailable("The broker stops; try again."))
         except Exception as error:
-            self._calls.fault(_shown(scope), error)
+            self._calls.fault(_shown(head), error)
             fault = Internal("The broker met an unexpected fault; its log has the details.")
             status, answer, retry_after = encode_error(fault)
         finally:
             self._requests.held -= held
         if began:
-            self._calls.answered(_shown(scope), status, perf_counter() - began, scope.get("client"))
-        headers = [
-            (b"content-type", b"application/json; charset=UTF-8"),
-            (b"content-length", b"%d" % len(answer)),
-        ]
-        if retry_after is not None:
-            headers.append((b"retry-after", b"%d" % retry_after))
-        start = {"type": "http.response.start", "status": status, "headers": headers}
-        if len(answer) < LARGE_ANSWER_BYTES:
-            await send(start)
-            await send({"type": "http.response.body", "body": answer})
-        else:
-            await self._send_large(send, start, answer)
+            self._calls.answered(_shown(head), status, perf_counter() - began, exchange.peer)
+        headers = _HEADERS if retry_after is None else b"%bretry-after: %d\r\n" % (_HEADERS, retry_after)
+        exchange.respond(status, headers, answer)
+        if len(answer) >= LARGE_ANSWER_BYTES:
+            await self._taken(exchange, len(answer))
 
-    async def _send_large(self, send: Send, start: Message, answer: bytes) -> None:
-        """The answer counts until the reader has taken all but the last 64 KB; the server waits with its end."""
-        size = len(answer)
+    async def _taken(self, exchange: Exchange, size: int) -> None:
+        """The answer counts until the reader has taken all but the last 64 KB."""
         self._answers.held += size
         try:
-            await send(start)
-            await send({"type": "http.response.body", "body": answer, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
+            await exchange.taken()
         finally:
             self._answers.held -= size
 
-    def _find(self, scope: Scope) -> tuple[_Target, str]:
+    def _find(self, head: Head) -> tuple[_Target, str]:
         """The target of a call and the name in its path.  Clients call the same few paths again and again."""
-        method, path = scope["method"], scope["raw_path"]
+        method, path = head.method, head.path
         found = self._found.get((method, path))
         if found is None:
             found = self._look_up(method, path)
@@ -117,7 +113,7 @@ class RestDoor:
 
     def _look_up(self, method: str, path: bytes) -> tuple[_Target, str]:
         try:
-            parts = [unquote(part, errors="strict") for part in path.decode("ascii").split("?", 1)[0].split("/")]
+            parts = [unquote(part, errors="strict") for part in path.decode("ascii").split("/")]
         except UnicodeDecodeError:
             raise InvalidArgument("The path is not UTF-8.") from None
         if any("\0" in part for part in parts):
@@ -150,24 +146,16 @@ def _targets(
     }
 
 
-def _shown(scope: Scope) -> str:
+def _shown(head: Head) -> str:
     """The call, for the log; the query is the caller's own."""
-    return f"{scope['method']} {scope['path']}"
+    return f"{head.method} {unquote(head.path.decode('ascii'))}"
 
 
-def _query(scope: Scope) -> dict[str, str]:
-    text: bytes = scope["query_string"]
+def _query(head: Head) -> dict[str, str]:
+    text = head.query
     if not text:
         return {}
     query: dict[str, str] = {}
     for key, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True, errors="replace"):
         query.setdefault(key, value)
     return query
-
-
-def _hung_up(receive: Receive) -> Callable[[], Awaitable[None]]:
-    async def hung_up() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    return hung_up

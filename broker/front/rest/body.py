@@ -1,18 +1,17 @@
 """The body of a request: read, counted against the budget of the process, decompressed.
 
-uvicorn reads on only as the door asks, so that a connection whose body is not taken yet holds some 64 KB at most.
+The port reads on only as the door asks, so that a connection whose body is not taken yet holds some 64 KB at most.
 A body counts from when its bytes are here until its call has been answered: what a publish holds while it waits to
 be stored is part of it.
 """
 
 import asyncio
 
-from starlette.types import Receive, Scope
-
 from broker.domain.errors import DeadlineExceeded, InvalidArgument
 from broker.domain.payload import MAX_PAYLOAD_BYTES, decompressed, payload_too_large
 from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission
+from broker.port.http1.exchange import Exchange, Gone
 
 BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hold its memory for ever
 
@@ -23,27 +22,25 @@ class BodyReader:
     def __init__(self, memory: RequestMemory) -> None:
         self._memory = memory
 
-    async def read(self, scope: Scope, receive: Receive, admission: Admission) -> tuple[bytes, int]:
+    async def read(self, exchange: Exchange, admission: Admission) -> tuple[bytes, int]:
         """The body, decompressed, and how many bytes of the budget it holds.
 
         Raises InvalidArgument past the limit of one body, without reading on; DeadlineExceeded; and the refusal.
         """
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _hung_up()  # else it would be served as one without a body
-        body: bytes = message.get("body", b"")
-        more = message.get("more_body", False)
+        more = False
+        if (body := exchange.take()) is None:
+            body, more = await _read(exchange)
         held = self._take(len(body), admission) if body else 0
-        encoding = _header(scope, b"content-encoding") if body or more else b""
+        encoding = _header(exchange, b"content-encoding") if body or more else b""
         if not (more or encoding):
             return body, held
         try:
             if more:
-                length = int(_header(scope, b"content-length") or 0)
+                length = exchange.head.length or 0
                 if length > MAX_PAYLOAD_BYTES:
                     raise payload_too_large()
                 admission.check(self._memory, length - len(body))
-                body = await self._rest(receive, admission, body)
+                body = await self._rest(exchange, admission, body)
                 held = len(body)
             if len(body) > MAX_PAYLOAD_BYTES:
                 raise payload_too_large()
@@ -55,7 +52,7 @@ class BodyReader:
             raise
         return body, held
 
-    async def _rest(self, receive: Receive, admission: Admission, first: bytes) -> bytes:
+    async def _rest(self, exchange: Exchange, admission: Admission, first: bytes) -> bytes:
         """The whole of a body that does not end with its `first` bytes; counted as it comes.
 
         It is kept in one piece: a list of the pieces would take far more than their bytes if they are small.
@@ -66,17 +63,14 @@ class BodyReader:
             async with asyncio.timeout(BODY_SECONDS):
                 more = True
                 while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise _hung_up()
-                    size = len(message.get("body", b""))
+                    piece, more = await _read(exchange)
+                    size = len(piece)
                     admission.check_arriving(memory, size, own=held)
                     held += self._take(size, admission)
                     memory.arriving += size
-                    body += message.get("body", b"")
+                    body += piece
                     if len(body) > MAX_PAYLOAD_BYTES:
                         raise payload_too_large()
-                    more = message.get("more_body", False)
         except TimeoutError:
             memory.held -= held
             raise DeadlineExceeded(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
@@ -95,13 +89,15 @@ class BodyReader:
         return size
 
 
-def _hung_up() -> InvalidArgument:
-    return InvalidArgument("The caller closed the connection within the request.")
+async def _read(exchange: Exchange) -> tuple[bytes, bool]:
+    try:
+        return await exchange.read()
+    except Gone:
+        raise InvalidArgument("The caller closed the connection within the request.") from None
 
 
-def _header(scope: Scope, wanted: bytes) -> bytes:
-    value: bytes
-    for name, value in scope["headers"]:
+def _header(exchange: Exchange, wanted: bytes) -> bytes:
+    for name, value in exchange.head.headers:
         if name == wanted:
             return value
     return b""

@@ -1,9 +1,10 @@
 """One REST call, as a handler sees it."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.port.http1.exchange import Exchange
 from broker.services.services import Services
 
 _SECONDS = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{0,9})?")
@@ -12,16 +13,14 @@ _SECONDS = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{0,9})?")
 @dataclass(slots=True)
 class Call:
     """`name` is the resource that the path names, decoded once: "projects/p/topics/t", or the parent of a
-    collection.  `query` has the first value of each parameter.  `body` is decompressed.  `hung_up()` completes
-    once the caller has closed the connection.
+    collection.  `query` has the first value of each parameter.  `body` is decompressed.
     """
 
     services: Services
     name: str
     query: Mapping[str, str]
     body: bytes
-    headers: Iterable[tuple[bytes, bytes]]
-    hung_up: Callable[[], Awaitable[None]]
+    exchange: Exchange
 
     @property
     def update_mask(self) -> str | None:
@@ -35,20 +34,5 @@ class Call:
         parameters of Google's APIs (https://cloud.google.com/apis/docs/system-parameters).  What is no number is
         ignored.
         """
-        given = next((value for name, value in self.headers if name == b"x-server-timeout"), b"")
+        given = next((value for name, value in self.exchange.head.headers if name == b"x-server-timeout"), b"")
         return float(given) if _SECONDS.fullmatch(given) else None
-
-    def has_hung_up(self) -> bool:
-        """Whether the caller is known to be gone already.
-
-        Runs `hung_up()` to its first real wait: if it ends before that, the connection is closed.  This costs a
-        microsecond; a task and a timeout for it would cost fifty.
-        """
-        waiting = self.hung_up().__await__()
-        try:
-            next(waiting)
-        except StopIteration:
-            return True
-        finally:
-            waiting.close()
-        return False

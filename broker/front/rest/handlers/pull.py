@@ -11,9 +11,9 @@ async def pull(call: Call) -> bytes:
         max_messages=request.max_messages,
         return_immediately=request.return_immediately,
         seconds_left=call.seconds_left(),
-        hung_up=call.hung_up,
+        hung_up=call.exchange.hung_up,
     )
-    if deliveries and call.has_hung_up():
+    if deliveries and call.exchange.gone:
         await call.services.pull.release(subscription, deliveries)
         deliveries = []
     return encode_pull_response(

@@ -1,0 +1,176 @@
+"""One request of HTTP/1.1 and its answer, as a door sees them.
+
+arriving ──all of the body has come──► whole ──respond, or finish──► answered
+   └───────────────┴── the caller has gone, or broke a rule ──► gone: what is written goes nowhere
+"""
+
+import asyncio
+from typing import Protocol
+
+from broker.port.http1.head import Head
+from broker.port.http1.responses import CONTINUE, STATUS_LINES
+
+MOST_UNREAD_BYTES = 65_536  # of a body that the door has not asked for yet: more stays in the socket
+_END = b"\r\n\r\n"
+_END_AND_CLOSE = b"\r\nconnection: close" + _END
+_END_AND_KEEP = b"\r\nconnection: keep-alive" + _END  # HTTP/1.0 has to be told
+_COPIED_BYTES = 16_384  # a body up to that is copied behind its head: one buffer for the socket
+
+
+class Gone(Exception):
+    """The caller has closed the connection within its request, or takes no answer any more."""
+
+
+class Connection(Protocol):
+    """What an exchange needs of its connection."""
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Address and port of the client, as far as they are known."""
+
+    def write(self, *parts: bytes) -> None: ...
+    def read_on(self) -> None: ...
+    def is_last(self, exchange: "Exchange") -> bool: ...
+    def answered(self, exchange: "Exchange", *, last: bool) -> None: ...
+    def cut_off(self) -> None: ...
+    async def writable(self) -> None: ...
+
+
+class Exchange:
+    """`head` of the request; `answered`: completely, as far as this side goes; `gone`: nobody reads an answer."""
+
+    __slots__ = ("_body", "_changed", "_connection", "_may_ask", "answered", "begun", "gone", "head", "whole")
+
+    def __init__(self, connection: Connection, head: Head, body: bytes = b"", *, whole: bool = False) -> None:
+        """`body`: what has come of it; `whole`: that is all of it."""
+        self.head = head
+        self.whole = whole
+        self.begun = self.answered = self.gone = False
+        self._connection = connection
+        self._body: bytes | bytearray = body  # what has come of it and was not read
+        self._may_ask = head.expects_continue  # the client waits, perhaps, to be asked for the body
+        self._changed: asyncio.Future[None] | None = None
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Address and port of the client, as far as they are known."""
+        return self._connection.peer
+
+    # --- what the door calls -----------------------------------------------------------------------------
+
+    def take(self) -> bytes | None:
+        """The whole body, if it is here at once; None: `read` has it, in pieces."""
+        return bytes(self._body) if self.whole and not self.gone else None
+
+    async def read(self) -> tuple[bytes, bool]:
+        """What has come of the body since the last time, at least a byte of it, and whether there is more to come.
+
+        Raises Gone.
+        """
+        if not (self.whole or self._body or self.gone):
+            self._ask()
+            self._connection.read_on()
+            while not (self.whole or self._body or self.gone or self.answered):
+                await self._change()
+        if self.gone or self.answered:
+            raise Gone
+        body, self._body = self._body, b""
+        return bytes(body), not self.whole
+
+    async def hung_up(self) -> None:
+        """Wait until the caller has closed the connection, or has been answered."""
+        self._connection.read_on()  # else the end would not be read
+        while not (self.gone or self.answered):
+            await self._change()
+
+    def respond(self, status: int, headers: bytes, body: bytes) -> None:
+        """The whole answer.  `headers`: lines, each with its end, of all but the length and the connection."""
+        if self.gone or self.answered:
+            return
+        last = self.is_last
+        end = self.end_of_head(last=last)
+        head = b"%b\r\n%bcontent-length: %d%b" % (STATUS_LINES[status], headers, len(body), end)
+        if self.head.method == "HEAD":
+            self._connection.write(head)
+        elif len(body) <= _COPIED_BYTES:
+            self._connection.write(head + body)
+        else:
+            self._connection.write(head, body)
+        self.finish(last=last)
+
+    async def taken(self) -> None:
+        """Wait until the caller has taken all but the last 64 KB of what was written, or has gone."""
+        await self._connection.writable()
+
+    # --- an answer in parts ------------------------------------------------------------------------------
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the connection ends with this answer."""
+        return not self.head.keep_alive or self._may_ask or self._connection.is_last(self)
+
+    def end_of_head(self, *, last: bool) -> bytes:
+        """What follows the last header that is the door's, behind its value."""
+        if last:
+            return _END_AND_CLOSE
+        return _END if self.head.version == "1.1" else _END_AND_KEEP
+
+    def write(self, *parts: bytes) -> None:
+        """A part of the answer, head and framing included."""
+        if not self.gone:
+            self.begun = True
+            self._connection.write(*parts)
+
+    def finish(self, *, last: bool) -> None:
+        """Everything was written; `last`: the connection ends with it."""
+        if self.gone or self.answered:
+            return
+        self.begun = self.answered = True
+        self._body = b""
+        self._wake()
+        self._connection.answered(self, last=last)
+
+    def cut_off(self) -> None:
+        """End the connection: the answer cannot be completed."""
+        if not self.gone:
+            self._connection.cut_off()
+
+    # --- what the connection calls -----------------------------------------------------------------------
+
+    def body_came(self, piece: bytes) -> bool:
+        """Returns whether enough is here until the door asks for more."""
+        self._may_ask = False
+        if not self._body:
+            self._body = piece
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += piece
+        self._wake()
+        return len(self._body) > MOST_UNREAD_BYTES
+
+    def body_ended(self) -> None:
+        self.whole = True
+        self._may_ask = False
+        self._wake()
+
+    def leave(self) -> None:
+        """Nobody waits for the answer any more."""
+        if not self.answered:
+            self.gone = True
+            self._wake()
+
+    def _ask(self) -> None:
+        if self._may_ask and not self.gone:
+            self._may_ask = False
+            self._connection.write(CONTINUE)
+
+    async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._changed)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, None
+        if changed is not None and not changed.done():
+            changed.set_result(None)

@@ -1,0 +1,55 @@
+"""The head of a request: its line and its headers, as the parser has found them (reader.py)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_END = b"\r\n\r\n"
+_MAX_KNOWN = 4_096  # heads; some 10 MB
+_MAX_KNOWN_BYTES = 1_024  # of such a head
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """`path` and `query` are as they were sent, percent-encoded and apart; `headers` have names in small letters.
+
+    `length`: bytes of the body, None where it comes in chunks.  `keep_alive`: the client means to send another
+    request.  `expects_continue`: it waits to be asked for the body.
+    """
+
+    method: str
+    path: bytes
+    query: bytes
+    version: str
+    headers: Sequence[tuple[bytes, bytes]]
+    length: int | None
+    keep_alive: bool
+    expects_continue: bool
+
+
+class KnownHeads:
+    """Heads that the parser has read before, of all connections of a process.
+
+    A client sends the same head again and again: the same call with a body of the same length.  What the parser has
+    taken as a whole request once, byte for byte, needs no parser the next time.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Head] = {}
+
+    def find(self, data: bytes) -> tuple[Head, bytes] | None:
+        """The head and the body, if `data` is one request, no more and no less, whose head is known."""
+        size = data.find(_END) + len(_END)
+        head = self._known.get(data[:size])
+        if head is None or size + (head.length or 0) != len(data):
+            return None
+        return head, data[size:]
+
+    def remember(self, data: bytes, head: Head) -> None:
+        """`data` was one request, no more and no less, with that head."""
+        if head.length is None or not head.keep_alive or head.expects_continue:
+            return
+        size = len(data) - head.length
+        if size <= _MAX_KNOWN_BYTES and data.find(_END) + len(_END) == size:  # else empty lines came before it
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[data[:size]] = head

@@ -1,0 +1,82 @@
+"""The port's HTTP/1.1 with a door and an application of the test's own behind it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from broker.port.http1.connection import Http1Connection, Http1Server
+from broker.port.http1.exchange import Exchange, Gone
+from broker.port.http1.patience import Pace
+from tests.fixtures.broker import eventually
+
+NEVER = 3600.0
+TEXT = b"content-type: text/plain\r\n"
+
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+async def no_application(scope: Any, receive: Any, send: Any) -> None:
+    raise AssertionError(scope)
+
+
+@dataclass
+class Served:
+    """The door answers everything but /app…: with what it was asked, and the length of the body.
+
+    /early answers without the body, /wait after `proceed`, /large with a megabyte, /fault not at all.
+    """
+
+    app: Application = no_application
+    pace: Pace = field(default_factory=lambda: Pace(look=NEVER, keep_alive=3 * NEVER, linger=0.05))
+    url: str = ""
+    proceed: asyncio.Event = field(default_factory=asyncio.Event)
+    seen: list[Exchange] = field(default_factory=list)
+    left: int = 0  # callers that had gone within their request
+    connections: list[Http1Connection] = field(default_factory=list)
+    server: Http1Server = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.server = Http1Server(self, self.app, {"key": "value"}, connections=set(), tasks=set())
+
+    def has(self, path: bytes) -> bool:
+        return not path.startswith(b"/app")
+
+    async def serve(self, exchange: Exchange) -> None:
+        self.seen.append(exchange)
+        head = exchange.head
+        path, size = unquote(head.path.decode()), 0
+        if path == "/fault":
+            raise RuntimeError("a defect")
+        try:
+            more = path != "/early"
+            while more:
+                piece, more = await exchange.read()
+                size += len(piece)
+            if path == "/wait":
+                await self.proceed.wait()
+            if path == "/hang":
+                await exchange.hung_up()
+        except Gone:
+            self.left += 1
+        body = f"{head.method} {path} {head.query.decode()} {size}".encode()
+        exchange.respond(200, TEXT, b"x" * 1_000_000 if path == "/large" else body)
+        await exchange.taken()
+
+    def make_protocol(self) -> Http1Connection:
+        connection = type("Paced", (Http1Connection,), {"pace": self.pace})(self.server)
+        self.connections.append(connection)
+        return connection
+
+
+@asynccontextmanager
+async def serving(app: Application = no_application) -> AsyncIterator[Served]:
+    served = Served(app)
+    server = await asyncio.get_running_loop().create_server(served.make_protocol, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    served.url = f"http://{host}:{port}"
+    yield served
+    server.close()
+    await eventually(lambda: not served.server.connections and not served.server.tasks)
