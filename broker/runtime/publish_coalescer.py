@@ -205,9 +205,9 @@ def _may_flush(queue: _ShardQueue, *, others: int) -> bool:
     """Whether a flush of what waits may be sent now, beside so many others in flight."""
     if not others:
         return True
-    if others > 1 or queue.connection is None or not queue.connection.can_be_followed:
-        return False
-    return queue.waiting_messages >= max(MIN_FOLLOWING_MESSAGES, queue.flushing_messages)
+    if others > 1 or queue.waiting_messages < max(MIN_FOLLOWING_MESSAGES, queue.flushing_messages):
+        return False  # asked first: it is the answer to most publishes
+    return queue.connection is not None and queue.connection.can_be_followed
 
 
 def _take(queue: _ShardQueue) -> list[_Publish]:

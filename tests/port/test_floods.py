@@ -192,9 +192,22 @@ def test_a_header_block_that_resizes_the_table_again_and_again_is_refused() -> N
     pseudo = encode_headers((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/"))
     decoder = HeaderDecoder()
     assert not decoder.decode(b"\x20\x3f\xe1\x1f" + pseudo).is_malformed
-    with pytest.raises(connection.ConnectionFault) as refused:
-        decoder.decode(b"\x20" * 60_000 + pseudo)
-    assert refused.value.code == Code.COMPRESSION_ERROR
+    for resizes in (b"\x20" * 3, b"\x20" * 60_000, b"\x3f\xe1\x1f" * 3, b"\x20\x3f\xe1\x1f\x20"):
+        with pytest.raises(connection.ConnectionFault) as refused:
+            HeaderDecoder().decode(resizes + pseudo)
+        assert refused.value.code == Code.COMPRESSION_ERROR
+
+
+def test_what_a_block_says_is_forgotten_when_a_later_one_resizes_the_table() -> None:
+    """Without that the old meaning of an entry would outlive it."""
+    decoder = HeaderDecoder()
+    added = b"\x83\x86\x84\x40\x01x\x01y"  # POST, http, / and x: y, which goes into the table
+    assert decoder.decode(added).fields[b"x"] == b"y"
+    again = b"\x83\x86\x84\xbe"
+    assert decoder.decode(again).fields[b"x"] == b"y"
+    decoder.decode(b"\x20" + b"\x83\x86\x84")
+    with pytest.raises(connection.ConnectionFault):
+        decoder.decode(again)
 
 
 # --- silence ---------------------------------------------------------------------------------------------

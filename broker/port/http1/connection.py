@@ -246,10 +246,11 @@ class Http1Connection(asyncio.Protocol):
                 self._room = self._loop.create_future()
             await asyncio.shield(self._room)
 
-    def is_last(self, exchange: Exchange) -> bool:
+    def ends_now(self) -> bool:
+        """Whether the connection ends with the answer to the current request."""
         return self._stopping and not self._waiting
 
-    def answered(self, exchange: Exchange, *, last: bool) -> None:
+    def answered(self, *, last: bool) -> None:
         self._current = None
         if last:
             self._end()

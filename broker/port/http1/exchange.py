@@ -30,8 +30,8 @@ class Connection(Protocol):
 
     def write(self, *parts: bytes) -> None: ...
     def read_on(self) -> None: ...
-    def is_last(self, exchange: "Exchange") -> bool: ...
-    def answered(self, exchange: "Exchange", *, last: bool) -> None: ...
+    def ends_now(self) -> bool: ...
+    def answered(self, *, last: bool) -> None: ...
     def cut_off(self) -> None: ...
     async def writable(self) -> None: ...
 
@@ -60,7 +60,10 @@ class Exchange:
 
     def take(self) -> bytes | None:
         """The whole body, if it is here at once; None: `read` has it, in pieces."""
-        return bytes(self._body) if self.whole and not self.gone else None
+        if not self.whole or self.gone:
+            return None
+        body, self._body = self._body, b""
+        return bytes(body)
 
     async def read(self) -> tuple[bytes, bool]:
         """What has come of the body since the last time, at least a byte of it, and whether there is more to come.
@@ -107,7 +110,7 @@ class Exchange:
     @property
     def is_last(self) -> bool:
         """Whether the connection ends with this answer."""
-        return not self.head.keep_alive or self._may_ask or self._connection.is_last(self)
+        return not self.head.keep_alive or self._may_ask or self._connection.ends_now()
 
     def end_of_head(self, *, last: bool) -> bytes:
         """What follows the last header that is the door's, behind its value."""
@@ -127,8 +130,9 @@ class Exchange:
             return
         self.begun = self.answered = True
         self._body = b""
-        self._wake()
-        self._connection.answered(self, last=last)
+        if self._changed is not None:
+            self._wake()
+        self._connection.answered(last=last)
 
     def cut_off(self) -> None:
         """End the connection: the answer cannot be completed."""

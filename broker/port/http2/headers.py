@@ -39,34 +39,22 @@ class RequestHeaders:
 
 
 class _Table(HeaderTable):
-    """Knows how often it changed."""
+    """Knows how many entries were added to it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.changes = 0
+        self.additions = 0
 
     def add(self, name: bytes, value: bytes) -> None:
-        self.changes += 1
+        self.additions += 1
         super().add(name, value)
-
-
-class _Decoder(Decoder):
-    """Reads no more resizes of the table than there is a reason for: they are a byte each, and cost as a header."""
-
-    resizes = 0  # in this block
-
-    def _update_encoding_context(self, data: bytes | memoryview) -> int:
-        self.resizes += 1
-        if self.resizes > _MAX_RESIZES:
-            raise HPACKDecodingError("The table is resized too often.")
-        return super()._update_encoding_context(data)
 
 
 class HeaderDecoder:
     """The header blocks of one connection, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._decoder = _Decoder(max_header_list_size=MAX_LIST_BYTES)
+        self._decoder = Decoder(max_header_list_size=MAX_LIST_BYTES)
         self._table = self._decoder.header_table = _Table()
         self._remembered: dict[bytes, RequestHeaders] = {}
 
@@ -75,18 +63,36 @@ class HeaderDecoder:
         known = self._remembered.get(block)
         if known is not None:
             return known
-        before = self._table.changes
-        self._decoder.resizes = 0
+        before, resizes = self._table.additions, _resizes(block)
         try:
+            if resizes > _MAX_RESIZES:
+                raise HPACKDecodingError("The table is resized too often.")
             pairs = [(bytes(pair[0]), bytes(pair[1])) for pair in self._decoder.decode(block, raw=True)]
         except (HPACKError, IndexError) as error:
             raise ConnectionFault(Code.COMPRESSION_ERROR, "a header block cannot be read") from error
         headers = _request_headers(pairs)
-        if self._table.changes != before or self._decoder.resizes:
+        if resizes or self._table.additions != before:
             self._remembered.clear()
         elif len(self._remembered) < _REMEMBERED and _is_small(block, headers):
             self._remembered[block] = headers
         return headers
+
+
+def _resizes(block: bytes) -> int:
+    """How often a block resizes the table, counted no further than to one too many.
+
+    That is a byte each, and costs as much as a header.  It stands at the beginning of a block, or hpack refuses it
+    (RFC 7541, sections 4.2 and 6.3).
+    """
+    count = at = 0
+    while at < len(block) and block[at] & 0xE0 == 0x20 and count <= _MAX_RESIZES:
+        count += 1
+        goes_on = block[at] & 0x1F == 0x1F
+        while goes_on and at + 1 < len(block):
+            at += 1
+            goes_on = block[at] >= 0x80
+        at += 1
+    return count
 
 
 def _is_small(block: bytes, headers: RequestHeaders) -> bool:
