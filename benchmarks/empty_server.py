@@ -22,6 +22,9 @@ class _Empty:
     def has(self, path: bytes) -> bool:
         return True
 
+    def failed(self, exchange: Exchange, error: Exception) -> None:
+        raise error
+
     async def serve(self, exchange: Exchange) -> None:
         while (await exchange.read())[1]:
             pass

@@ -61,6 +61,9 @@ class Served:
     async def serve(self, exchange: Exchange) -> None:
         raise AssertionError
 
+    def failed(self, exchange: Exchange, error: Exception) -> None:
+        raise error
+
     def make_protocol(self) -> FirstBytes:
         server = Http1Server(
             self, self.app, {}, connections=cast(set[Any], self.state.connections), tasks=self.state.tasks

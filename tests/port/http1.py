@@ -34,6 +34,7 @@ class Served:
     url: str = ""
     proceed: asyncio.Event = field(default_factory=asyncio.Event)
     seen: list[Exchange] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
     left: int = 0  # callers that had gone within their request
     connections: list[Http1Connection] = field(default_factory=list)
     server: Http1Server = field(init=False)
@@ -43,6 +44,9 @@ class Served:
 
     def has(self, path: bytes) -> bool:
         return not path.startswith(b"/app")
+
+    def failed(self, exchange: Exchange, error: Exception) -> None:
+        self.faults.append(f"{exchange.head.path.decode()}: {error}")
 
     async def serve(self, exchange: Exchange) -> None:
         self.seen.append(exchange)

@@ -85,11 +85,12 @@ async def test_an_application_of_asgi_answers_as_it_likes(framework: Served, nam
 
 @pytest.mark.parametrize(("path", "begun"), [("/app/fault", False), ("/app/short", True), ("/app/injected", False)])
 async def test_a_defect_of_an_application_ends_its_connection_or_is_told(
-    framework: Served, caplog: pytest.LogCaptureFixture, path: str, begun: bool
+    framework: Served, path: str, begun: bool
 ) -> None:
     async with calling(framework.url) as caller:
         caller.send(request("GET", path, CLOSE))
         answer = await caller.rest()
     assert answer.startswith(b"HTTP/1.1 200 " if begun else b"HTTP/1.1 500 ") or (begun and not answer)
     assert b"X-Other" not in answer
-    assert f"unexpected fault in GET {path}" in caplog.text
+    [fault] = framework.faults
+    assert fault.startswith(f"{path}: ")

@@ -64,6 +64,10 @@ class RestDoor:
         """Whether a path, as it was sent, is of the API."""
         return path.startswith(_PREFIX) or (b"%" in path and unquote(path).startswith(PREFIX))
 
+    def failed(self, exchange: Exchange, error: Exception) -> None:
+        """Log a defect of what answers a request."""
+        self._calls.fault(_shown(exchange.head), error)
+
     async def serve(self, exchange: Exchange) -> None:
         """Answer a request, whatever happens."""
         head = exchange.head
@@ -79,7 +83,7 @@ class RestDoor:
         except asyncio.CancelledError:  # the server does that to what is left when it has stopped for long enough
             status, answer, retry_after = encode_error(Unavailable("The broker stops; try again."))
         except Exception as error:
-            self._calls.fault(_shown(head), error)
+            self.failed(exchange, error)
             fault = Internal("The broker met an unexpected fault; its log has the details.")
             status, answer, retry_after = encode_error(fault)
         finally:

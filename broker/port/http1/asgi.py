@@ -3,7 +3,6 @@
 https://asgi.readthedocs.io/en/stable/specs/www.html
 """
 
-import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,26 +17,30 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 _HEADER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*")
 _WITHOUT_BODY = {204, 304}
 
-logger = logging.getLogger("broker.calls")
-
 
 async def serve_application(
-    app: Application, exchange: Exchange, server: tuple[str, int] | None, state: dict[str, Any]
+    app: Application,
+    exchange: Exchange,
+    server: tuple[str, int] | None,
+    state: dict[str, Any],
+    *,
+    failed: Callable[[Exchange, Exception], None],
 ) -> None:
-    """Answer by `app`, which finds `state` in its scope; a fault of its own is logged and answered with 500."""
+    """Answer by `app`, which finds `state` in its scope.  Of its defects `failed` is told; the caller gets 500."""
     call = _Call(exchange)
     try:
         await app(_scope(exchange, server, state), call.receive, call.send)
     except BaseException as error:
         if isinstance(error, Exception):
-            logger.exception("unexpected fault in %s %s", exchange.head.method, exchange.head.path.decode())
+            failed(exchange, error)
             call.fail(500, FAULT)
         else:  # the server does that to what is left when it has stopped for long enough
             call.fail(503, "The broker stops; try again.")
             raise
     else:
-        if not exchange.answered:
-            call.fail(500, "The broker has no answer.")
+        if not (exchange.answered or exchange.gone):
+            failed(exchange, RuntimeError("The application has given no answer."))
+            call.fail(500, FAULT)
 
 
 def _scope(exchange: Exchange, server: tuple[str, int] | None, state: dict[str, Any]) -> Message:

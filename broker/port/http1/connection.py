@@ -37,6 +37,9 @@ class Http1Door(Protocol):
     def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
         """Answer a request, whatever happens."""
 
+    def failed(self, exchange: Exchange, error: Exception) -> None:
+        """Tell of a defect that kept a request from its answer."""
+
 
 class Http1Server:
     """What the connections of a process share.
@@ -219,19 +222,22 @@ class Http1Connection(asyncio.Protocol):
             work = server.door.serve(exchange)
         else:
             own = _address(self._transport.get_extra_info("sockname"))
-            work = serve_application(server.app, exchange, own, server.state)
+            work = serve_application(server.app, exchange, own, server.state, failed=server.door.failed)
         task = self._task = self._loop.create_task(work)
         server.tasks.add(task)
         task.add_done_callback(self._served)
 
     def _served(self, task: asyncio.Task[None]) -> None:
         self._server.tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            logger.error("unexpected fault of the door", exc_info=error)
-        if task is self._task and self._current is not None:  # it has ended without an answer
-            stopped = task.cancelled()  # before it had begun, else the door had answered
-            answer = error_answer(503, "The broker stops; try again.") if stopped else error_answer(500, FAULT)
-            self._current.respond(*answer)
+        exchange = self._current
+        if task is not self._task or exchange is None or exchange.gone:
+            return
+        if task.cancelled():  # before it had begun
+            exchange.respond(*error_answer(503, "The broker stops; try again."))
+        else:
+            error = task.exception()
+            self._server.door.failed(exchange, error if isinstance(error, Exception) else RuntimeError("no answer"))
+            exchange.respond(*error_answer(500, FAULT))
 
     def write(self, *parts: bytes) -> None:
         if len(parts) == 1:

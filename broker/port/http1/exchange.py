@@ -137,6 +137,7 @@ class Exchange:
     def cut_off(self) -> None:
         """End the connection: the answer cannot be completed."""
         if not self.gone:
+            self.leave()
             self._connection.cut_off()
 
     # --- what the connection calls -----------------------------------------------------------------------
