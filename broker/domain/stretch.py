@@ -65,25 +65,23 @@ class Source:
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         self._rest = iter(stretches)
         self._next = next(self._rest, None)
-        self.taken = 0  # messages
 
     def take(self, max_messages: int, max_bytes: int, *, at_least: int) -> list[Stretch]:
         """As many messages as fit; `at_least` (0 or 1) whatever their size, for each must go out at some time."""
-        taken = []
+        taken: list[Stretch] = []
         while self._next is not None and max_messages > 0:
             whole = self._next
-            count = fitting(whole, max_messages, max_bytes, at_least=at_least)
-            if count <= 0:
-                break
-            if count < whole.length:
-                part, self._next = whole.first(count), whole.after(count)
-            else:
-                part, self._next = whole, next(self._rest, None)
-            taken.append(part)
-            self.taken += count
-            max_messages, max_bytes, at_least = max_messages - count, max_bytes - part.size, 0
-            if part is not whole:
-                break
+            if whole.length > max_messages or whole.size > max_bytes:
+                count = fitting(whole, max_messages, max_bytes, at_least=at_least)
+                if count <= 0:
+                    break
+                if count < whole.length:
+                    taken.append(whole.first(count))
+                    self._next = whole.after(count)
+                    break
+            taken.append(whole)
+            self._next = next(self._rest, None)
+            max_messages, max_bytes, at_least = max_messages - whole.length, max_bytes - whole.size, 0
         return taken
 
     def rest(self) -> list[Stretch]:
@@ -91,6 +89,15 @@ class Source:
         left = [] if self._next is None else [self._next, *self._rest]
         self._next = None
         return left
+
+
+def drop_last(stretches: list[Stretch], number: int) -> None:
+    """Take so many messages, not all of them, from the end; none if the number is not above 0."""
+    while number > 0:
+        last = stretches.pop()
+        if last.length > number:
+            stretches.append(last.first(last.length - number))
+        number -= last.length
 
 
 def close_runs(stretches: Sequence[Stretch]) -> Iterator[Sequence[Stretch]]:

@@ -1,7 +1,8 @@
 """The bodies of what a claim hands out: each batch read once, however many subscriptions get messages of it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from broker.domain.delivery import StoredMessage
@@ -14,13 +15,12 @@ from broker.store.log.messages import stored_messages
 _READ_BATCHES = statements.hot("read_batches")
 
 
-def read_bodies(request: ClaimRequest, runs: Sequence[Sequence[Stretch]]) -> Iterator[Bound]:
+def read_bodies(request: ClaimRequest, runs: Iterable[Sequence[Stretch]]) -> Iterator[Bound]:
     """What reads the batches that the stretches are of, range by range; `Bodies` makes sense of its rows."""
-    if not runs:
+    distinct = {id(run): run for run in runs}.values()
+    ranges = list(_ranges(sorted(chain.from_iterable(distinct), key=attrgetter("first_seq"))))
+    if not ranges:
         return
-    distinct = {id(run): run for run in runs}
-    stretches = sorted({stretch for run in distinct.values() for stretch in run}, key=_place)
-    ranges = list(_ranges(stretches))
     yield (
         _READ_BATCHES,
         {
@@ -31,10 +31,6 @@ def read_bodies(request: ClaimRequest, runs: Sequence[Sequence[Stretch]]) -> Ite
             "last_batches": [last.batch for _, last in ranges],
         },
     )
-
-
-def _place(stretch: Stretch) -> tuple[datetime, int, int]:
-    return stretch.publish_time, stretch.batch, stretch.first_seq
 
 
 def _ranges(stretches: Iterable[Stretch]) -> Iterator[tuple[Stretch, Stretch]]:
@@ -55,10 +51,14 @@ def _ranges(stretches: Iterable[Stretch]) -> Iterator[tuple[Stretch, Stretch]]:
 class Bodies:
     """Batches that were read, as messages."""
 
-    def __init__(self, rows: Iterable[Any]) -> None:
-        self._rows = {(row.publish_time, row.batch): row for row in rows}
-        self._batches: dict[tuple[datetime, int], list[StoredMessage]] = {}
+    def __init__(self) -> None:
+        self._rows: dict[int, Any] = {}  # by the last sequence, which names a batch in its shard
+        self._batches: dict[int, list[StoredMessage]] = {}
         self._runs: dict[int, list[StoredMessage] | None] = {}
+
+    def add(self, rows: Iterable[Any]) -> None:
+        """What `read_bodies` has read."""
+        self._rows.update((row.batch, row) for row in rows)
 
     def of(self, stretches: Sequence[Stretch]) -> list[StoredMessage] | None:
         """The messages of stretches, the same list for the same ones; None if one is not in the log any more."""
@@ -69,17 +69,20 @@ class Bodies:
     def _read(self, stretches: Sequence[Stretch]) -> list[StoredMessage] | None:
         messages: list[StoredMessage] = []
         for stretch in stretches:
-            batch = self._batch((stretch.publish_time, stretch.batch))
+            batch = self._batch(stretch.batch)
             if batch is None:
                 return None
             start = stretch.first_seq - (stretch.batch - len(batch) + 1)
             messages += batch[start : start + stretch.length] if stretch.length < len(batch) else batch
         return messages
 
-    def _batch(self, name: tuple[datetime, int]) -> list[StoredMessage] | None:
-        known = self._batches.get(name)
-        if known is None and (row := self._rows.get(name)) is not None:
-            first_seq = row.batch - len(row.data) + 1
-            known = stored_messages(first_seq, row.publish_time, row.ordering_key, row.attributes, row.data)
-            self._batches[name] = known
-        return known
+    def _batch(self, last_seq: int) -> list[StoredMessage] | None:
+        if last_seq not in self._batches:
+            row = self._rows.get(last_seq)
+            if row is None:
+                return None
+            first_seq = last_seq - len(row.data) + 1
+            self._batches[last_seq] = stored_messages(
+                first_seq, row.publish_time, row.ordering_key, row.attributes, row.data
+            )
+        return self._batches[last_seq]

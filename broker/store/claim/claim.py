@@ -14,9 +14,9 @@ from typing import Any
 from broker.domain.attempt_ids import AttemptIds
 from broker.store.claim.due import lock_due, look_up_due
 from broker.store.claim.fresh import look_at, place_of, shared_places
-from broker.store.claim.look import Look
 from broker.store.claim.ordered import clear_away
 from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Gone, Locked
+from broker.store.claim.round_trip import RoundTrip
 from broker.store.claim.share import share
 from broker.store.claim.work import Cursor, Work
 from broker.store.claim.write import write
@@ -69,10 +69,11 @@ async def _lock_and_look(connection: HotConnection, request: ClaimRequest) -> tu
     missing = [claimant for claimant in request.claimants if claimant.subscription_id not in cursors]
     existing: set[int] = set()
     # In statements of their own, after the lock: what they see is as new as what it shows.
-    look = _first_look(request, works)
+    look = RoundTrip()
+    _look_first(look, request, works)
     if missing:
         others = request.where([claimant.subscription_id for claimant in missing])
-        look.add((_READ_CURSORS, others), lambda rows: existing.update(row.subscription_id for row in rows))
+        look.add((_READ_CURSORS, others), take=lambda rows: existing.update(row.subscription_id for row in rows))
     if look:
         await look.run(connection)
     return works, [(each, Locked() if each.subscription_id in existing else Gone()) for each in missing]
@@ -82,8 +83,12 @@ async def _of_one(connection: HotConnection, request: ClaimRequest) -> tuple[lis
     """As the others, in one round trip: statements follow each other on the server too."""
     [claimant] = request.claimants
     work = Work(claimant, place_of(claimant))
-    lock = _LOCK_CURSORS, request.where([claimant.subscription_id])
-    _, locked = await _first_look(request, [work]).run(connection, (BEGIN, {}), lock)
+    locked: list[Any] = []
+    look = RoundTrip()
+    look.add((BEGIN, {}))
+    look.add((_LOCK_CURSORS, request.where([claimant.subscription_id])), take=locked.extend)
+    _look_first(look, request, [work])
+    await look.run(connection)
     if not locked:
         return [], [(claimant, Gone())]
     work.cursor = _cursor(locked[0])
@@ -94,22 +99,20 @@ def _cursor(row: Any) -> Cursor:
     return Cursor(row.next_publish_time, row.next_seq, row.due_floor)
 
 
-def _first_look(request: ClaimRequest, works: Sequence[Work]) -> Look:
-    """What is due, and what is fresh where no keys have to be heeded."""
-    look = Look()
+def _look_first(look: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
+    """For what is due, and what is fresh where no keys have to be heeded."""
     lock_due(look, request, [work for work in works if work.claimant.looks_for_due])
     look_at(look, request, [work.place for work in works if not work.claimant.ordered])
-    return look
 
 
 async def _look_further(connection: HotConnection, request: ClaimRequest, works: Sequence[Work]) -> None:
     """What the log has of what is due; then what is fresh of keys that are free, and those that come free here."""
-    look = Look()
+    look = RoundTrip()
     look_up_due(look, request, works)
     if look:
         await look.run(connection)
-    cleared = list(clear_away(request, works))
-    look = Look()
+    look = RoundTrip()
+    look.add(*clear_away(request, works))
     look_at(look, request, [work.place for work in works if work.claimant.ordered])
-    if look or cleared:
-        await look.run(connection, *cleared)
+    if look:
+        await look.run(connection)

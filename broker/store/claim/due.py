@@ -9,8 +9,8 @@ from broker.domain.delivery import MESSAGE_OVERHEAD
 from broker.domain.ordered_run import OrderedRun, Phase
 from broker.domain.sequences import from_multirange, to_multirange
 from broker.domain.stretch import Stretch
-from broker.store.claim.look import Look
 from broker.store.claim.request import ClaimRequest
+from broker.store.claim.round_trip import RoundTrip
 from broker.store.claim.work import Work
 from broker.store.driver import statements
 from broker.store.log.due_attempt import DueAttempt, attempt_numbers, due_attempt
@@ -26,7 +26,7 @@ MAX_DUE_ROWS_OF_ALL = 4_000
 MAX_DUE_MESSAGES = 10_000  # that a claim looks up, for all together
 
 
-def lock_due(look: Look, request: ClaimRequest, works: Sequence[Work]) -> None:
+def lock_due(look: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
     """Lock the rows of these whose time has come."""
     if not works:
         return
@@ -37,7 +37,7 @@ def lock_due(look: Look, request: ClaimRequest, works: Sequence[Work]) -> None:
         work.max_due_rows = min(rows, room)
     wanted_rows = {"max_rows": [work.max_due_rows for work in works], "now": request.now}
     where = request.where([work.subscription_id for work in works])
-    look.add((_LOCK_DUE_ATTEMPTS, {**where, **wanted_rows}), lambda rows: _take_due(request, works, rows))
+    look.add((_LOCK_DUE_ATTEMPTS, {**where, **wanted_rows}), take=lambda rows: _take_due(request, works, rows))
 
 
 def _take_due(request: ClaimRequest, works: Iterable[Work], rows: Iterable[Any]) -> None:
@@ -87,18 +87,18 @@ def _ordered_run(row: Any) -> OrderedRun:
     )
 
 
-def look_up_due(look: Look, request: ClaimRequest, works: Sequence[Work]) -> None:
+def look_up_due(look: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
     """Find the messages of the rows that are ready, and the next ones of keys."""
     asked = list(_ask_rows(works))
     if asked:
         runs = [_run(work, row) for work, row in asked]
         distinct = list(dict.fromkeys(runs))  # of endpoints that fail together most are the same
         wanted = _wanted(request, distinct)
-        look.add((_FIND_DUE_MESSAGES, wanted), lambda rows: _take_messages(asked, runs, distinct, rows))
+        look.add((_FIND_DUE_MESSAGES, wanted), take=lambda rows: _take_messages(asked, runs, distinct, rows))
     keys = list(_ask_keys(works))
     if keys:
         wanted = _wanted_of_keys(request, keys)
-        look.add((_FIND_MESSAGES_OF_KEYS, wanted), lambda rows: _take_messages_of_keys(keys, rows))
+        look.add((_FIND_MESSAGES_OF_KEYS, wanted), take=lambda rows: _take_messages_of_keys(keys, rows))
 
 
 # --- rows of messages without keys --------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from typing import Any
 
 from broker.domain.delivery import MESSAGE_OVERHEAD
 from broker.domain.push_config import Digest
-from broker.domain.stretch import Source, Stretch, count_of, just_past, size_of
-from broker.store.claim.look import Look
+from broker.domain.stretch import Stretch, count_of, drop_last, just_past, size_of
 from broker.store.claim.request import Claimant, ClaimRequest
+from broker.store.claim.round_trip import RoundTrip
 from broker.store.driver import statements
 
 _FIND_FRESH_BATCHES = statements.hot("find_fresh_batches")
@@ -147,19 +147,18 @@ def with_room(wanted: Iterable[Place]) -> list[Place]:
     return chosen
 
 
-def look_at(look: Look, request: ClaimRequest, places: Iterable[Place]) -> None:
+def look_at(look: RoundTrip, request: ClaimRequest, places: Iterable[Place]) -> None:
     """Look for what is fresh at these places."""
     chosen = with_room(places)
     by_batch = [place for place in chosen if place.takes_all]
     if by_batch:
         limits = {"limits": [place.wanted + 1 for place in by_batch]}  # one more shows whether there are others
-        look.add(
-            (_FIND_FRESH_BATCHES, {**_at(request, by_batch), **limits}), lambda rows: _take_batches(by_batch, rows)
-        )
+        wanted = {**_at(request, by_batch), **limits}
+        look.add((_FIND_FRESH_BATCHES, wanted), take=lambda rows: _take_batches(by_batch, rows))
     by_message = [place for place in chosen if not place.takes_all]
     if by_message:
         wanted = _by_message(request, by_message)
-        look.add((_FIND_FRESH_MESSAGES, wanted), lambda rows: _take_messages(by_message, rows))
+        look.add((_FIND_FRESH_MESSAGES, wanted), take=lambda rows: _take_messages(by_message, rows))
 
 
 def _at(request: ClaimRequest, places: Sequence[Place]) -> dict[str, Any]:
@@ -194,8 +193,9 @@ def _take_batches(places: Sequence[Place], rows: Iterable[Any]) -> None:
             Stretch(row.first_seq, row.count, row.publish_time, row.batch, row.size + row.count * MESSAGE_OVERHEAD)
             for row in of_place
         ]
-        wanted = Source(stretches).take(place.wanted, size_of(stretches), at_least=0)
-        place.fresh = Fresh(wanted, just_past(wanted[-1]), all_seen=count_of(stretches) <= place.wanted)
+        beyond = count_of(stretches) - place.wanted
+        drop_last(stretches, beyond)
+        place.fresh = Fresh(stretches, just_past(stretches[-1]), all_seen=beyond <= 0)
 
 
 def _take_messages(places: Sequence[Place], rows: Iterable[Any]) -> None:

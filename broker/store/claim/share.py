@@ -1,43 +1,44 @@
 """Who gets what: each claimant's portion of what was found (domain/delivery.py, domain/ordered_run.py)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from broker.domain.delivery import Demand, Share, due_quota, even_parts, left_over, share_out
+from broker.domain.delivery import Demand, Share, as_attempts, due_quota, even_parts, left_over, share_out
 from broker.domain.ordered_run import give_runs, share_in_order
 from broker.domain.stretch import Source, Stretch, count_of, size_of
 from broker.store.claim.fresh import may_go
 from broker.store.claim.request import ClaimRequest
-from broker.store.claim.work import Portion, Work
+from broker.store.claim.work import Parcel, Portion, Work
 
 MAX_BYTES = 32_000_000  # of the bodies that one claim reads, each once; one larger message still goes alone
 
 
 def share(request: ClaimRequest, works: Iterable[Work]) -> None:
-    """Give each work its portion, while the bodies of all together are not too large."""
-    bodies: set[Stretch] = set()  # that are to be read
+    """Give each work its portion, while the bodies of all together are not too large.
+
+    Those that are alike share one, which is cut up once.
+    """
+    batches: set[int] = set()  # that are to be read
     left = MAX_BYTES
 
     def with_room_for(portion: Portion) -> Portion:
         nonlocal left
-        new = {*portion.stretches} - bodies
+        new = [stretch for stretch in portion.stretches if stretch.batch not in batches]
         size = size_of(new)
-        if bodies and size > left:
+        if batches and size > left:
             return Portion(more=True)
         left -= size
-        bodies.update(new)
+        batches.update(stretch.batch for stretch in new)
         return portion
 
     for work in works:
-        if not work.is_plain:
-            work.portion = with_room_for(_portion(request, work))
+        alike = work.place.portions if work.is_plain else {}
+        appetite = work.claimant.appetite
+        if appetite not in alike:
+            work.portion = alike[appetite] = with_room_for(_portion(request, work))
             _settle(work)
-            continue
-        alike = work.place.portions
-        portion = alike.get(work.claimant.appetite)
-        if portion is None:
-            portion = alike[work.claimant.appetite] = with_room_for(_portion(request, work))
-        work.portion = portion
+            work.portion.parcels = list(_parcels(work))
+        work.portion = alike[appetite]
 
 
 def _portion(request: ClaimRequest, work: Work) -> Portion:
@@ -116,3 +117,25 @@ def _settle(work: Work) -> None:
     }
     for row in work.due:
         row.drop([seq for seq in row.asked if seq in row.open and seq in again])
+
+
+def _parcels(work: Work) -> Iterator[Parcel]:
+    """For each demand keys that are due, other redeliveries and fresh messages, fresh keys."""
+    portion, ordered = work.portion, work.claimant.ordered
+    for demand, (runs, share) in enumerate(zip(portion.runs, portion.shares, strict=True)):
+        for run, taken in runs:
+            yield Parcel(demand, run.next_number, taken, run=run, ordered=True, returned=len(run.behind()))
+        fresh = [message for message in share.fresh if message.ordering_key is None] if ordered else share.fresh
+        for number, stretches in as_attempts(share.redelivered, fresh):
+            yield Parcel(demand, number, stretches)
+        if ordered:
+            for of_key in _by_key(share.fresh):
+                yield Parcel(demand, 1, of_key, ordered=True)
+
+
+def _by_key(fresh: Iterable[Stretch]) -> Iterable[Sequence[Stretch]]:
+    runs: dict[str, list[Stretch]] = {}
+    for message in fresh:
+        if message.ordering_key is not None:
+            runs.setdefault(message.ordering_key, []).append(message)
+    return runs.values()

@@ -35,16 +35,32 @@ UNKNOWN = Cursor(
 )  # of a claimant that is looked for in the round trip that locks its cursor
 
 
+class Parcel(NamedTuple):
+    """What a demand gets under one attempt id: messages for the n-th time (`number`).
+
+    `run`: the row that they go out under; without one they need a row.  `ordered`: they hold a key; `returned`
+    messages of that wait with them.
+    """
+
+    demand: int
+    number: int
+    stretches: Sequence[Stretch]
+    run: OrderedRun | None = None
+    ordered: bool = False
+    returned: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class Portion:
     """What one claimant gets, or several that are alike: for each demand keys' runs, and a share.
 
-    `position` is where the cursor goes (None: it stays).  Of the fresh messages that are left `more` may go at
-    once, or some at `until`.
+    As `parcels` it is cut up for the rows that it goes out under.  `position` is where the cursor goes (None: it
+    stays).  Of the fresh messages that are left `more` may go at once, or some at `until`.
     """
 
     runs: Sequence[Sequence[GivenRun]] = ()
     shares: Sequence[Share] = ()
+    parcels: Sequence[Parcel] = ()
     position: tuple[datetime, int] | None = None
     more: bool = False
     until: datetime | None = None

@@ -5,14 +5,15 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from broker.domain.attempt_ids import AttemptIds
-from broker.domain.delivery import Delivery, StoredMessage, as_attempts
-from broker.domain.ordered_run import OrderedRun, Phase
-from broker.domain.stretch import Stretch, count_of, multirange
+from broker.domain.delivery import Delivery
+from broker.domain.ordered_run import Phase
+from broker.domain.stretch import count_of, multirange
 from broker.store.claim.bodies import Bodies, read_bodies
 from broker.store.claim.columns import by_column
 from broker.store.claim.ordered import new_runs, retimed_rows, rewrite_runs
 from broker.store.claim.request import Claimed, ClaimRequest, More, Quiet
-from broker.store.claim.work import Work
+from broker.store.claim.round_trip import RoundTrip
+from broker.store.claim.work import Parcel, Work
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
 from broker.store.driver.statements import COMMIT
@@ -25,20 +26,11 @@ _INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
 
 
 class _Attempt(NamedTuple):
-    """What a demand of a work gets under one attempt id.
-
-    `run`: the row that it goes out under; without one it needs a row.  `ordered`: it holds a key; `returned`
-    messages of that wait with it.
-    """
+    """A parcel on its way to a claimant."""
 
     work: Work
-    demand: int
+    parcel: Parcel
     attempt_id: int
-    number: int
-    stretches: Sequence[Stretch]
-    run: OrderedRun | None = None
-    ordered: bool = False
-    returned: int = 0
 
 
 async def write(
@@ -48,17 +40,20 @@ async def write(
     attempts = list(_attempts(request, works, attempt_ids))
     at = request.handed_out_at()
     asking = [work for work in works if _asks_for_next(work)]
-    batch = _Batch()
-    batch.add(*_rewritten_rows(request, works), *_moved_cursors(request, works))
+    upcoming: dict[int, datetime] = {}
+    bodies = Bodies()
+    trip = RoundTrip()
+    trip.add(*_rewritten_rows(request, works), *_moved_cursors(request, works))
     # Before what goes out now is written, which is not meant, and after retry delays were.
-    batch.add(*_next_delivery_ats(request, asking), takes=True)
-    batch.add(*rewrite_runs(request, works, at), *_new_rows(request, attempts, at))
-    batch.add(*read_bodies(request, [attempt.stretches for attempt in attempts]), takes=True)
+    trip.add(
+        *_next_delivery_ats(request, asking),
+        take=lambda rows: upcoming.update((row.subscription_id, row.next_delivery_at) for row in rows),
+    )
+    trip.add(*rewrite_runs(request, works, at), *_new_rows(request, attempts, at))
+    trip.add(*read_bodies(request, [attempt.parcel.stretches for attempt in attempts]), take=bodies.add)
     # Without attempts nothing need wait for the disk: what was passed over would only be passed over again.
-    ending = ((COMMIT, {}),) if attempts else NOTHING_CHANGED
-    rows = batch.taken(await connection.run(*batch.statements, *ending))
-    upcoming = {row.subscription_id: row.next_delivery_at for row in next(rows)} if asking else {}
-    bodies = Bodies(next(rows)) if attempts else Bodies(())
+    trip.add(*(((COMMIT, {}),) if attempts else NOTHING_CHANGED))
+    await trip.run(connection)
     deliveries = _deliveries(request, attempts, bodies)
     return {
         work.subscription_id: Claimed(
@@ -67,22 +62,6 @@ async def write(
         )
         for work in works
     }
-
-
-class _Batch:
-    """Statements of one round trip, and the rows of those that are taken."""
-
-    def __init__(self) -> None:
-        self.statements: list[Bound] = []
-        self._taken: list[int] = []
-
-    def add(self, *bound: Bound, takes: bool = False) -> None:
-        if takes:
-            self._taken += range(len(self.statements), len(self.statements) + len(bound))
-        self.statements += bound
-
-    def taken(self, rows: Sequence[list[Any]]) -> Iterator[list[Any]]:
-        return iter([rows[number] for number in self._taken])
 
 
 def _asks_for_next(work: Work) -> bool:
@@ -102,44 +81,16 @@ def _rest(work: Work, upcoming: datetime | None) -> More | Quiet:
 
 
 def _attempts(request: ClaimRequest, works: Sequence[Work], attempt_ids: AttemptIds) -> Iterator[_Attempt]:
-    """What each demand gets: keys that are due, other redeliveries and fresh messages, fresh keys.
-
-    A run that goes out, or has lost messages, gets a new attempt id.
-    """
-    found = [attempt for work in works for attempt in _of_work(work)]
+    """What goes out.  A run that does, or has lost messages, gets a new attempt id."""
+    found = [(work, parcel) for work in works for parcel in work.portion.parcels]
     lost = [run for work in works for run in work.runs if run.phase is Phase.LOST]
     ids = iter(attempt_ids.take(len(found) + len(lost), now=request.now))
     for run in lost:
         run.new_attempt_id = next(ids)
-    for attempt in found:
-        attempt_id = next(ids)
-        if attempt.run is not None:
-            attempt.run.new_attempt_id = attempt_id
-        yield attempt._replace(attempt_id=attempt_id)
-
-
-def _of_work(work: Work) -> Iterator[_Attempt]:
-    portion = work.portion
-    for demand, (runs, share) in enumerate(zip(portion.runs, portion.shares, strict=True)):
-        for run, taken in runs:
-            returned = len(run.behind())
-            yield _Attempt(work, demand, 0, run.next_number, taken, run=run, ordered=True, returned=returned)
-        fresh: Sequence[Stretch] = share.fresh
-        if work.claimant.ordered:
-            fresh = [message for message in fresh if message.ordering_key is None]
-        for number, stretches in as_attempts(share.redelivered, fresh):
-            yield _Attempt(work, demand, 0, number, stretches)
-        if work.claimant.ordered:
-            for of_key in _by_key(share.fresh):
-                yield _Attempt(work, demand, 0, 1, of_key, ordered=True)
-
-
-def _by_key(fresh: Iterable[Stretch]) -> Iterable[Sequence[Stretch]]:
-    runs: dict[str, list[Stretch]] = {}
-    for message in fresh:
-        if message.ordering_key is not None:
-            runs.setdefault(message.ordering_key, []).append(message)
-    return runs.values()
+    for (work, parcel), attempt_id in zip(found, ids, strict=True):
+        if parcel.run is not None:
+            parcel.run.new_attempt_id = attempt_id
+        yield _Attempt(work, parcel, attempt_id)
 
 
 def _deliveries(
@@ -151,18 +102,11 @@ def _deliveries(
     when it is taken out as every redelivery is that the log has no more.
     """
     deliveries: dict[tuple[int, int], list[Delivery]] = {}
-    for attempt in attempts:
-        messages: Sequence[StoredMessage] | None = bodies.of(attempt.stretches)
+    for work, parcel, attempt_id in attempts:
+        messages = bodies.of(parcel.stretches)
         if messages is not None:
-            deliveries.setdefault((attempt.work.subscription_id, attempt.demand), []).append(
-                Delivery(
-                    request.shard_id,
-                    attempt.attempt_id,
-                    attempt.number,
-                    messages,
-                    ordered=attempt.ordered,
-                    returned=attempt.returned,
-                )
+            deliveries.setdefault((work.subscription_id, parcel.demand), []).append(
+                Delivery(request.shard_id, attempt_id, parcel.number, messages, parcel.ordered, parcel.returned)
             )
     return deliveries
 
@@ -204,26 +148,27 @@ def _next_delivery_ats(request: ClaimRequest, asking: Sequence[Work]) -> Iterato
 
 
 def _new_rows(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime) -> Iterator[Bound]:
-    plain = [attempt for attempt in attempts if not attempt.ordered]
+    plain = [attempt for attempt in attempts if not attempt.parcel.ordered]
     if plain:
         yield _INSERT_DELIVERY_ATTEMPTS, {"shard_id": request.shard_id, "now": at, **_plain_rows(plain, at)}
-    of_keys = [attempt for attempt in attempts if attempt.ordered and attempt.run is None]
-    yield from new_runs(request, [(a.work.claimant, a.attempt_id, a.stretches) for a in of_keys], at)
+    of_keys = [attempt for attempt in attempts if attempt.parcel.ordered and attempt.parcel.run is None]
+    yield from new_runs(request, [(a.work.claimant, a.attempt_id, a.parcel.stretches) for a in of_keys], at)
 
 
 def _plain_rows(attempts: Sequence[_Attempt], at: datetime) -> dict[str, Any]:
-    durations = {attempt.work.claimant.ack_deadline for attempt in attempts}
-    ack_deadlines = {duration: at + duration for duration in durations}
-    runs = {id(attempt.stretches): attempt.stretches for attempt in attempts}  # rows often hold the very same
-    held = {name: (multirange(run), count_of(run)) for name, run in runs.items()}
+    claimants = [attempt.work.claimant for attempt in attempts]
+    runs = [attempt.parcel.stretches for attempt in attempts]
+    ack_deadlines = {duration: at + duration for duration in {claimant.ack_deadline for claimant in claimants}}
+    distinct = {id(run): run for run in runs}  # rows often hold the very same
+    held = {name: (multirange(run), count_of(run)) for name, run in distinct.items()}
     return {
-        "subscription_ids": [attempt.work.subscription_id for attempt in attempts],
+        "subscription_ids": [claimant.subscription_id for claimant in claimants],
         "attempt_ids": [attempt.attempt_id for attempt in attempts],
-        "attempt_numbers": [attempt.number for attempt in attempts],
-        "ack_deadlines": [ack_deadlines[attempt.work.claimant.ack_deadline] for attempt in attempts],
-        "exactly_once": [attempt.work.claimant.exactly_once for attempt in attempts],
-        "seqs": [held[id(attempt.stretches)][0] for attempt in attempts],
-        "counts": [held[id(attempt.stretches)][1] for attempt in attempts],
-        "first_publish_times": [attempt.stretches[0].publish_time for attempt in attempts],
-        "last_publish_times": [attempt.stretches[-1].publish_time for attempt in attempts],
+        "attempt_numbers": [attempt.parcel.number for attempt in attempts],
+        "ack_deadlines": [ack_deadlines[claimant.ack_deadline] for claimant in claimants],
+        "exactly_once": [claimant.exactly_once for claimant in claimants],
+        "seqs": [held[id(run)][0] for run in runs],
+        "counts": [held[id(run)][1] for run in runs],
+        "first_publish_times": [run[0].publish_time for run in runs],
+        "last_publish_times": [run[-1].publish_time for run in runs],
     }

@@ -20,7 +20,7 @@ import psycopg
 from psycopg import errors, pq
 from psycopg.adapt import Transformer
 
-from broker.store.driver.binary import ENCODERS
+from broker.store.driver.binary import ENCODERS, OIDS
 from broker.store.driver.statements import COMMIT, NO_WAIT, Statement
 
 _BINARY = 1
@@ -32,6 +32,7 @@ _WATCH_SECONDS = 0.5
 UNANSWERED_SECONDS = 12.0
 # libpq's buffers grow with what goes through them, up to twice the size, and never shrink.  A row is read whole.
 BULKY_BYTES = 4_000_000
+_BODY_OIDS = (OIDS["bytea"], OIDS["bytea[]"])
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 Bound = tuple[Statement, dict[str, Any]]
@@ -66,7 +67,7 @@ class HotConnection:
         self._pgconn = connection.pgconn
         self._loop = asyncio.get_running_loop()
         self._prepared: set[Statement] = set()
-        self._seen: set[Statement] = set()  # whose rows were seen to have the columns that are declared
+        self._bodies: dict[Statement, list[int]] = {}  # whose rows have been seen: the columns that are bodies
         self._in_flight: deque[_Batch] = deque()  # in the order of their answers
         self._failed = False
         self.gave_up = False  # because the server did not answer
@@ -205,31 +206,27 @@ class HotConnection:
     def _rows(self, result: pq.abc.PGresult, statement: Statement) -> list[Any]:
         if not result.ntuples:
             return []
-        if statement.columns and statement not in self._seen:
+        bodies = self._bodies.get(statement)
+        if bodies is None:
             _check_columns(result, statement)
-            self._seen.add(statement)
+            bodies = self._bodies[statement] = [n for n in range(result.nfields) if result.ftype(n) in _BODY_OIDS]
         self._transformer.set_pgresult(result, set_loaders=True, format=pq.Format.BINARY)
         rows = self._transformer.load_rows(0, result.ntuples, statement.make_row)
-        for row in rows:
-            if _size(row) > BULKY_BYTES:
-                self.bulky = True
+        if any(_size(row[number]) > BULKY_BYTES for number in bodies for row in rows):
+            self.bulky = True
         return rows
 
 
 def _check_columns(result: pq.abc.PGresult, statement: Statement) -> None:
     names = tuple((result.fname(number) or b"").decode() for number in range(result.nfields))
-    if names != statement.columns:
+    if statement.columns and names != statement.columns:
         raise TypeError(
             f"sql/{statement.name.decode()}.sql declares the columns {statement.columns} and gives {names}"
         )
 
 
-def _size(row: tuple[Any, ...]) -> int:
-    """Of the bodies in it."""
-    size = 0
-    for value in row:
-        if type(value) is bytes:
-            size += len(value)
-        elif type(value) is list:
-            size += sum(len(each) for each in value if type(each) is bytes)
-    return size
+def _size(body: bytes | list[bytes] | None) -> int:
+    """Of one body, or of those of a batch."""
+    if body is None:
+        return 0
+    return sum(map(len, body)) if isinstance(body, list) else len(body)

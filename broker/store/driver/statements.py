@@ -9,7 +9,7 @@ import re
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -43,8 +43,7 @@ class Statement:
         if not self.columns:
             return tuple
         row: Any = namedtuple("Row", self.columns)  # type: ignore[misc]  # of what types, PostgreSQL knows
-        make: Callable[[Sequence[Any]], Any] = row._make
-        return make
+        return partial(tuple.__new__, row)  # as its _make, without Python
 
 
 @cache
