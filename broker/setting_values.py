@@ -3,10 +3,9 @@
 Each kind reads a text, says in words what it allows, and has a placeholder for the help of the command line.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 
 class Kind(Protocol):
@@ -23,6 +22,19 @@ class Kind(Protocol):
         ...
 
 
+N = TypeVar("N", int, float)
+
+
+def _bounded(read: Callable[[str], N], text: str, least: N, most: N) -> N:
+    try:
+        number = read(text)
+    except ValueError:
+        raise ValueError from None  # whose words are Python's
+    if not least <= number <= most:  # as a number that is none is nowhere
+        raise ValueError
+    return number
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
     """A whole number within bounds, both included."""
@@ -36,13 +48,7 @@ class Whole:
         return f"a whole number from {self.least} to {self.most}"
 
     def read(self, text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise ValueError from None
-        if not self.least <= number <= self.most:
-            raise ValueError
-        return number
+        return _bounded(int, text, self.least, self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +64,7 @@ class Seconds:
         return f"a number of seconds from {self.least:g} to {self.most:g}"
 
     def read(self, text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            raise ValueError from None
-        if not math.isfinite(number) or not self.least <= number <= self.most:
-            raise ValueError
-        return number
+        return _bounded(float, text, self.least, self.most)
 
 
 @dataclass(frozen=True, slots=True)
