@@ -2,11 +2,12 @@
 PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+LOCK := requirements-dev.lock
 DATA ?= data
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run format check test test-all soak bench migration grpc-descriptors clean
+.PHONY: help setup run format check test test-all soak bench migration grpc-descriptors lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -15,14 +16,14 @@ $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is needed (Debian: apt-get install python3-venv)."; exit 1; }
 
-$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.run: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "Installing the broker and what it needs into $(VENV); this takes about a minute, once …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK) -e .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.dev: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@echo "Installing the broker and what its tests need into $(VENV); this takes a few minutes, once …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK) -e '.[dev]'
 	@touch $@ $(VENV)/.run
 
 setup: $(VENV)/.dev ## install everything for development
@@ -59,6 +60,16 @@ migration: $(VENV)/.dev ## a new migration: make migration revision=0002_since_0
 
 grpc-descriptors: $(VENV)/.dev ## take the gRPC definitions anew from the installed google-cloud-pubsub
 	$(BIN)/python api_spec/make_grpc_descriptors.py
+
+# By the oldest Python that is supported: what installs there installs on the others.
+lock: ## pin the newest versions that pyproject.toml allows; then `make test`
+	@command -v python3.11 >/dev/null || { echo "python3.11 is needed: pins are made by the oldest Python."; exit 1; }
+	@python3.11 -m venv --clear $(VENV)/lock
+	@$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@grep '^#' $(LOCK) >$(VENV)/lock/pins
+	@$(VENV)/lock/bin/python -m pip freeze --disable-pip-version-check --exclude-editable >>$(VENV)/lock/pins
+	@mv $(VENV)/lock/pins $(LOCK)
+	@rm -rf $(VENV)/lock
 
 clean: ## remove what setup made
 	rm -rf $(VENV)
