@@ -9,10 +9,11 @@ A refusal is Unavailable: what was asked may be asked again without harm, done o
 """
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from operator import itemgetter
 from typing import TypeVar
 
 from broker.domain.ack_id import AttemptName
@@ -42,6 +43,9 @@ V = TypeVar("V")
 
 MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
+MAX_STATEMENT_ATTEMPTS = (
+    4_000  # past some thousand rows a larger commit gains nothing, and takes longer than it may
+)
 _TOO_MANY = "Too many acknowledgements wait to be written; try again."
 
 
@@ -232,7 +236,8 @@ class AckCoalescer:
         return refused, await self._write_deadlines(batch)
 
     async def _write_acks(self, acks: Positions) -> None:
-        for shard_id, shard_acks in _by_shard(acks):
+        for shard_id, part in _by_shard(acks.items()):
+            shard_acks = dict(part)
             async with self._database.hot() as connection:
                 missing = await acknowledge(connection, shard_id=shard_id, acks=shard_acks)
                 if missing:  # gone, or moved to another part of the attempt while we waited: look once more
@@ -240,7 +245,8 @@ class AckCoalescer:
 
     async def _write_exactly_once_acks(self, acks: Positions) -> Positions:
         stale: Positions = {}
-        for shard_id, shard_acks in _by_shard(acks):
+        for shard_id, part in _by_shard(acks.items()):
+            shard_acks = dict(part)
             now = self._clock.now()
             async with self._database.hot() as connection:
                 missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=shard_acks, now=now)
@@ -251,7 +257,8 @@ class AckCoalescer:
     async def _write_acks_in_order(self, acks: Positions, exactly_once: Container[int]) -> RefusedAcks:
         stale: Positions = {}
         out_of_order: Positions = {}
-        for shard_id, shard_acks in _by_shard(acks):
+        for shard_id, part in _by_shard(acks.items()):
+            shard_acks = dict(part)
             now = self._clock.now()
             async with self._database.hot() as connection:
                 write = partial(
@@ -288,7 +295,7 @@ class AckCoalescer:
         return stale
 
     async def _write_wave(
-        self, shard_id: int, wave: Mapping[AttemptName, tuple[NewDeadline, set[int]]]
+        self, shard_id: int, wave: Sequence[tuple[AttemptName, tuple[NewDeadline, set[int]]]]
     ) -> Positions:
         now = self._clock.now()
         changes = [
@@ -301,14 +308,14 @@ class AckCoalescer:
                 exactly_once=deadline.exactly_once,
                 failure=deadline.failure,
             )
-            for attempt, (deadline, positions) in wave.items()
+            for attempt, (deadline, positions) in wave
         ]
         async with self._database.hot() as connection:
             missing = await self._modify(connection, shard_id, changes)
             again = [
-                replace(change, positions=frozenset(missing[change.attempt]))
+                replace(change, positions=rest)
                 for change in changes
-                if change.attempt in missing
+                if (rest := change.positions & missing.get(change.attempt, set()))
             ]
             return await self._modify(connection, shard_id, again) if again else {}
 
@@ -340,24 +347,28 @@ def _own(
     return {attempt: positions for attempt, positions in mine.items() if positions}
 
 
-def _by_shard(attempts: Mapping[AttemptName, V]) -> Iterable[tuple[int, dict[AttemptName, V]]]:
-    shards: dict[int, dict[AttemptName, V]] = {}
-    for attempt, value in attempts.items():
-        shards.setdefault(attempt.shard_id, {})[attempt] = value
-    return sorted(shards.items())
+def _by_shard(attempts: Iterable[tuple[AttemptName, V]]) -> Iterator[tuple[int, Sequence[tuple[AttemptName, V]]]]:
+    """What belongs to each shard, in parts that one statement may have."""
+    shards: dict[int, list[tuple[AttemptName, V]]] = {}
+    for attempt, value in attempts:
+        shards.setdefault(attempt.shard_id, []).append((attempt, value))
+    for shard_id, of_shard in sorted(shards.items(), key=itemgetter(0)):
+        for start in range(0, len(of_shard), MAX_STATEMENT_ATTEMPTS):
+            yield shard_id, of_shard[start : start + MAX_STATEMENT_ATTEMPTS]
 
 
 def _waves(
     deadlines: Mapping[AttemptName, Mapping[int, NewDeadline]],
-) -> list[dict[AttemptName, tuple[NewDeadline, set[int]]]]:
-    """One statement changes an attempt once, so differing deadlines of one attempt go in several waves."""
-    waves: list[dict[AttemptName, tuple[NewDeadline, set[int]]]] = []
+) -> list[list[tuple[AttemptName, tuple[NewDeadline, set[int]]]]]:
+    """What may go together: of an attempt that holds a key one change, for it may take back what another names."""
+    waves: list[list[tuple[AttemptName, tuple[NewDeadline, set[int]]]]] = []
     for attempt, positions in deadlines.items():
         groups: dict[NewDeadline, set[int]] = {}
         for position, deadline in positions.items():
             groups.setdefault(deadline, set()).add(position)
         for number, group in enumerate(groups.items()):
-            if number == len(waves):
-                waves.append({})
-            waves[number][attempt] = group
+            wave = number if attempt.ordered else 0
+            if wave == len(waves):
+                waves.append([])
+            waves[wave].append((attempt, group))
     return waves

@@ -134,15 +134,24 @@ async def modify_ordered_deadline(
     jitter: float,
     now: datetime,
 ) -> Positions:
-    """As `modify_ack_deadline`, of attempts that hold an ordering key: none is ever split."""
+    """As `modify_ack_deadline`, of attempts that hold an ordering key: none is ever split.
+
+    At most one change an attempt, for one may take back what another names.
+    """
     parameters = {
         **_deadlines(shard_id, changes),
         "jitter": jitter,
         "now": now,
     }
     [rows] = await connection.run((_MODIFY_ORDERED_DEADLINE, parameters))
-    asked = {change.attempt: set(change.positions) for change in changes}
-    return _missing(asked, _found(rows, shard_id))
+    return _missing(_asked(changes), _found(rows, shard_id))
+
+
+def _asked(changes: Sequence[DeadlineChange]) -> Positions:
+    asked: Positions = {}
+    for change in changes:
+        asked.setdefault(change.attempt, set()).update(change.positions)
+    return asked
 
 
 def _deadlines(shard_id: int, changes: Sequence[DeadlineChange]) -> dict[str, Any]:
@@ -170,7 +179,7 @@ async def modify_ack_deadline(
     jitter: float,
     now: datetime,
 ) -> Positions:
-    """Give messages of one shard's attempts a new time; at most one change an attempt.
+    """Give messages of one shard's attempts a new time; at most one change a message.
 
     `new_parts` are fresh ids, far apart, for the rows that are split; `jitter` (0 to 0.1) lengthens the retry delay
     of nacks.  Returns the positions that were not out any more, as `acknowledge` does; with exactly-once delivery
@@ -183,8 +192,7 @@ async def modify_ack_deadline(
         "now": now,
     }
     [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
-    asked = {change.attempt: set(change.positions) for change in changes}
-    return _missing(asked, _found(rows, shard_id))
+    return _missing(_asked(changes), _found(rows, shard_id))
 
 
 def _missing(asked: Positions, found: dict[tuple[int, int, int], set[int]]) -> Positions:

@@ -2,6 +2,8 @@
 -- is `released` reached nobody, so the attempt does not count).  A row that changes whole is changed in place; one
 -- that changes in part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
 -- `failures` say how an attempt has failed (null: it has not), for a dead letter to tell.
+-- An attempt may be asked for several times, for different messages: once everything that is open moves, the last part
+-- stays in the row.
 -- Messages of the row that are acked count as a part: until their own deadline a repeated ack of them succeeds.
 -- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
 -- failures so far; `jitter` (0 to 0.1) comes on top.  A nack is final: some clients send the deadline that they ask for on
@@ -40,16 +42,20 @@ locked AS (
     FOR UPDATE OF d
 ),
 moved AS (
-    SELECT *, open & mask AS moving, open & ~mask = open & ~open AND coalesce(bit_count(acked), 0) = 0 AS is_whole
+    SELECT *, open & mask AS moving, open & ~bit_or(mask) OVER of_row AS remaining,
+           new_part = max(new_part) OVER of_row AND coalesce(bit_count(acked), 0) = 0
+               AND bit_count(open & ~bit_or(mask) OVER of_row) = 0 AS is_whole
     FROM locked
     WHERE bit_count(open & mask) > 0 AND NOT is_over
+    WINDOW of_row AS (PARTITION BY subscription_id, attempt_id, part)
 ),
 whole AS (
     UPDATE delivery_attempts AS d
     SET status = moved.new_status,
         failure = moved.new_failure,
         attempt_number = moved.new_number,
-        next_delivery_at = moved.new_delivery_at
+        next_delivery_at = moved.new_delivery_at,
+        open = moved.moving
     FROM moved
     WHERE d.shard_id = %(shard_id)s
       AND d.subscription_id = moved.subscription_id
@@ -59,13 +65,13 @@ whole AS (
 ),
 reduced AS (
     UPDATE delivery_attempts AS d
-    SET open = moved.open & ~moved.mask
+    SET open = moved.remaining
     FROM moved
     WHERE d.shard_id = %(shard_id)s
       AND d.subscription_id = moved.subscription_id
       AND d.attempt_id = moved.attempt_id
       AND d.part = moved.part
-      AND NOT moved.is_whole
+      AND (bit_count(moved.remaining) > 0 OR coalesce(bit_count(moved.acked), 0) > 0)
 ),
 split AS (
     INSERT INTO delivery_attempts (
@@ -73,7 +79,7 @@ split AS (
         next_delivery_at, delivered_at, seqs, open, acked, first_publish_time, last_publish_time
     )
     SELECT %(shard_id)s, subscription_id, attempt_id,
-           new_part + row_number() OVER (PARTITION BY subscription_id, attempt_id ORDER BY part),
+           new_part + row_number() OVER (PARTITION BY subscription_id, attempt_id, new_part ORDER BY part),
            new_status, new_failure, new_number, new_delivery_at, delivered_at, seqs, moving, acked & ~acked,
            first_publish_time, last_publish_time
     FROM moved

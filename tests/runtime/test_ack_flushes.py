@@ -1,0 +1,97 @@
+"""A flush of acks and deadline changes is few statements, and none of them is too large (C7)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from broker.domain.attempt_ids import AttemptIds
+from broker.domain.retry_policy import RetryPolicy
+from broker.runtime import ack_coalescer
+from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.tasks import Tasks
+from broker.runtime.wake_ups import WakeUps
+from tests.fixtures.log import Log
+
+
+@pytest.fixture
+async def acks(log: Log) -> AsyncIterator[AckCoalescer]:
+    clock, tasks = DatabaseClock(log.database), Tasks()
+    await clock.synchronise()
+    wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
+    activity = SubscriptionActivity(log.database, clock)
+    yield AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity)
+    await tasks.close()
+
+
+async def _transactions(log: Log) -> int:
+    """How many have written what the rows of delivery_attempts are now."""
+    [(number,)] = await log.rows("SELECT count(DISTINCT xmin::text) FROM delivery_attempts")
+    return int(number)
+
+
+async def test_messages_of_a_response_that_failed_in_different_ways_are_nacked_by_one_statement(
+    log: Log, acks: AckCoalescer
+) -> None:
+    """Each push of it may have been answered with a status of its own."""
+    await log.publish(*"abcde")
+    [delivery] = await log.pull()
+    name = log.name(delivery)
+    policy = RetryPolicy(minimum_backoff=timedelta(seconds=10))
+    nacks = [
+        acks.modify_ack_deadline({name: {position}}, NewDeadline(0, "nacked", policy, failure=f"push 50{position}"))
+        for position in range(4)
+    ]
+    assert await asyncio.gather(*nacks) == [{}] * 4
+    rows = await log.rows("SELECT open::text, status, failure FROM delivery_attempts ORDER BY open DESC")
+    assert rows == [
+        ("10000", "nacked", "push 500"),
+        ("01000", "nacked", "push 501"),
+        ("00100", "nacked", "push 502"),
+        ("00010", "nacked", "push 503"),
+        ("00001", "delivering", None),
+    ]
+    assert await _transactions(log) == 1
+
+
+async def test_a_row_that_moves_whole_in_parts_leaves_nothing_behind(log: Log, acks: AckCoalescer) -> None:
+    await log.publish(*"abc")
+    [delivery] = await log.pull()
+    name = log.name(delivery)
+    await asyncio.gather(
+        acks.modify_ack_deadline({name: {0, 2}}, NewDeadline(0, "nacked", failure="push 500")),
+        acks.modify_ack_deadline({name: {1}}, NewDeadline(30)),
+    )
+    rows = await log.rows("SELECT open::text, status, failure FROM delivery_attempts ORDER BY open DESC")
+    assert rows == [("101", "nacked", "push 500"), ("010", "delivering", None)]
+
+
+async def test_what_is_stale_in_one_part_is_told_beside_another_that_is_not(log: Log, acks: AckCoalescer) -> None:
+    await log.publish(*"abc")
+    [delivery] = await log.pull()
+    name = log.name(delivery)
+    await log.acknowledge(delivery, [1])
+    answers = await asyncio.gather(
+        acks.modify_ack_deadline({name: {0, 1}}, NewDeadline(20)),
+        acks.modify_ack_deadline({name: {2}}, NewDeadline(30)),
+    )
+    assert answers == [{name: {1}}, {}]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_acks_of_many_attempts_are_written_by_statements_of_a_bounded_number(
+    log: Log, acks: AckCoalescer, monkeypatch: pytest.MonkeyPatch, *, ordered: bool
+) -> None:
+    """With ordering keys an attempt is a key's: a flush may have as many as there are messages."""
+    monkeypatch.setattr(ack_coalescer, "MAX_STATEMENT_ATTEMPTS", 2)
+    names = {}
+    for key in "abcde":
+        await log.publish("1", "2", key=key if ordered else "")
+        [delivery] = await log.pull(ordered=ordered)
+        names[log.name(delivery)] = {0}
+    await acks.acknowledge(names)
+    assert [bits for _, _, bits in await log.attempts()] == ["01"] * 5
+    assert await _transactions(log) == 3
