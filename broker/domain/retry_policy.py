@@ -12,6 +12,10 @@ class RetryPolicy:
     maximum_backoff: timedelta = timedelta(seconds=600)
 
     def delay(self, failures: int) -> timedelta:
-        """The delay after the n-th failure, without jitter: min(max, min * 2^(n-1)) (A4)."""
+        """The delay after the n-th failure, without jitter: min(max, min * 2^(n-1)) (A4).
+
+        A nack's is reckoned by store/log/modify_ack_deadline.sql and modify_ordered_deadline.sql, which know n; a
+        test compares them.
+        """
         doublings = min(failures - 1, 32)  # 2^32 s is past every maximum; larger powers only overflow
         return min(self.maximum_backoff, self.minimum_backoff * (1 << doublings))

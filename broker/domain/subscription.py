@@ -13,6 +13,7 @@ from broker.domain.labels import check_labels
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
 from broker.domain.push_limits import check_push
 from broker.domain.retry_policy import RetryPolicy
+from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import check_retention
 
 DEFAULT_ACK_DEADLINE_SECONDS = 10
@@ -172,8 +173,7 @@ class Subscription:
         """
         reaches = []
         if self.retain_acked_messages and self.created_at is not None:
-            created = self.created_at.replace(microsecond=self.created_at.microsecond // 1000 * 1000)
-            reaches.append(max(now - self.message_retention, created))
+            reaches.append(max(now - self.message_retention, whole_milliseconds(self.created_at)))
         if self.topic_message_retention is not None:
             reaches.append(now - self.topic_message_retention)
         return min(reaches, default=None)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
+from zlib import crc32
 
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
@@ -54,6 +55,10 @@ class Topic:
         """google.pubsub.v1.Topic.State: a source of messages is never reached.  "" without one, as of Google."""
         sources = self.kept.get("ingestionDataSourceSettings", {}).keys() - {"platformLogsSettings"}
         return "INGESTION_RESOURCE_ERROR" if sources else ""
+
+    def shard_of(self, ordering_key: str) -> int:
+        """Where all messages of an ordering key are; the first shard for "", no key."""
+        return self.shard_ids[crc32(ordering_key.encode()) % len(self.shard_ids)]
 
     def updated(self, wanted: "Topic", fields: Collection[str]) -> "Topic":
         """This topic with these fields of `wanted` (as a mask names them); one that is absent there is cleared."""

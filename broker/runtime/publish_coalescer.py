@@ -20,9 +20,9 @@ flush that has taken as long as that is refused too.  A refusal is ResourceExhau
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from broker.domain.errors import Aborted, BrokerError, NotFound, ResourceExhausted, Unavailable
+from broker.domain.timestamps import whole_milliseconds
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
@@ -180,16 +180,11 @@ class PublishCoalescer:
             queue.connection = connection
             try:
                 return await append_messages(
-                    connection, shard_id=shard_id, requests=batches, now=self._publish_time()
+                    connection, shard_id=shard_id, requests=batches, now=whole_milliseconds(self._clock.now())
                 )
             finally:
                 if connection.users == 1 and queue.connection is connection:
                     queue.connection = None  # it goes back to the pool
-
-    def _publish_time(self) -> datetime:
-        # Milliseconds, as on the wire: seeking to a time that a client was shown must mean that very message.
-        now = self._clock.now()
-        return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
 def _expected_seconds(queue: _ShardQueue) -> float:

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from zlib import crc32
 
 from broker.domain.errors import NotFound
 from broker.domain.message import NewMessage
@@ -52,5 +51,6 @@ class PublishService:
         return message_ids(shard_id, appended.first_seq, len(messages))
 
     def _shard(self, topic: Topic, ordering_key: str) -> int:
-        choice = crc32(ordering_key.encode()) if ordering_key else self._preference
-        return topic.shard_ids[choice % len(topic.shard_ids)]
+        if ordering_key:
+            return topic.shard_of(ordering_key)
+        return topic.shard_ids[self._preference % len(topic.shard_ids)]

@@ -82,8 +82,7 @@ async def _deliver(call: StreamingCall, stream: MessageStream, sending: asyncio.
         deliveries = await stream.receive()
         subscription = stream.subscription
         response = _response(stream)
-        show = subscription.shows_delivery_attempts
-        add_received(response, subscription.subscription_id, deliveries, show_delivery_attempt=show)
+        add_received(response, subscription, deliveries)
         give_back = partial(stream.give_back, deliveries)
         try:
             await sending.acquire()

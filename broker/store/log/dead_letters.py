@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
@@ -93,7 +92,7 @@ async def forward_dead_letters(
             for seq in given_up:
                 if seq in messages and messages[seq].data is not None:
                     letter = _Letter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
-                    letters.setdefault(_shard(topic, letter.source), []).append(letter)
+                    letters.setdefault(topic.shard_of(letter.source.ordering_key or ""), []).append(letter)
             # What the log does not hold any more is given up as well; what the budget left out stays.
             row.drop([seq for seq in given_up if seq not in messages or messages[seq].data is not None])
             row.changed = True
@@ -164,10 +163,6 @@ async def _write(
     if not all(taken):
         raise DeadLetterTopicClosed
     await connection.run((COMMIT, {}))
-
-
-def _shard(topic: Topic, message: StoredMessage) -> int:
-    return topic.shard_ids[crc32((message.ordering_key or "").encode()) % len(topic.shard_ids)]
 
 
 def _as_published(letter: _Letter, subscription: Subscription, shard_id: int) -> NewMessage:

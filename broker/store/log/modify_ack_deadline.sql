@@ -6,7 +6,8 @@
 -- stays in the row.
 -- Messages of the row that are acked count as a part: until their own deadline a repeated ack of them succeeds.
 -- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
--- failures so far; `jitter` (0 to 0.1) comes on top.  A nack is final: some clients send the deadline that they ask for on
+-- failures so far, as domain/retry_policy.py has it; `jitter` (0 to 0.1) comes on top.
+-- A nack is final: some clients send the deadline that they ask for on
 -- receipt behind it.  So is, with exactly-once delivery, a deadline that has passed.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
 --     statuses text[], failures text[], next_delivery_ats timestamptz[], new_parts int8[],

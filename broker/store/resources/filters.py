@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from broker.domain.delivery import MAX_RESPONSE_BYTES
 from broker.domain.log_page import FilterTest, FoundMessage, LogPage, LogPlace
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
@@ -10,7 +11,6 @@ from broker.store.driver.hot_connection import HotConnection
 _TEST_FILTER = statements.hot("test_filter")
 
 MAX_SCANNED = 10_000  # messages that one call looks at, in all shards: some 10 ms, as for a filtered claim
-MAX_BYTES = 10_000_000  # of attributes and data in one answer, as of messages in a pull's
 
 
 async def test_filter(
@@ -26,7 +26,7 @@ async def test_filter(
     A page ends when it is full, when MAX_SCANNED messages were looked at, or when there are no more.
     """
     matched: list[FoundMessage] = []
-    scanned, room = 0, MAX_BYTES
+    scanned, room = 0, MAX_RESPONSE_BYTES
     for place in _places(shard_ids, page.before):
         max_scanned, max_matched = MAX_SCANNED - scanned, page.size - len(matched)
         if min(max_scanned, max_matched, room) <= 0:

@@ -9,6 +9,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.page import Page
+from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import DELETED_TOPIC, Topic
 from broker.store.schema.tables import shards, snapshots, subscriptions, topics
 
@@ -50,7 +51,7 @@ async def insert_topic(
     )
     if topic_id is None:
         return None
-    start = now.replace(microsecond=now.microsecond // 1000 * 1000)
+    start = whole_milliseconds(now)
     await connection.execute(
         insert(shards),
         [{"topic_id": topic_id, "ordinal": ordinal, "last_publish_time": start} for ordinal in range(shard_count)],

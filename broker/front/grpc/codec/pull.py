@@ -9,14 +9,13 @@ import msgspec
 from broker.domain.ack_id import attempt_name, make_ack_ids
 from broker.domain.delivery import Delivery
 from broker.domain.message_id import SEQUENCES_PER_SHARD
+from broker.domain.subscription import Subscription
 from broker.front.resources.times import from_datetime
 
 _attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
-def add_received(
-    response: Any, subscription_id: int, deliveries: Sequence[Delivery], *, show_delivery_attempt: bool
-) -> list[str]:
+def add_received(response: Any, subscription: Subscription, deliveries: Sequence[Delivery]) -> list[str]:
     """Add all messages of the deliveries to a response's `received_messages`; returns their ack ids, in order.
 
     A message is made in its place, field by field: making it by itself and copying it takes twice as long.
@@ -26,9 +25,9 @@ def add_received(
     last_time: datetime | None = None
     seconds = nanos = 0
     for delivery in deliveries:
-        ack_ids = make_ack_ids(attempt_name(subscription_id, delivery), range(len(delivery.messages)))
+        ack_ids = make_ack_ids(attempt_name(subscription.subscription_id, delivery), range(len(delivery.messages)))
         first_id = delivery.shard_id * SEQUENCES_PER_SHARD
-        attempt_number = delivery.attempt_number if show_delivery_attempt else 0
+        attempt_number = delivery.attempt_number if subscription.shows_delivery_attempts else 0
         for ack_id, message in zip(ack_ids, delivery.messages, strict=True):
             if message.publish_time != last_time:  # a batch has one publish time
                 last_time = message.publish_time

@@ -24,6 +24,5 @@ async def pull(call: UnaryCall, body: bytes) -> bytes:
     response = PullResponse()
     if deliveries:
         call.unless_sent(partial(service.release, subscription, deliveries))
-        show = subscription.shows_delivery_attempts
-        add_received(response, subscription.subscription_id, deliveries, show_delivery_attempt=show)
+        add_received(response, subscription, deliveries)
     return response.SerializeToString()  # type: ignore[no-any-return]

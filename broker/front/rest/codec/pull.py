@@ -9,6 +9,7 @@ from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import PubsubMessage, ReceivedMessage
 from broker.domain.message_id import SEQUENCES_PER_SHARD
+from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.requests import Int32, decode_request
 
@@ -41,22 +42,20 @@ def decode_pull(body: bytes, query: Mapping[str, str]) -> PullRequest:
     )
 
 
-def encode_pull_response(
-    subscription_id: int, deliveries: Sequence[Delivery], *, show_delivery_attempt: bool
-) -> bytes:
+def encode_pull_response(subscription: Subscription, deliveries: Sequence[Delivery]) -> bytes:
     """The body of a pull response; {} without deliveries."""
     if not deliveries:
         return b"{}\n"
     received: list[ReceivedMessage] = []
     for delivery in deliveries:
-        received += _received(subscription_id, delivery, show_delivery_attempt)
+        received += _received(subscription, delivery)
     return _encode({"receivedMessages": received})
 
 
-def _received(subscription_id: int, delivery: Delivery, show_delivery_attempt: bool) -> list[ReceivedMessage]:
-    ack_ids = make_ack_ids(attempt_name(subscription_id, delivery), range(len(delivery.messages)))
+def _received(subscription: Subscription, delivery: Delivery) -> list[ReceivedMessage]:
+    ack_ids = make_ack_ids(attempt_name(subscription.subscription_id, delivery), range(len(delivery.messages)))
     first_id = delivery.shard_id * SEQUENCES_PER_SHARD
-    attempt_number = delivery.attempt_number if show_delivery_attempt else 0
+    attempt_number = delivery.attempt_number if subscription.shows_delivery_attempts else 0
     # One expression, no call a message but those of the two structs: a third of a pull's time is spent here.
     return [
         ReceivedMessage(

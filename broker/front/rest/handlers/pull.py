@@ -16,8 +16,4 @@ async def pull(call: Call) -> bytes:
     if deliveries and call.exchange.gone:
         await call.services.pull.release(subscription, deliveries)
         deliveries = []
-    return encode_pull_response(
-        subscription.subscription_id,
-        deliveries,
-        show_delivery_attempt=subscription.shows_delivery_attempts,
-    )
+    return encode_pull_response(subscription, deliveries)
