@@ -1,5 +1,6 @@
 """Trying a filter on the messages that are there, before any subscription has it (A3); an extension."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -16,12 +17,19 @@ from broker.store.driver.database import Database
 from broker.store.resources import filters, subscriptions, topics
 
 
+TRIALS_AT_ONCE = 1  # in a process: a trial reads up to 10,000 messages, and publishes and pulls need the connections
+
+
 class FilterService:
-    """TestFilter, of a topic and of a subscription.  Nothing is changed, locked or delivered."""
+    """TestFilter, of a topic and of a subscription.  Nothing is changed, locked or delivered.
+
+    Trials take turns; one that has waited for too long is refused as every call about resources is.
+    """
 
     def __init__(self, database: Database, clock: DatabaseClock) -> None:
         self._database = database
         self._clock = clock
+        self._turns = asyncio.Semaphore(TRIALS_AT_ONCE)
 
     async def test_filter(self, topic_name: str, text: str, page: LogPage) -> FilterTest:
         """Which of the messages that a topic retains, for itself or for any subscription, a filter matches.
@@ -56,7 +64,7 @@ class FilterService:
     ) -> FilterTest:
         if page.before is not None and page.before.shard_id not in shard_ids:
             raise invalid_page_token(log_page_token(page.before))
-        async with self._database.hot() as connection:
+        async with self._turns, self._database.hot() as connection:
             return await filters.test_filter(
                 connection,
                 shard_ids=shard_ids,

@@ -1,6 +1,8 @@
 """Trying a filter on the log: newest first, in bounded steps, over all shards of a topic (A3)."""
 
+import asyncio
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,8 @@ from broker.domain.message import NewMessage
 from broker.domain.topic import Topic
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
+from broker.runtime.database_clock import DatabaseClock
+from broker.services.filters import TRIALS_AT_ONCE, FilterService
 from broker.store.driver.database import Database
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.partitions import make_partitions_ahead
@@ -160,3 +164,29 @@ async def test_messages_published_meanwhile_change_no_later_page(trial: Trial) -
     await trial.publish(*["prod"] * 4, at=trial.start + SECOND)
     rest = await trial.page(100, first.rest)
     assert names(first, rest) == ["3prod", "2prod", "1prod", "0prod"]
+
+
+async def test_trials_take_turns_and_leave_the_connections_to_publishes_and_pulls(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty callers once made everybody else's publish wait for seconds."""
+    under_way, most = 0, 0
+    of_the_store = filters.test_filter
+
+    async def watched(*arguments: Any, **named: Any) -> FilterTest:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await of_the_store(*arguments, **named)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(filters, "test_filter", watched)
+    await trial.publish("prod", "test")
+    clock = DatabaseClock(trial.database)
+    await clock.synchronise()
+    service = FilterService(trial.database, clock)
+    page = LogPage(size=10)
+    await asyncio.gather(*[service.test_filter(trial.topic.name, "", page) for _ in range(20)])
+    assert most == TRIALS_AT_ONCE
