@@ -17,7 +17,9 @@ from broker.store.driver.database import Database
 from broker.store.resources import filters, subscriptions, topics
 
 
-TRIALS_AT_ONCE = 1  # in a process: a trial reads up to 10,000 messages, and publishes and pulls need the connections
+TRIALS_AT_ONCE = (
+    1  # in a process: a trial reads up to 10,000 messages, and publishes and pulls need the connections
+)
 
 
 class FilterService:
