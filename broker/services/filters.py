@@ -16,7 +16,6 @@ from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.resources import filters, subscriptions, topics
 
-
 TRIALS_AT_ONCE = (
     1  # in a process: a trial reads up to 10,000 messages, and publishes and pulls need the connections
 )
