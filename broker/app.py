@@ -11,15 +11,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from broker.app_config import AppConfig
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
-from broker.domain.request_memory import RequestMemory
 from broker.front.call_log import CallLog
 from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
 from broker.front.openapi import openapi_routes
+from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.front.rest.app import RestDoor
 from broker.front.rest.routes import ROUTES
@@ -51,6 +50,7 @@ from broker.services.streaming_pull import StreamingPullService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
 from broker.store.driver.database import DATABASE, Database
+from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.schema import schema_state
 from broker.telemetry.log import reason

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from broker.domain.errors import BrokerError, ResourceExhausted, Unavailable
-from broker.domain.request_memory import RequestMemory
+from broker.front.request_memory import RequestMemory
 
 
 @dataclass(frozen=True, slots=True)

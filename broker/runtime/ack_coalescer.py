@@ -17,7 +17,6 @@ from operator import itemgetter
 from typing import TypeVar
 
 from broker.domain.ack_id import AttemptName
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.retry_policy import RetryPolicy
 from broker.runtime.database_clock import DatabaseClock
@@ -28,6 +27,7 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.delivery_attempts import (
     AttemptStatus,
     DeadlineChange,

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import Aborted, Unavailable
 from broker.runtime.consumer import Answer, Consumer
 from broker.runtime.database_clock import DatabaseClock
@@ -28,6 +27,7 @@ from broker.runtime.tasks import Tasks
 from broker.store.claim.claim import claim_messages
 from broker.store.claim.request import MAX_CLAIMANTS, Claimant, Claimed, ClaimRequest, Gone, Locked, More, Quiet
 from broker.store.driver.database import Database
+from broker.store.log.attempt_ids import AttemptIds
 
 _LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
 _FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again

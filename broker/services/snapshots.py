@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.labels import check_labels
@@ -22,6 +21,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import existing_subscription, subscription_not_found
 from broker.store.driver.database import Database, ResourceConnection, driver_connection
 from broker.store.log import cursors
+from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.cursors import SeekPlace
 from broker.store.resources import snapshots
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import hpack
 
-from broker.domain.request_memory import RequestMemory
 from broker.front.call_log import CallLog
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.methods import Method
 from broker.front.grpc.server import GrpcDoor
+from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
 from broker.telemetry.state_changes import StateChanges

@@ -10,8 +10,8 @@ import pytest
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.payload import MAX_PAYLOAD_BYTES
-from broker.domain.request_memory import RequestMemory
 from broker.front.admission import admission_of
+from broker.front.request_memory import RequestMemory
 from broker.front.rest.body import BodyReader
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.head import Head

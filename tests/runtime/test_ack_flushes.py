@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.retry_policy import RetryPolicy
 from broker.runtime import ack_coalescer
 from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline
@@ -14,6 +13,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
+from broker.store.log.attempt_ids import AttemptIds
 from tests.fixtures.log import Log
 
 

@@ -9,10 +9,9 @@ import psycopg
 import pytest
 
 from broker.domain.ack_id import AttemptName
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.errors import ResourceExhausted, Unavailable
 from broker.domain.message import NewMessage
-from broker.domain.request_memory import RequestMemory
+from broker.front.request_memory import RequestMemory
 from broker.runtime import ack_coalescer, publish_coalescer
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
@@ -24,6 +23,7 @@ from broker.store.driver import hot_connection, hot_pool
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.hot_pool import HotPool
+from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.messages import Appended, EncodedMessages, encode_messages
 from tests.fixtures.broker import eventually
 from tests.fixtures.log import Log

@@ -3,12 +3,12 @@
 import asyncio
 from datetime import timedelta
 
-from broker.domain.attempt_ids import AttemptIds
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
+from broker.store.log.attempt_ids import AttemptIds
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import paused, until_waiting
 

@@ -1,7 +1,7 @@
 """What a call holds of requests, in the budgets of its connection and of the process."""
 
-from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission
+from broker.front.request_memory import RequestMemory
 
 MAX_HELD_BYTES = 67_108_864  # of requests of a connection
 BODY_TICKS = 3  # of the connection (20 s), after which a message has arrived: it must not hold its memory for ever

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from broker.domain.errors import Unavailable, Unimplemented
-from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission, admission_of
 from broker.front.call_log import CallLog
 from broker.front.grpc.messages import unsupported_encoding
@@ -18,6 +17,7 @@ from broker.front.grpc.methods import Method, Unary
 from broker.front.grpc.responses import refuse, refuse_content_type
 from broker.front.grpc.streaming import StreamingRpc
 from broker.front.grpc.unary import Ignored, Session, UnaryRpc
+from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.connection import Http2Connection, Registry
 from broker.port.http2.stream import Receiver, Stream

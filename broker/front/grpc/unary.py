@@ -6,13 +6,13 @@ from time import perf_counter
 from typing import Any
 
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
-from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission
 from broker.front.call_log import CallLog, resource_of
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.held import BODY_TICKS, ConnectionBudget, Holder
 from broker.front.grpc.messages import MessageReader, pack_message
 from broker.front.grpc.responses import BEGINNING, OK, error_block, ok_block
+from broker.front.request_memory import RequestMemory
 from broker.port.http2.frames import Code
 from broker.port.http2.stream import Stream
 from broker.services.services import Services

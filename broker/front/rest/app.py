@@ -11,9 +11,9 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
-from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission, admission_of
 from broker.front.call_log import CallLog
+from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import HOT, ResourceCalls
 from broker.front.rest.body import BodyReader
 from broker.front.rest.call import Call

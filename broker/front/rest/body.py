@@ -9,8 +9,8 @@ import asyncio
 
 from broker.domain.errors import DeadlineExceeded, InvalidArgument
 from broker.domain.payload import MAX_PAYLOAD_BYTES, decompressed, payload_too_large
-from broker.domain.request_memory import RequestMemory
 from broker.front.admission import Admission
+from broker.front.request_memory import RequestMemory
 from broker.port.http1.exchange import Exchange, Gone
 
 BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hold its memory for ever

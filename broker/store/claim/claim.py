@@ -11,7 +11,6 @@ docs/claim.md has the whole story, and the rules that lose or double messages wh
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker.domain.attempt_ids import AttemptIds
 from broker.store.claim.due import lock_due, look_up_due
 from broker.store.claim.fresh import look_at, place_of, shared_places
 from broker.store.claim.ordered import clear_away
@@ -23,6 +22,7 @@ from broker.store.claim.write import write
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection
 from broker.store.driver.statements import BEGIN
+from broker.store.log.attempt_ids import AttemptIds
 
 _LOCK_CURSORS = statements.hot("lock_cursors")
 _LOCK_FREE_CURSORS = statements.hot("lock_free_cursors")

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.delivery import Delivery
 from broker.domain.ordered_run import Phase
 from broker.domain.stretch import count_of, multirange
@@ -17,6 +16,7 @@ from broker.store.claim.work import Parcel, Work
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
 from broker.store.driver.statements import COMMIT
+from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.due_attempt import replacements
 
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.domain.attempt_ids import AttemptIds
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.claim import claim as claims
 from broker.store.claim import due, fresh, write
+from broker.store.log.attempt_ids import AttemptIds
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 
