@@ -70,6 +70,21 @@ def test_a_digest_is_one_parcel_and_one_at_a_time() -> None:
     assert [[item.message.seq for item in parcel.items] for parcel in endpoint.buffer] == [[1, 2, 7]]
 
 
+def test_an_endpoint_is_looked_at_again_when_nobody_will_say_that_it_has_room() -> None:
+    endpoint = make_endpoint()
+    assert endpoint.wakes_at(NOW, held_up=False) is None, "there is nothing for it"
+    assert endpoint.wakes_at(NOW, held_up=True) == NOW, "it has room since it was asked"
+    attempts = [endpoint.health.begin(NOW) for _ in range(endpoint.health.room(NOW))]
+    assert endpoint.wakes_at(NOW, held_up=True) is None, "an answer must come in"
+    endpoint.health.failed(attempts[0], NOW, retry_after=30)
+    rested = endpoint.health.opens_at(NOW)
+    assert rested is not None
+    assert endpoint.wakes_at(NOW, held_up=True) == rested
+    assert endpoint.wakes_at(NOW, held_up=False) is None
+    endpoint.accept([delivery(1)], NOW)
+    assert endpoint.wakes_at(NOW, held_up=False) == rested, "what is claimed is sent then"
+
+
 def test_bytes_are_given_back_as_parcels_go() -> None:
     endpoint = make_endpoint()
     endpoint.accept([delivery(1, 2, 3)], NOW)

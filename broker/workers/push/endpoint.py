@@ -125,6 +125,15 @@ class Endpoint:
             return 0
         return max(room + ahead - waiting, 0)
 
+    def wakes_at(self, now: float, *, held_up: bool) -> float | None:
+        """When it is to be looked at though no answer came in; None: never, an answer must come.
+
+        `held_up`: something was not wanted a moment ago; what is wanted by now nobody else will say.
+        """
+        if not held_up and not self.buffer:
+            return None
+        return now if held_up and self.wants(now) else self.health.opens_at(now)
+
     def _ahead(self, now: float) -> int:
         health = self.health
         if not health.mean_latency or not health.flows(now):

@@ -110,13 +110,7 @@ class _EndpointConsumer:
         self._news.claim_failed(self._endpoint, error)
 
     def wakes_at(self, *, held_up: bool) -> float | None:
-        """When there is room without any answer coming in; one that hangs must not be waited for."""
-        if not held_up and not self._endpoint.buffer:
-            return None
-        now = asyncio.get_running_loop().time()
-        if held_up and self._endpoint.wants(now):  # since it was asked
-            return now
-        return self._endpoint.health.opens_at(now)
+        return self._endpoint.wakes_at(asyncio.get_running_loop().time(), held_up=held_up)
 
     def woken(self) -> None:
         self._sender.pump(self._endpoint)
