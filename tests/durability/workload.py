@@ -30,7 +30,7 @@ PROJECT = "projects/durability"
 TOPIC, SUBSCRIPTION = f"{PROJECT}/topics/load", f"{PROJECT}/subscriptions/load"
 ACK_DEADLINE_SECONDS = 10  # the shortest there is
 _PAUSE_SECONDS = 0.05  # after a failure: the broker may be away
-_TOO_LONG_SECONDS = 15.0  # for a call that waits for nothing
+_HANGS_SECONDS = 60.0  # without an answer: a TimeoutError, which no fault excuses
 _IN_FLIGHT_SECONDS = 2.0  # what a fault takes from a caller was claimed at most so long before
 
 
@@ -270,7 +270,6 @@ class Workload:
         self, session: aiohttp.ClientSession, url: str, path: str, body: Json, publish: Publish | None = None
     ) -> Json | None:
         """The answer, or None after a failure that a killed broker or database may cause."""
-        sent_at = time.monotonic()
         try:
             async with session.post(f"{url}/v1/{path}", json=body) as response:
                 answer: Json = await response.json()
@@ -286,7 +285,6 @@ class Workload:
                 self.history.failures[status] += 1
         except (aiohttp.ClientError, ConnectionError) as error:
             self.history.failures[type(error).__name__] += 1
-        assert time.monotonic() - sent_at < _TOO_LONG_SECONDS, f"{path} hung"
         await asyncio.sleep(_PAUSE_SECONDS)
         return None
 
@@ -295,7 +293,7 @@ class Workload:
 
     @staticmethod
     def _session() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
+        return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_HANGS_SECONDS))
 
 
 def _received(message: Json, sent_at: float, now: float) -> Received:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.cli.processes import faults
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, text
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, text
 
 MEGABYTE = 1_000_000
 ROUND_SECONDS = 60  # for one publish, pull and ack beside an attack; only a hang takes so long
@@ -90,7 +90,7 @@ class GoodClient:
 async def good_client(broker: BrokerProcess) -> AsyncIterator[GoodClient]:
     """Runs beside the block; was served in it, and is served by the same processes when it has ended."""
     workers = [worker.pid for worker in broker.workers()]
-    async with httpx.AsyncClient(base_url=broker.url, timeout=ROUND_SECONDS) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=ROUND_SECONDS, verify=NO_TLS) as client:
         good = GoodClient(Rest(client, f"projects/good-{uuid.uuid4().hex[:10]}"))
         await good.rest.create_topic()
         await good.rest.create_subscription()

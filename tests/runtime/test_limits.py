@@ -1,7 +1,6 @@
 """What may wait is bounded: by bytes, by number, by time; and nobody waits for a database that is away (C7)."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -217,11 +216,9 @@ async def test_a_server_that_does_not_answer_is_given_up_and_idle_connections_to
     monkeypatch.setattr(hot_connection, "UNANSWERED_SECONDS", 0.5)
     async with database.hot() as idle, database.hot():
         pass
-    began = time.monotonic()
     with pytest.raises(Unavailable):
         async with database.hot() as connection:
-            await execute(connection, "SELECT pg_sleep(30)")
-    assert time.monotonic() - began < 20
+            await execute(connection, "SELECT pg_sleep(3600)")  # far longer than a test may take
     assert connection.closed
     assert idle.closed
 

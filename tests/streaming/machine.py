@@ -14,7 +14,7 @@ import httpx
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.fixtures.broker import Rest, message, text
+from tests.fixtures.broker import NO_TLS, Rest, message, text
 from tests.streaming.reference import Reference
 from tests.streaming.stream import Received, Stream, Streams
 
@@ -35,7 +35,7 @@ class Parties:
         self._runner = runner
         self._ordered = ordered
         self.reference = Reference(ordered=ordered)
-        self.client = httpx.AsyncClient(base_url=url, timeout=60)
+        self.client = httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS)
         self.rest = Rest(self.client, f"projects/test-{uuid.uuid4().hex[:10]}")
         self.streams = Streams(url, self.rest)
         self.open: list[tuple[str, Stream]] = []  # with the name of the holder, "1.4" for the second one's fifth

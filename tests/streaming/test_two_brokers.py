@@ -84,19 +84,16 @@ async def test_a_publish_in_one_broker_reaches_streams_of_another_at_once(two: t
     assert waited < 12 * 0.4
 
 
-async def test_a_nack_in_one_broker_reaches_streams_of_another_at_once(two: tuple[Streams, Streams]) -> None:
+async def test_a_nack_in_one_broker_reaches_streams_of_another(two: tuple[Streams, Streams]) -> None:
     here, there = two
     await here.subscribe()
     await here.rest.publish("a")
-    had = await (first := await here.open()).take()
+    had = await (first := await here.open(stream_ack_deadline_seconds=600)).take()
     other = await there.waiting()
     await first.half_close()
     await first.ended()
-    loop = asyncio.get_running_loop()
-    before = loop.time()
     await _nack(here, had)
-    assert await other.take_texts() == ["a"]
-    assert loop.time() - before < 5
+    assert await other.take_texts() == ["a"]  # ten minutes before its deadline would bring it
 
 
 @pytest.mark.parametrize(
