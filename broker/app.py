@@ -303,8 +303,7 @@ class Broker:
         self._database.came_back()
 
     async def _begin(self) -> None:
-        await self._clock.synchronise()  # first: the pool that open() fills logs each attempt in vain
-        await self._database.open()
+        await self._clock.synchronise()
         async with self._database.connection() as connection:
             await make_partitions_ahead(connection, now=self._clock.now())
         await self._processes.run_once()

@@ -30,7 +30,6 @@ async def old_url(empty_database_url: str) -> str:
     """A database as release 0.1.0 leaves it, with partitions, one of them detached; and an application's table."""
     migrations.upgrade(empty_database_url, schema="public")
     database = Database(empty_database_url, schema="public")
-    await database.open()
     async with database.connection() as connection:
         await make_partitions_ahead(connection, now=datetime.now(UTC) + timedelta(hours=1))
         partitions = await list_partitions(connection)

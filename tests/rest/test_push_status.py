@@ -66,7 +66,6 @@ def served(clone: Callable[[], Any]) -> Iterator[tuple[str, str]]:
 async def pushed(served: tuple[str, str], project: str) -> AsyncIterator[Pushed]:
     url, database_url = served
     database = Database(database_url, pool_size=2)
-    await database.open()
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         rest = Rest(client, project)
         await rest.create_topic()

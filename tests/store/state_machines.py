@@ -20,7 +20,6 @@ def on_database(machine: type[Machine], database_url: str) -> Iterator[type[Mach
 
     async def opened() -> Database:
         database = Database(database_url, pool_size=2)
-        await database.open()
         async with database.connection() as connection:
             for hours in range(3):
                 await make_partitions_ahead(connection, now=await database.now() + timedelta(hours=hours))

@@ -31,7 +31,6 @@ class _Fated(Database):
 
 async def test_whoever_needs_one_is_told_that_the_database_is_unavailable(database_url: str) -> None:
     database = _Fated(database_url)
-    await database.open()
     try:
         async with database.transaction() as connection:
             await connection.execute(text("SELECT 1"))

@@ -337,7 +337,7 @@ async def test_a_pause_is_not_lost_by_a_state_that_follows_it_at_once(log: Log) 
 
 async def test_what_could_not_be_written_is_kept_for_the_next_flush(log: Log) -> None:
     own, other, _ = await three(log)
-    nowhere = Database("postgresql://127.0.0.1:1/none", pool_size=1, connect_timeout_seconds=0.1)
+    nowhere = Database("postgresql://127.0.0.1:1/none", pool_size=1)
     process = PushLog(nowhere)
     process.failed(failure(own, log.start, "first"))
     process.changed(state(own, log.start, window=1))

@@ -21,7 +21,6 @@ async def three(database_url: str) -> AsyncIterator[list[Database]]:
             Database(database_url, schema=schema, pool_size=2) for schema in ("broker", "second", "broker")
         ]
         for database in databases:
-            await database.open()
             stack.push_async_callback(database.close)
         async with databases[0].connection() as connection:
             await connection.execute(b"CREATE SCHEMA second")

@@ -45,7 +45,6 @@ def hostile_url(database_url: str) -> str:
 @pytest.fixture
 async def hostile(hostile_url: str) -> AsyncIterator[Database]:
     database = Database(hostile_url, pool_size=2)
-    await database.open()
     yield database
     await database.close()
 

@@ -31,7 +31,6 @@ async def relay(database_url: str) -> AsyncIterator[Relay]:
 @asynccontextmanager
 async def _open(relay: Relay, patience_seconds: float) -> AsyncIterator[Database]:
     database = Database(relay.url, patience_seconds=patience_seconds)
-    await database.open()
     try:
         yield database
     finally:

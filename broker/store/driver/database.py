@@ -1,18 +1,18 @@
 """Connections, transactions, and what a failed statement means.
 
-Three ways in: `hot()` for the hot statements (store/driver/hot_connection.py), `transaction()` for the resources
-(SQLAlchemy Core), `connection()` for the rest (psycopg).  All translate errors of PostgreSQL by one table.
+Two pools: `hot()` has connections for the hot statements (store/driver/hot_connection.py), SQLAlchemy's engine has
+those for all else: for a `transaction()`, or for one statement after the other (`connection()`).  The reasons are
+in docs/decisions/0019.  All translate errors of PostgreSQL by one table.
 """
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any
 
 import psycopg
 from psycopg import errors as pg
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from sqlalchemy import event
 from sqlalchemy.engine.interfaces import AdaptedConnection
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, InvalidRequestError
@@ -23,7 +23,7 @@ from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.driver.hot_pool import HotPool
+from broker.store.driver.hot_pool import HotPool, NoRoom
 from broker.store.driver.patient_connection import PATIENCE_SECONDS, PatientConnection
 from broker.store.driver.statements import Statement
 from broker.telemetry.log import reason
@@ -34,9 +34,6 @@ logger = logging.getLogger(__name__)
 Connection = psycopg.AsyncConnection[Any]
 ResourceConnection = AsyncConnection  # for resources
 
-# The pool waits twice as long after each failed attempt to connect; after so long it gives up, and the next call
-# that needs a connection tries at once.  Else the broker would stay away for as long again as the database was.
-_RECONNECT_SECONDS = 5.0
 _POOL_WAIT_SECONDS = 5.0  # for a connection of a pool whose connections are all in use
 
 # What StateChanges knows an absent database by.
@@ -45,7 +42,7 @@ DATABASE = ("databases", "")
 # What an operator should hear of, beside an absence: it passes by itself, and comes again.
 _WORRIES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
     ((pg.DiskFull,), "full", "the database has no room left"),
-    ((PoolTimeout, NoConnectionFree), "connections", "no connection to the database is free"),
+    ((NoRoom, NoConnectionFree), "connections", "no connection to the database is free"),
     ((pg.QueryCanceled,), "slow", "the database takes too long for statements"),
 )
 
@@ -104,7 +101,7 @@ def translate_errors() -> Iterator[None]:
     """Raise the BrokerError that stands for an error of PostgreSQL in the block."""
     try:
         yield
-    except (PoolTimeout, PoolClosed, NoConnectionFree) as error:
+    except NoConnectionFree as error:
         raise Unavailable("The database cannot be reached; try again.") from error
     except psycopg.Error as error:
         raise translate(error) from error
@@ -153,7 +150,6 @@ class Database:
         *,
         schema: str = DEFAULT_SCHEMA,
         pool_size: int = 8,
-        connect_timeout_seconds: float = _POOL_WAIT_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
         states: StateChanges | None = None,
     ) -> None:
@@ -167,17 +163,6 @@ class Database:
         self._hot_parameters = connection_parameters(url, schema=schema, settings=_HOT)
         self._parameters = connection_parameters(url, schema=schema, settings=_NOT_HOT)
         self._patience_seconds = patience_seconds
-        self._pool = AsyncConnectionPool[PatientConnection](
-            connection_class=PatientConnection,
-            configure=self._set_patience,
-            check=PatientConnection.check,
-            min_size=1,
-            max_size=min(4, pool_size),
-            open=False,
-            timeout=connect_timeout_seconds,
-            reconnect_timeout=_RECONNECT_SECONDS,
-            kwargs={"autocommit": True, **self._parameters},
-        )
         self._hot_pool = HotPool(self._hot_connection, size=pool_size, went=self.went_away, came=self.came_back)
         self._engine = create_async_engine(
             "postgresql+psycopg://",
@@ -187,13 +172,10 @@ class Database:
             async_creator=self._connect,
         )
         event.listen(self._engine.sync_engine, "checkout", _check)
-
-    async def open(self) -> None:
-        await self._pool.open()
+        self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")  # of the same pool
 
     async def close(self) -> None:
         await self._hot_pool.close()
-        await self._pool.close()
         await self._engine.dispose()
 
     def hot(self, following: HotConnection | None = None) -> "_Hot":
@@ -212,19 +194,29 @@ class Database:
 
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
-        with self._noted_errors():
-            self._refuse_if_away()
-            async with self._pool.connection() as connection:
-                yield connection
+        async with self._from_engine(self._autocommit.connect()) as connection:
+            driver = await driver_connection(connection)
+            try:
+                yield driver
+            finally:
+                if driver.closed:
+                    await connection.invalidate()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """An SQLAlchemy transaction for resources; commits at the end of the block."""
+        async with self._from_engine(self._engine.begin()) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _from_engine(
+        self, connecting: AbstractAsyncContextManager[AsyncConnection]
+    ) -> AsyncIterator[AsyncConnection]:
         with self._noted_errors():
             self._refuse_if_away()
             async with AsyncExitStack() as stack:
                 try:
-                    connection = await stack.enter_async_context(self._engine.begin())
+                    connection = await stack.enter_async_context(connecting)
                 except InvalidRequestError as error:  # the first was found to be lost, and so was the next
                     raise psycopg.OperationalError("connections are lost as soon as they are made") from error
                 yield connection

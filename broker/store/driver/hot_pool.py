@@ -5,13 +5,16 @@ import random
 from collections.abc import Awaitable, Callable
 
 import psycopg
-from psycopg_pool import PoolTimeout
 
 from broker.store.driver.hot_connection import UNANSWERED_SECONDS, HotConnection
 from broker.telemetry.log import reason
 
 WAIT_SECONDS = 5.0  # for a connection, when all are in use
 _PROBE_SECONDS = 0.25
+
+
+class NoRoom(psycopg.OperationalError):
+    """All connections of the pool were in use for too long."""
 
 
 class HotPool:
@@ -50,7 +53,7 @@ class HotPool:
         """A connection, to be given back by `release`.
 
         `following` is one that other tasks hold, to be used beside them: the last that leaves it gives it back.
-        Raises psycopg.Error: none can be made, or (PoolTimeout) none was given back in time.
+        Raises psycopg.Error: none can be made, or (NoRoom) none was given back in time.
         """
         if following is None:
             await self._enter()
@@ -77,7 +80,7 @@ class HotPool:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._room.acquire()
         except TimeoutError:
-            raise PoolTimeout(f"no connection was free for {WAIT_SECONDS:.0f} s") from None
+            raise NoRoom(f"no connection was free for {WAIT_SECONDS:.0f} s") from None
 
     async def _new(self) -> HotConnection:
         if self.away:
