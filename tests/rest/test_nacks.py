@@ -17,10 +17,10 @@ async def test_a_nack_may_carry_its_own_delay(rest: Rest) -> None:
     await rest.create_subscription(retryPolicy={"minimumBackoff": "600s", "maximumBackoff": "600s"})
     await rest.publish("soon", "late", "at once")
     by_text = {text(m): m for m in await rest.pull()}
-    await nack(rest, [by_text["soon"]], delay="0.2s")
     await nack(rest, [by_text["late"]], delay="3600s")
     await nack(rest, [by_text["at once"]], delay="0s")
     assert [text(m) for m in await rest.pull()] == ["at once"]
+    await nack(rest, [by_text["soon"]], delay="0.2s")
     assert [text(m) for m in await rest.pull(wait=True)] == ["soon"]
 
 
