@@ -34,7 +34,11 @@ MALFORMED = {
     "a header that goes on in the next line": (LIST + HOST + b"X: y\r\n z\r\n\r\n", 400),
     "lines that end in LF alone": (b"GET /healthz HTTP/1.1\nHost: x\n\n", 400),
     "lines that end in CR alone": (b"GET /healthz HTTP/1.1\rHost: x\r\r", 400),
-    "a tunnel": (b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n", 400),
+    "a tunnel": (b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n", 501),
+    "a tunnel with a body": (
+        b"CONNECT /v1/x HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED,
+        501,
+    ),
     "a URL that is none": (b"GET http:// HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     "a path that is no ASCII": (b"GET /\xff\xfe HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     "the first words of TLS": (bytes.fromhex("16030100f1010000ed0303") + bytes(range(230)), 400),

@@ -2,15 +2,17 @@
 
 import asyncio
 import itertools
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from broker.port.http1.exchange import MOST_UNREAD_BYTES
+from broker.port.http1.patience import Pace
 from tests.fixtures.broker import eventually
 from tests.limits.raw import calling, request
-from tests.port.http1 import Served, serving
+from tests.port.http1 import NEVER, Served, serving
 
 HOST = b"Host: x\r\n"
 CHUNKED = b"POST /c HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -246,3 +248,33 @@ async def test_a_defect_of_the_door_is_told_and_answered(served: Served) -> None
         caller.send(request("GET", "/fault"))
         assert (await caller.answer()).status == 500
     assert served.faults == ["/fault: a defect"]
+
+
+async def _has_come(served: Served, requests: int) -> None:
+    await eventually(lambda: len(served.seen) == requests)
+
+
+@pytest.mark.parametrize("end", ["idle", "asked for by the client", "shut down"])
+async def test_a_client_that_takes_no_answers_does_not_keep_its_connection_for_ever(
+    served: Served, end: str
+) -> None:
+    """What it leaves may be so little that the transport still has room for more."""
+    served.pace = Pace(look=0.05 if end == "idle" else NEVER, keep_alive=0.2, answer=0.2)
+    async with calling(served.url) as caller:
+        caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        many = request("GET", "/" + "a" * 900) * 8
+        await eventually(lambda: served.connections)
+        [connection] = served.connections
+        for transport, buffer in (
+            (connection._transport, socket.SO_SNDBUF),
+            (caller.writer.transport, socket.SO_RCVBUF),
+        ):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, buffer, 4096)
+        while not connection._transport.get_write_buffer_size():
+            caller.send(many)
+            await _has_come(served, len(served.seen) + 8)
+        if end == "shut down":
+            connection.shutdown()
+        elif end != "idle":
+            caller.send(LAST)
+        await eventually(lambda: not served.server.connections)

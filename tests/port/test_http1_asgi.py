@@ -5,12 +5,18 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.broker import eventually
 from tests.limits.raw import calling, request
 from tests.port.http1 import Served, serving
 
 
 async def _application(scope: Any, receive: Any, send: Any) -> None:
     """Answers in parts: of a length that is given (/app/length) or not; with defects."""
+    if scope["path"] == "/app/early":
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"early"})
+        assert (await receive())["type"] == "http.disconnect"
+        raise RuntimeError("a defect behind the answer")
     size, more = 0, True
     while more:
         message = await receive()
@@ -94,3 +100,24 @@ async def test_a_defect_of_an_application_ends_its_connection_or_is_told(
     assert b"X-Other" not in answer
     [fault] = framework.faults
     assert fault.startswith(f"{path}: ")
+
+
+async def test_a_defect_behind_a_whole_answer_is_told_and_does_not_touch_the_next_request(
+    framework: Served,
+) -> None:
+    """Frameworks answer a defect with 500 themselves, and raise it for the server's log."""
+    async with calling(framework.url) as caller:
+        caller.send(request("GET", "/app/early"), request("GET", "/wait", CLOSE))
+        assert (await caller.answer()).body == b"early"
+        await eventually(lambda: framework.faults)
+        framework.proceed.set()
+        assert (await caller.rest()).endswith(b"\r\n\r\nGET /wait  0")
+    assert framework.faults == ["/app/early: a defect behind the answer"]
+
+
+async def test_a_body_is_not_asked_for_behind_the_answer(framework: Served) -> None:
+    async with calling(framework.url) as caller:
+        caller.send(request("POST", "/app/early", "Expect: 100-continue", "Content-Length: 5"))
+        assert await caller.rest() == (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nearly")
+    await eventually(lambda: framework.faults)
+    assert framework.faults == ["/app/early: a defect behind the answer"]

@@ -96,6 +96,8 @@ class _Call:
 
     def fail(self, status: int, reason: str) -> None:
         """End an answer that the application has not completed."""
+        if self._exchange.answered:
+            return  # the connection is the next request's; frameworks raise what they have answered by 500
         if self._exchange.begun:
             self._exchange.cut_off()
         else:

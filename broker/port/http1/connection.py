@@ -151,9 +151,10 @@ class Http1Connection(asyncio.Protocol):
         """Close, after the requests that are here were answered."""
         self._stopping = True
         if self._ending:
-            self._transport.abort()
+            if not self._transport.get_write_buffer_size():
+                self._transport.abort()
         elif self._current is None and not self._waiting:
-            self._transport.close()
+            self._close()
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -294,7 +295,7 @@ class Http1Connection(asyncio.Protocol):
                 exchange.leave()
                 self._current = None
             else:  # answered already: its peer expects nothing more
-                self._transport.close()
+                self._close()
                 return
         if self._current is None:
             self._end(refusal)
@@ -303,18 +304,34 @@ class Http1Connection(asyncio.Protocol):
 
     def _end(self, refusal: Refusal | None = None) -> None:
         """Close; a peer that still sends would lose the last answer if that were at once."""
-        self._ending = True
+        if self._ending:
+            return
+        still_sends = refusal is not None or self._newest is not None or self._reading_paused
         if refusal is not None:
             logger.debug("refused a request: %s", refusal.reason)
             self._transport.write(closing_answer(refusal.status, refusal.reason))
-        elif self._newest is None:
-            self._transport.close()
+        if not still_sends:
+            self._close()
             return
+        self._ending = True
         self._unfed = b""
         self._transport.write_eof()
         self.read_on()
+        self._abort_in_time()
+
+    def _close(self) -> None:
+        """Close, once the peer has taken what was written."""
+        self._ending = True
+        self._transport.close()
+        self._abort_in_time()
+
+    def _abort_in_time(self) -> None:
+        """A peer that takes nothing any more would keep its connection for ever."""
+        has_more_to_take = self._transport.get_write_buffer_size() > 0
         self._timer.cancel()
-        self._timer = self._loop.call_later(self.pace.linger, self._transport.abort)
+        self._timer = self._loop.call_later(
+            self.pace.answer if has_more_to_take else self.pace.linger, self._transport.abort
+        )
 
     def cut_off(self) -> None:
         self._transport.abort()
@@ -335,7 +352,7 @@ class Http1Connection(asyncio.Protocol):
                 held_up=held_up,
                 answering=self._current is not None,
             ):
-                self._transport.close()
+                self._close()
         except Refusal as refusal:
             self._refuse(refusal)
 

@@ -70,7 +70,7 @@ class Exchange:
 
         Raises Gone.
         """
-        if not (self.whole or self._body or self.gone):
+        if not (self.whole or self._body or self.gone or self.answered):
             self._ask()
             self._connection.read_on()
             while not (self.whole or self._body or self.gone or self.answered):

@@ -159,6 +159,8 @@ class RequestReader:
             self._object(400, "A request of HTTP/1.0 cannot be chunked.")
         if len(self._headers) > MAX_HEADERS:
             self._object(431, _TOO_MANY_HEADERS)
+        if self._parser.get_method() == b"CONNECT":  # the parser would take its body for the next request
+            self._object(501, "The broker is no proxy: it opens no tunnels.")
         if self._upgrade and self._chunked and self._parser.should_upgrade():
             self._object(501, "The broker reads no chunked request that asks for another protocol.")
 
