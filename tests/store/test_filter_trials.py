@@ -136,7 +136,7 @@ async def test_a_call_looks_at_a_bounded_number_of_messages_in_all_shards(
 
 
 async def test_large_attributes_end_a_page(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters, "MAX_BYTES", 2_500)
+    monkeypatch.setattr(filters, "MAX_RESPONSE_BYTES", 2_500)
     await trial.publish(*["prod", "test"] * 5, padding="x" * 1000)
     await trial.publish(*["prod"] * 5, shard=1, padding="x" * 1000)
     pages = await trial.all_pages()
@@ -148,7 +148,7 @@ async def test_large_attributes_end_a_page(trial: Trial, monkeypatch: pytest.Mon
 async def test_large_data_ends_a_page_if_it_is_asked_for(
     trial: Trial, monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
-    monkeypatch.setattr(filters, "MAX_BYTES", 2_500)
+    monkeypatch.setattr(filters, "MAX_RESPONSE_BYTES", 2_500)
     size = 2_000 if apart else 500
     await trial.publish(*["prod", "test"] * 5, data=b"x" * size)
     assert len((await trial.page()).matched) == 5

@@ -50,7 +50,6 @@ async def test_who_tidies_up_in_one_schema_holds_up_nobody_in_another(three: lis
 
 async def test_in_public_the_locks_are_those_of_release_0_1_0(three: list[Database], database_url: str) -> None:
     released = Database(database_url, schema="public")
-    await released.open()
     async with three[0].connection() as other, released.connection() as connection:
         await other.execute(b"SELECT pg_advisory_lock(4711002)")
         async with tidying(connection) as turn:
