@@ -29,7 +29,9 @@ with pubsub_v1.PublisherClient() as publisher, pubsub_v1.SubscriberClient() as s
     receiving = subscriber.subscribe(SUBSCRIPTION, callback=handle)
     print(f"listening on {SUBSCRIPTION}; Ctrl-C ends", flush=True)
     try:
-        receiving.result()
+        while not receiving.done():
+            with contextlib.suppress(TimeoutError):  # while it waits, Python may not notice a Ctrl-C
+                receiving.result(timeout=1)
     except KeyboardInterrupt:
         receiving.cancel()
         receiving.result()
