@@ -43,9 +43,8 @@ V = TypeVar("V")
 
 MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
-MAX_STATEMENT_ATTEMPTS = (
-    4_000  # past some thousand rows a larger commit gains nothing, and takes longer than it may
-)
+# Past some thousand rows a larger commit gains nothing, and takes longer than it may.
+MAX_STATEMENT_ATTEMPTS = 4_000
 _TOO_MANY = "Too many acknowledgements wait to be written; try again."
 
 

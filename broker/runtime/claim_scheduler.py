@@ -347,6 +347,7 @@ class ClaimScheduler:
         watch.alone = False
         watch.due_at = self._clock.now() + timedelta(seconds=_FAILED_SECONDS * random.uniform(0.5, 1))  # noqa: S311
         watch.state = _State.IDLE
+        watch.member.held_up.pop(watch, None)  # if it was the answer that could not be taken
         watch.member.consumer.fail(claimant, error)
         self._set_alarm(watch.member)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from broker.domain.subscription import Subscription
 from broker.store.claim.request import Claimant, Claimed
@@ -17,6 +17,22 @@ class Answer:
     claimed: Claimed
     now: datetime
     begun_at: float
+
+
+def claimant_of(subscription: Subscription, now: datetime, **terms: Any) -> Claimant:
+    """What the subscription says of whoever claims for it; `terms` are the other fields of Claimant.
+
+    `now` is the database's time.
+    """
+    return Claimant(
+        subscription_id=subscription.subscription_id,
+        retained_since=now - subscription.retention,
+        retry_policy=subscription.retry_policy,
+        filter_path=subscription.filter_path,
+        max_attempts=subscription.max_delivery_attempts,
+        ordered=subscription.enable_message_ordering,
+        **terms,
+    )
 
 
 class Consumer(Protocol):

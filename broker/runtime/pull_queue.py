@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import Unavailable
 from broker.domain.subscription import Subscription
-from broker.runtime.consumer import Answer
+from broker.runtime.consumer import Answer, claimant_of
 from broker.runtime.key_owners import KeyOwners
 from broker.store.claim.request import Claimant, Gone, More, Quiet
 
@@ -176,16 +176,12 @@ class PullQueue:
         ack_deadline = self.serving[0].terms.ack_deadline  # which is all of theirs
         if ack_deadline is None:
             ack_deadline = timedelta(seconds=subscription.ack_deadline_seconds)
-        return Claimant(
-            subscription_id=subscription.subscription_id,
+        return claimant_of(
+            subscription,
+            now,
             demands=demands_of(self.serving),
             ack_deadline=ack_deadline,
-            retained_since=now - subscription.retention,
-            retry_policy=subscription.retry_policy,
-            filter_path=subscription.filter_path,
-            max_attempts=subscription.max_delivery_attempts,
             exactly_once=subscription.enable_exactly_once_delivery,
-            ordered=subscription.enable_message_ordering,
             max_run=1 if subscription.extensions.one_per_ordering_key else MAX_MESSAGES_PER_ATTEMPT,
             preferred=self._key_owners.preferred(subscription.subscription_id, owners),
         )

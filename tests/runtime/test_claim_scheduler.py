@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,21 +29,7 @@ SHARD = 1
 TEN = Demand(max_messages=10, max_bytes=1_000_000)
 
 
-@pytest.fixture
-async def tasks() -> AsyncIterator[Tasks]:
-    tasks = Tasks()
-    yield tasks
-    await tasks.close()
-
-
 # --- with a real log --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def long_poll(log: Log, tasks: Tasks) -> LongPoll:
-    clock = DatabaseClock(log.database)
-    await clock.synchronise()
-    return LongPoll(log.database, clock, pull_claims(log.database, clock, tasks), tasks)
 
 
 async def texts(long_poll: LongPoll, subscription: Subscription, lease: float = 60) -> list[bytes]:

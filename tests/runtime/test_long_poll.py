@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,32 +13,16 @@ import pytest
 from broker.domain.delivery import Delivery, Demand
 from broker.domain.errors import Unavailable
 from broker.domain.subscription import Subscription
-from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import SubscriptionChanged
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
-from tests.fixtures.claims import pull_claims
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
 # Before the beginning of time: the claim cannot compute from when on messages are retained.
 UNFORESEEN = timedelta(days=365 * 3000)
-
-
-@pytest.fixture
-async def tasks() -> AsyncIterator[Tasks]:
-    tasks = Tasks()
-    yield tasks
-    await tasks.close()
-
-
-@pytest.fixture
-async def long_poll(log: Log, tasks: Tasks) -> LongPoll:
-    clock = DatabaseClock(log.database)
-    await clock.synchronise()
-    return LongPoll(log.database, clock, pull_claims(log.database, clock, tasks), tasks)
 
 
 async def _pull(long_poll: LongPoll, subscription: Subscription) -> list[Delivery]:

@@ -142,7 +142,7 @@ class _Hot:
 
 
 class Database:
-    """One PostgreSQL database.  Open it before use, close it after."""
+    """One PostgreSQL database.  Close it after use."""
 
     def __init__(
         self,

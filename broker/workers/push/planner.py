@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Demand
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_scheduler import ClaimScheduler
-from broker.runtime.consumer import Answer
+from broker.runtime.consumer import Answer, claimant_of
 from broker.store.claim.request import Claimant
 from broker.store.claim.share import MAX_BYTES
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
@@ -75,15 +75,11 @@ class _EndpointConsumer:
         most = parcels if digest is None else digest.max_messages
         max_bytes = MAX_BYTES_HELD if digest is None else digest.max_bytes
         demand = Demand(max_messages=min(most, MAX_MESSAGES_PER_ATTEMPT), max_bytes=min(max_bytes, MAX_BYTES))
-        claimant = Claimant(
-            subscription_id=subscription.subscription_id,
+        claimant = claimant_of(
+            subscription,
+            now,
             demands=(demand,),
             ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds + DEADLINE_MARGIN_SECONDS),
-            retained_since=now - subscription.retention,
-            retry_policy=subscription.retry_policy,
-            filter_path=subscription.filter_path,
-            max_attempts=subscription.max_delivery_attempts,
-            ordered=subscription.enable_message_ordering,
             max_run=1,  # one request of a key is out at a time
             digest=digest,
             looks_for_due=due,
