@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.domain.errors import Aborted, BrokerError, Unavailable
+from broker.runtime.failures import tell_failure
 from broker.telemetry.log import reason
 from broker.telemetry.state_changes import StateChanges
 
@@ -15,7 +15,6 @@ logger = logging.getLogger(__name__)
 
 _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.1, 1.0  # all wait for the database, and must not for long after it
 _HEALTHY_SECONDS = 30.0
-_PASSING_SECONDS = 5.0  # for which what may pass by itself is not worth a line
 _KIND = "background workers"
 
 
@@ -94,19 +93,8 @@ class Supervisor:
             delay = min(delay * 2, _MAX_DELAY_SECONDS)
 
     def _fails(self, name: str, error: Exception, lasted: float) -> None:
-        may_pass = isinstance(error, Unavailable | Aborted)
-        if may_pass and lasted < _PASSING_SECONDS:
-            return
-        is_defect = not isinstance(error, BrokerError)
-        self._states.begins(
-            _KIND,
-            name,
-            f"the background worker {name!r} fails, and is started again",
-            reason(error),
-            lasted=lasted,
-            level=logging.ERROR if is_defect else logging.WARNING,
-            error=error if is_defect else None,
-        )
+        what = f"the background worker {name!r} fails, and is started again"
+        tell_failure(self._states, _KIND, name, what, error, lasted=lasted)
 
     def _works(self, name: str) -> None:
         self._states.ends(_KIND, name, f"the background worker {name!r} works again")

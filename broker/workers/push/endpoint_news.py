@@ -7,17 +7,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Container
 
-from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.subscription import Subscription
 from broker.runtime.dead_letter_news import DeadLetterNews
-from broker.telemetry.log import reason
+from broker.runtime.failures import tell_failure
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.target import shown_origin
 
 _FAILING, _PAUSED = "push endpoints", "paused push subscriptions"
 _CLAIMS = "push subscriptions that cannot be read"
-_PASSING_SECONDS = 5.0  # for which what may pass by itself is not worth a line
 
 logger = logging.getLogger(__name__)
 
@@ -57,19 +55,9 @@ class EndpointNews:
             return
         if endpoint.claims_fail_since is None:
             endpoint.claims_fail_since = now
-        lasted = now - endpoint.claims_fail_since
-        if isinstance(error, Unavailable | Aborted) and lasted < _PASSING_SECONDS:
-            return
-        name, is_defect = endpoint.subscription.name, not isinstance(error, BrokerError)
-        self._states.begins(
-            _CLAIMS,
-            name,
-            f"messages of {name} cannot be taken from the log, and are not pushed; tried again every second",
-            reason(error),
-            lasted=lasted,
-            level=logging.ERROR if is_defect else logging.WARNING,
-            error=error if is_defect else None,
-        )
+        name = endpoint.subscription.name
+        what = f"messages of {name} cannot be taken from the log, and are not pushed; tried again every second"
+        tell_failure(self._states, _CLAIMS, name, what, error, lasted=now - endpoint.claims_fail_since)
 
     def claimed(self, endpoint: Endpoint) -> None:
         """They could."""
