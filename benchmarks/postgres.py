@@ -118,13 +118,13 @@ def _received(rows: Sequence[Any]) -> list[_Received]:
     head = "A" * 36  # an ack id has 40 characters
     printed: dict[datetime, str] = {}  # a batch has one publish time
     received = []
-    for position, (seq, publish_time, ordering_key, attributes, data) in enumerate(rows):
+    for ordinal, (seq, publish_time, ordering_key, attributes, data) in enumerate(rows):
         if publish_time not in printed:
             printed[publish_time] = publish_time.isoformat()
         message = _Message(data, str(10**15 + seq), printed[publish_time], ordering_key or "")
         if attributes != "{}":
             message.attributes = msgspec.Raw(attributes)
-        received.append(_Received(f"{head}{position:04}", message))
+        received.append(_Received(f"{head}{ordinal:04}", message))
     return received
 
 

@@ -158,7 +158,7 @@ class Broker:
             self._tasks,
             self._activity,
             jitter=jitter,
-            settled=self._outstanding.settled,
+            settled=self._outstanding.remove,
         )
 
     def _services(self, publishes: PublishCoalescer, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:

@@ -1,8 +1,8 @@
 """The opaque name of one delivery of one message.
 
 An ack id is base64url (no padding) of 30 bytes: 27 that all messages of one delivery attempt share, then 3
-for the position.  27 and 3 bytes are whole base64 groups, so a response of a thousand ids is one prefix and a
-thousand table look-ups, and a thousand acknowledged ids fall into groups by their first 36 characters.
+for the message's ordinal.  27 and 3 bytes are whole base64 groups, so a response of a thousand ids is one prefix
+and a thousand table look-ups, and a thousand acknowledged ids fall into groups by their first 36 characters.
 """
 
 import struct
@@ -22,12 +22,12 @@ _CHECK = struct.Struct(">I")
 _PREFIX_CHARACTERS = 36
 
 
-def _suffix(position: int) -> str:
-    return urlsafe_b64encode(struct.pack(">HB", position, position * 7 % 251)).decode()
+def _suffix(ordinal: int) -> str:
+    return urlsafe_b64encode(struct.pack(">HB", ordinal, ordinal * 7 % 251)).decode()
 
 
-_SUFFIXES = [_suffix(position) for position in range(MAX_MESSAGES_PER_ATTEMPT)]
-_POSITIONS = {suffix: position for position, suffix in enumerate(_SUFFIXES)}
+_SUFFIXES = [_suffix(ordinal) for ordinal in range(MAX_MESSAGES_PER_ATTEMPT)]
+_ORDINALS = {suffix: ordinal for ordinal, suffix in enumerate(_SUFFIXES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def attempt_name(subscription_id: int, delivery: Delivery) -> AttemptName:
     return AttemptName(subscription_id, delivery.shard_id, delivery.attempt_id, count, delivery.ordered)
 
 
-def make_ack_ids(attempt: AttemptName, positions: Iterable[int]) -> list[str]:
-    """The ack ids of the messages at `positions` (from 0) of one delivery attempt."""
+def make_ack_ids(attempt: AttemptName, ordinals: Iterable[int]) -> list[str]:
+    """The ack ids of the messages at `ordinals` (from 0) of one delivery attempt."""
     head = _PREFIX.pack(
         _ORDERED if attempt.ordered else _PLAIN,
         attempt.subscription_id.to_bytes(6, "big"),
@@ -61,7 +61,7 @@ def make_ack_ids(attempt: AttemptName, positions: Iterable[int]) -> list[str]:
         attempt.count,
     )
     prefix = urlsafe_b64encode(head + _CHECK.pack(crc32(head))).decode()
-    return [prefix + _SUFFIXES[position] for position in positions]
+    return [prefix + _SUFFIXES[ordinal] for ordinal in ordinals]
 
 
 @lru_cache(maxsize=4096)
@@ -90,7 +90,7 @@ def _parse_prefix(prefix: str) -> AttemptName | None:
 
 
 def group_ack_ids(ack_ids: Sequence[str], *, subscription_id: int) -> dict[AttemptName, set[int]]:
-    """The positions named by `ack_ids`, by delivery attempt.
+    """The ordinals named by `ack_ids`, by delivery attempt.
 
     Raises InvalidArgument for the first id that this broker did not make for this subscription; the whole call
     is refused then, as by Google's service.
@@ -108,12 +108,12 @@ def group_ack_ids(ack_ids: Sequence[str], *, subscription_id: int) -> dict[Attem
     attempts: dict[AttemptName, set[int]] = {}
     for prefix, of_prefix in suffixes.items():
         attempt = _parse_prefix(prefix)
-        positions = {_POSITIONS.get(suffix, len(_POSITIONS)) for suffix in of_prefix}
+        ordinals = {_ORDINALS.get(suffix, len(_ORDINALS)) for suffix in of_prefix}
         if attempt is None or attempt.subscription_id != subscription_id:
             raise _invalid(prefix + of_prefix[0])
-        if max(positions) >= attempt.count:
-            raise _invalid(prefix + max(of_prefix, key=lambda suffix: _POSITIONS.get(suffix, len(_POSITIONS))))
-        attempts[attempt] = positions
+        if max(ordinals) >= attempt.count:
+            raise _invalid(prefix + max(of_prefix, key=lambda suffix: _ORDINALS.get(suffix, len(_ORDINALS))))
+        attempts[attempt] = ordinals
     return attempts
 
 

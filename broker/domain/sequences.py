@@ -31,18 +31,18 @@ def from_multirange(text: str) -> Sequence[int]:
     return [seq for low, high in bounds for seq in range(int(low), int(high))]
 
 
-def to_bits(positions: Collection[int], length: int) -> str:
-    """A bit string of `length` with the bits at the distinct `positions` set; position 0 is the leftmost."""
-    if len(positions) == length:
+def to_bits(ordinals: Collection[int], length: int) -> str:
+    """A bit string of `length` with the bits of the distinct `ordinals` set; that of 0 is the leftmost."""
+    if len(ordinals) == length:
         return "1" * length
     bits = bytearray(b"0") * length
-    for position in positions:
-        bits[position] = 49  # "1"
+    for ordinal in ordinals:
+        bits[ordinal] = 49  # "1"
     return bits.decode()
 
 
 def from_bits(bits: str) -> Sequence[int]:
-    """The positions of the set bits."""
+    """The ordinals of the set bits."""
     if "0" not in bits:
         return range(len(bits))
-    return [position for position, bit in enumerate(bits) if bit == "1"]
+    return [ordinal for ordinal, bit in enumerate(bits) if bit == "1"]

@@ -31,7 +31,7 @@ from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.delivery_attempts import (
     AttemptStatus,
     DeadlineChange,
-    Positions,
+    MessageNames,
     acknowledge,
     acknowledge_exactly_once,
     acknowledge_in_order,
@@ -76,12 +76,12 @@ class RefusedAcks:
 
 @dataclass(slots=True)
 class _Batch:
-    """`done` gives the acks that were refused, and the positions whose deadline change was stale."""
+    """`done` gives the acks that were refused, and the messages whose deadline change was stale."""
 
-    done: asyncio.Future[tuple[RefusedAcks, Positions]]
-    acks: Positions = field(default_factory=dict)
-    exactly_once_acks: Positions = field(default_factory=dict)
-    acks_in_order: Positions = field(default_factory=dict)
+    done: asyncio.Future[tuple[RefusedAcks, MessageNames]]
+    acks: MessageNames = field(default_factory=dict)
+    exactly_once_acks: MessageNames = field(default_factory=dict)
+    acks_in_order: MessageNames = field(default_factory=dict)
     exactly_once: set[int] = field(default_factory=set)  # subscriptions
     deadlines: dict[AttemptName, dict[int, NewDeadline]] = field(default_factory=dict)
     size: int = 0  # ids, as often as they came
@@ -90,34 +90,34 @@ class _Batch:
         self.done.set_exception(error)
         self.done.exception()  # every caller may be gone
 
-    def change(self, attempt: AttemptName, positions: Iterable[int], deadline: NewDeadline) -> None:
+    def change(self, attempt: AttemptName, ordinals: Iterable[int], deadline: NewDeadline) -> None:
         """The last change counts, but a message that was given up is not held on to."""
         known = self.deadlines.setdefault(attempt, {})
         if known and deadline.status == "delivering":
-            given_up = [p for p in positions if p in known and known[p].status != "delivering"]
-            positions = set(positions).difference(given_up)
-        known.update(dict.fromkeys(positions, deadline))
+            given_up = [each for each in ordinals if each in known and known[each].status != "delivering"]
+            ordinals = set(ordinals).difference(given_up)
+        known.update(dict.fromkeys(ordinals, deadline))
 
-    def acks_like(self, attempt: AttemptName, exactly_once: bool) -> Positions:
+    def acks_like(self, attempt: AttemptName, exactly_once: bool) -> MessageNames:
         """Where acks of this kind are collected."""
         if attempt.ordered:
             return self.acks_in_order
         return self.exactly_once_acks if exactly_once else self.acks
 
-    def settled(self, out_of_order: Mapping[AttemptName, set[int]]) -> Iterator[Positions]:
+    def settled(self, out_of_order: Mapping[AttemptName, set[int]]) -> Iterator[MessageNames]:
         """What is out no more once the batch is written."""
         yield self.acks
         yield self.exactly_once_acks
-        yield {a: positions - out_of_order.get(a, set()) for a, positions in self.acks_in_order.items()}
+        yield {a: ordinals - out_of_order.get(a, set()) for a, ordinals in self.acks_in_order.items()}
         yield {
             attempt: nacked
             for attempt, deadlines in self.deadlines.items()
-            if (nacked := {position for position, new in deadlines.items() if new.status != "delivering"})
+            if (nacked := {ordinal for ordinal, new in deadlines.items() if new.status != "delivering"})
         }
 
-    def is_acked(self, attempt: AttemptName, position: int) -> bool:
+    def is_acked(self, attempt: AttemptName, ordinal: int) -> bool:
         kinds = (self.acks, self.exactly_once_acks, self.acks_in_order)
-        return any(position in acks.get(attempt, ()) for acks in kinds)
+        return any(ordinal in acks.get(attempt, ()) for acks in kinds)
 
 
 class AckCoalescer:
@@ -133,7 +133,7 @@ class AckCoalescer:
         activity: SubscriptionActivity,
         *,
         jitter: Jitter = retry_jitter,
-        settled: Callable[[Iterable[Positions]], None] = lambda _: None,
+        settled: Callable[[Iterable[MessageNames]], None] = lambda _: None,
     ) -> None:
         """`settled` is told what was acked or nacked, once that is durable."""
         self._settled = settled
@@ -154,9 +154,9 @@ class AckCoalescer:
         Returns those that could not be acked; always none unless `exactly_once`.
         """
         batch = self._batch()
-        for attempt, positions in acks.items():
-            batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(positions)
-            batch.size += len(positions)
+        for attempt, ordinals in acks.items():
+            batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(ordinals)
+            batch.size += len(ordinals)
             # Here rather than in the service: a push that succeeded is an ack as well.
             self._activity.used(attempt.subscription_id)
             if exactly_once:
@@ -172,9 +172,9 @@ class AckCoalescer:
         Returns those that were stale, and so have not changed.
         """
         batch = self._batch()
-        for attempt, positions in messages.items():
-            batch.change(attempt, positions, deadline)
-            batch.size += len(positions)
+        for attempt, ordinals in messages.items():
+            batch.change(attempt, ordinals, deadline)
+            batch.size += len(ordinals)
         _, stale = await asyncio.shield(batch.done)
         return _own(messages, stale)
 
@@ -227,23 +227,23 @@ class AckCoalescer:
             self._settled(batch.settled(refused.out_of_order))
             batch.done.set_result(stale)
 
-    async def _write(self, batch: _Batch) -> tuple[RefusedAcks, Positions]:
+    async def _write(self, batch: _Batch) -> tuple[RefusedAcks, MessageNames]:
         await self._write_acks(batch.acks)
         stale = await self._write_exactly_once_acks(batch.exactly_once_acks)
         refused = await self._write_acks_in_order(batch.acks_in_order, batch.exactly_once)
         refused = RefusedAcks({**refused.stale, **stale}, refused.out_of_order)
         return refused, await self._write_deadlines(batch)
 
-    async def _write_acks(self, acks: Positions) -> None:
+    async def _write_acks(self, acks: MessageNames) -> None:
         for shard_id, part in _by_shard(acks.items()):
             shard_acks = dict(part)
             async with self._database.hot() as connection:
                 missing = await acknowledge(connection, shard_id=shard_id, acks=shard_acks)
-                if missing:  # gone, or moved to another part of the attempt while we waited: look once more
+                if missing:  # gone, or moved to another part of the attempt while we waited: try once more
                     await acknowledge(connection, shard_id=shard_id, acks=missing)
 
-    async def _write_exactly_once_acks(self, acks: Positions) -> Positions:
-        stale: Positions = {}
+    async def _write_exactly_once_acks(self, acks: MessageNames) -> MessageNames:
+        stale: MessageNames = {}
         for shard_id, part in _by_shard(acks.items()):
             shard_acks = dict(part)
             now = self._clock.now()
@@ -253,9 +253,9 @@ class AckCoalescer:
                     stale |= await acknowledge_exactly_once(connection, shard_id=shard_id, acks=missing, now=now)
         return stale
 
-    async def _write_acks_in_order(self, acks: Positions, exactly_once: Container[int]) -> RefusedAcks:
-        stale: Positions = {}
-        out_of_order: Positions = {}
+    async def _write_acks_in_order(self, acks: MessageNames, exactly_once: Container[int]) -> RefusedAcks:
+        stale: MessageNames = {}
+        out_of_order: MessageNames = {}
         for shard_id, part in _by_shard(acks.items()):
             shard_acks = dict(part)
             now = self._clock.now()
@@ -263,67 +263,67 @@ class AckCoalescer:
                 write = partial(
                     acknowledge_in_order, connection, shard_id=shard_id, exactly_once=exactly_once, now=now
                 )
-                looks = [await write(acks=shard_acks)]
-                missing = {a: of_it for a, of_it in looks[0].stale.items() if a.subscription_id in exactly_once}
-                if missing:  # gone, or acked before and put aside by a claim while we waited: look once more
-                    looks.append(await write(acks=missing))
-            stale |= looks[-1].stale
-            for look in looks:
-                for attempt, positions in look.out_of_order.items():
-                    out_of_order.setdefault(attempt, set()).update(positions)
-                for subscription_id in look.due:
+                tries = [await write(acks=shard_acks)]
+                missing = {a: of_it for a, of_it in tries[0].stale.items() if a.subscription_id in exactly_once}
+                if missing:  # gone, or acked before and put aside by a claim while we waited: try once more
+                    tries.append(await write(acks=missing))
+            stale |= tries[-1].stale
+            for acked in tries:
+                for attempt, ordinals in acked.out_of_order.items():
+                    out_of_order.setdefault(attempt, set()).update(ordinals)
+                for subscription_id in acked.due:
                     self._wake_ups.redeliverable(subscription_id)
         return RefusedAcks(stale, out_of_order)
 
-    async def _write_deadlines(self, batch: _Batch) -> Positions:
-        open_positions = {
+    async def _write_deadlines(self, batch: _Batch) -> MessageNames:
+        not_acked = {
             attempt: {
-                position: deadline
-                for position, deadline in deadlines.items()
-                if not batch.is_acked(attempt, position)
+                ordinal: deadline for ordinal, deadline in deadlines.items() if not batch.is_acked(attempt, ordinal)
             }
             for attempt, deadlines in batch.deadlines.items()
         }
-        stale: Positions = {}
-        for wave in _waves(open_positions):
+        stale: MessageNames = {}
+        for wave in _waves(not_acked):
             for shard_id, changes in _by_shard(wave):
-                for attempt, positions in (await self._write_wave(shard_id, changes)).items():
-                    stale.setdefault(attempt, set()).update(positions)
+                for attempt, ordinals in (await self._write_wave(shard_id, changes)).items():
+                    stale.setdefault(attempt, set()).update(ordinals)
         for subscription_id in {attempt.subscription_id for attempt in batch.deadlines}:
             self._wake_ups.redeliverable(subscription_id)
         return stale
 
     async def _write_wave(
         self, shard_id: int, wave: Sequence[tuple[AttemptName, tuple[NewDeadline, set[int]]]]
-    ) -> Positions:
+    ) -> MessageNames:
         now = self._clock.now()
         changes = [
             DeadlineChange(
                 attempt,
-                frozenset(positions),
+                frozenset(ordinals),
                 now + timedelta(seconds=deadline.seconds),
                 status=deadline.status,
                 retry_policy=deadline.retry_policy,
                 exactly_once=deadline.exactly_once,
                 failure=deadline.failure,
             )
-            for attempt, (deadline, positions) in wave
+            for attempt, (deadline, ordinals) in wave
         ]
         async with self._database.hot() as connection:
             missing = await self._modify(connection, shard_id, changes)
             again = [
-                replace(change, positions=rest)
+                replace(change, ordinals=rest)
                 for change in changes
-                if (rest := change.positions & missing.get(change.attempt, set()))
+                if (rest := change.ordinals & missing.get(change.attempt, set()))
             ]
             return await self._modify(connection, shard_id, again) if again else {}
 
-    async def _modify(self, connection: HotConnection, shard_id: int, changes: list[DeadlineChange]) -> Positions:
+    async def _modify(
+        self, connection: HotConnection, shard_id: int, changes: list[DeadlineChange]
+    ) -> MessageNames:
         now = self._clock.now()
         jitter = self._jitter()
         plain = [change for change in changes if not change.attempt.ordered]
         in_order = [change for change in changes if change.attempt.ordered]
-        missing: Positions = {}
+        missing: MessageNames = {}
         if plain:
             parts = self._attempt_ids.take_parts(len(plain), now=now)
             missing |= await modify_ack_deadline(
@@ -342,8 +342,8 @@ def _own(
     """The part of what a whole batch missed that one caller asked for."""
     if not stale:
         return {}
-    mine = {attempt: positions & stale.get(attempt, set()) for attempt, positions in asked.items()}
-    return {attempt: positions for attempt, positions in mine.items() if positions}
+    mine = {attempt: ordinals & stale.get(attempt, set()) for attempt, ordinals in asked.items()}
+    return {attempt: ordinals for attempt, ordinals in mine.items() if ordinals}
 
 
 def _by_shard(attempts: Iterable[tuple[AttemptName, V]]) -> Iterator[tuple[int, Sequence[tuple[AttemptName, V]]]]:
@@ -361,10 +361,10 @@ def _waves(
 ) -> list[list[tuple[AttemptName, tuple[NewDeadline, set[int]]]]]:
     """What may go together: of an attempt that holds a key one change, for it may take back what another names."""
     waves: list[list[tuple[AttemptName, tuple[NewDeadline, set[int]]]]] = []
-    for attempt, positions in deadlines.items():
+    for attempt, ordinals in deadlines.items():
         groups: dict[NewDeadline, set[int]] = {}
-        for position, deadline in positions.items():
-            groups.setdefault(deadline, set()).add(position)
+        for ordinal, deadline in ordinals.items():
+            groups.setdefault(deadline, set()).add(ordinal)
         for number, group in enumerate(groups.items()):
             wave = number if attempt.ordered else 0
             if wave == len(waves):

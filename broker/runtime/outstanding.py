@@ -17,7 +17,7 @@ from broker.domain.delivery import Delivery
 from broker.domain.flow_control import FlowControl
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
-from broker.store.log.delivery_attempts import Positions, read_open_attempts
+from broker.store.log.delivery_attempts import MessageNames, read_open_attempts
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0  # between two looks of a stream that stays full
 MAX_LEFT = 1_000  # clients that left with messages outstanding and may come back
@@ -32,7 +32,7 @@ class Window:
         self.client_id = client_id
         self.messages = self.bytes = 0
         self.left_at: datetime | None = None  # when its stream ended
-        self.sizes: dict[AttemptName, dict[int, int]] = {}  # of the messages that are out, by their positions
+        self.sizes: dict[AttemptName, dict[int, int]] = {}  # of the messages that are out, by their ordinals
         self._flow_control = flow_control
         self._news = asyncio.Event()
         self._pause = SHORTEST_PAUSE_SECONDS
@@ -57,15 +57,15 @@ class Window:
         return most if left is None else min(left, most)
 
     def add(self, attempt: AttemptName, delivery: Delivery) -> None:
-        sizes = {position: message.size for position, message in enumerate(delivery.messages)}
+        sizes = {ordinal: message.size for ordinal, message in enumerate(delivery.messages)}
         self.sizes[attempt] = sizes
         self.messages += len(sizes)
         self.bytes += sum(sizes.values())
 
-    def remove(self, attempt: AttemptName, positions: Iterable[int]) -> bool:
+    def remove(self, attempt: AttemptName, ordinals: Iterable[int]) -> bool:
         """Count these no more; returns whether none of the attempt is left."""
         sizes = self.sizes[attempt]
-        gone = [sizes.pop(position) for position in positions if position in sizes]
+        gone = [sizes.pop(ordinal) for ordinal in ordinals if ordinal in sizes]
         if gone:
             self.messages -= len(gone)
             self.bytes -= sum(gone)
@@ -83,7 +83,7 @@ class Window:
         self._news.set()
 
     async def news(self) -> bool:
-        """Wait until something is settled, or `notify` is called.  False: it is time to look at the database."""
+        """Wait until something is out no more, or for `notify`.  False: it is time to look at the database."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pause):
                 await self._news.wait()
@@ -92,7 +92,7 @@ class Window:
         return False
 
     def looked(self, *, found: bool) -> None:
-        """A look at the database has found that something is settled, or not."""
+        """A look at the database has found that something is out no more, or not."""
         self._pause = SHORTEST_PAUSE_SECONDS if found else min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
 
@@ -155,13 +155,13 @@ class Outstanding:
                 window.add(attempt, delivery)
                 self._windows[attempt] = window
 
-    def settled(self, messages: Iterable[Mapping[AttemptName, Collection[int]]]) -> None:
-        """Messages were acked, nacked or given back.  Nothing is taken from `messages` while nothing is counted."""
+    def remove(self, messages: Iterable[Mapping[AttemptName, Collection[int]]]) -> None:
+        """These are out no more: settled or due.  Nothing is taken from `messages` while nothing is counted."""
         if not self._windows:
             return
-        for attempt, positions in chain.from_iterable(part.items() for part in messages):
+        for attempt, ordinals in chain.from_iterable(part.items() for part in messages):
             window = self._windows.get(attempt)
-            if window is not None and window.remove(attempt, positions):
+            if window is not None and window.remove(attempt, ordinals):
                 del self._windows[attempt]
                 key = (window.subscription_id, window.client_id)
                 if not window.sizes and self._left.get(key) is window:
@@ -172,7 +172,7 @@ class Outstanding:
         by_shard: dict[int, list[AttemptName]] = {}
         for attempt in window.sizes:
             by_shard.setdefault(attempt.shard_id, []).append(attempt)
-        still_out: Positions = {}
+        still_out: MessageNames = {}
         for shard_id, attempts in sorted(by_shard.items()):
             async with self._database.hot() as connection:
                 still_out |= await read_open_attempts(
@@ -180,7 +180,7 @@ class Outstanding:
                 )
         looked_at = [attempt for attempts in by_shard.values() for attempt in attempts if attempt in window.sizes]
         gone = {attempt: set(window.sizes[attempt]) - still_out.get(attempt, set()) for attempt in looked_at}
-        self.settled([gone])
+        self.remove([gone])
         window.looked(found=any(gone.values()))
 
     def _forget_left(self, now: datetime) -> None:

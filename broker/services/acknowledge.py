@@ -199,8 +199,8 @@ def _confirmation(ack_ids: Sequence[str], *refused: RefusedAcks) -> Confirmation
 
 
 def _ack_ids(messages: Mapping[AttemptName, set[int]]) -> Iterator[str]:
-    for attempt, positions in messages.items():
-        yield from make_ack_ids(attempt, sorted(positions))
+    for attempt, ordinals in messages.items():
+        yield from make_ack_ids(attempt, sorted(ordinals))
 
 
 def _require(ack_ids: Sequence[str]) -> None:

@@ -120,7 +120,7 @@ class MessageStream:
         """Release what could not be handed to the client: due at once, the attempt not counted."""
         subscription_id = self.subscription.subscription_id
         names = [attempt_name(subscription_id, delivery) for delivery in deliveries]
-        self._parts.outstanding.settled([{name: range(name.count) for name in names}])
+        self._parts.outstanding.remove([{name: range(name.count) for name in names}])
         release = self._parts.long_poll.release(subscription_id, deliveries)
         self._parts.tasks.start(release, name=f"release for {self.subscription.name}")
 

@@ -64,8 +64,8 @@ async def test_nacked_messages_come_back_in_publish_order(rest: Rest, order: tup
     await _publish(rest, "k1", "k2", "k3")
     received = await rest.pull()
     await _publish(rest, "k4")
-    for position in order:
-        await rest.modify_ack_deadline([received[position]], 0)
+    for ordinal in order:
+        await rest.modify_ack_deadline([received[ordinal]], 0)
     if min(order) > 0:
         await rest.acknowledge(received[: min(order)])
     left = [text(m) for m in received[min(order) :]]

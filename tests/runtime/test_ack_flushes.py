@@ -42,8 +42,8 @@ async def test_messages_of_a_response_that_failed_in_different_ways_are_nacked_b
     name = log.name(delivery)
     policy = RetryPolicy(minimum_backoff=timedelta(seconds=10))
     nacks = [
-        acks.modify_ack_deadline({name: {position}}, NewDeadline(0, "nacked", policy, failure=f"push 50{position}"))
-        for position in range(4)
+        acks.modify_ack_deadline({name: {ordinal}}, NewDeadline(0, "nacked", policy, failure=f"push 50{ordinal}"))
+        for ordinal in range(4)
     ]
     assert await asyncio.gather(*nacks) == [{}] * 4
     rows = await log.rows("SELECT open::text, status, failure FROM delivery_attempts ORDER BY open DESC")

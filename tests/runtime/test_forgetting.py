@@ -77,7 +77,7 @@ async def test_clients_that_left_are_forgotten_when_what_they_had_is_settled_or_
         outstanding.handed_out(window, [delivery])
         outstanding.close(window)
     assert len(outstanding._left) == 100
-    outstanding.settled([{log.name(delivery): {0} for delivery in deliveries[:40]}])
+    outstanding.remove([{log.name(delivery): {0} for delivery in deliveries[:40]}])
     assert len(outstanding._left) == len(outstanding._windows) == 60
     clock.time += LEFT
     window = outstanding.open(log.subscription.subscription_id, "another", FlowControl(10, 0))

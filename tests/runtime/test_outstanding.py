@@ -10,7 +10,7 @@ from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.flow_control import UNCOUNTED, FlowControl
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.outstanding import MAX_LEFT, Outstanding, Window
-from broker.store.log.delivery_attempts import Positions
+from broker.store.log.delivery_attempts import MessageNames
 from tests.fixtures.log import Log
 
 
@@ -45,8 +45,8 @@ async def hand_out(outstanding: Outstanding, window: Window, log: Log, *data: st
     return deliveries
 
 
-def acked(log: Log, delivery: Delivery, *positions: int) -> list[Positions]:
-    return [{log.name(delivery): set(positions)}]
+def acked(log: Log, delivery: Delivery, *ordinals: int) -> list[MessageNames]:
+    return [{log.name(delivery): set(ordinals)}]
 
 
 async def test_a_window_is_full_at_its_messages_and_opens_as_they_are_settled(
@@ -55,12 +55,12 @@ async def test_a_window_is_full_at_its_messages_and_opens_as_they_are_settled(
     window = open_window(outstanding, log, 3)
     [delivery] = await hand_out(outstanding, window, log, "a", "b", "c")
     assert window.room(1000) == 0
-    outstanding.settled(acked(log, delivery, 0, 1))
+    outstanding.remove(acked(log, delivery, 0, 1))
     assert await window.news()
     assert window.room(1000) == 2
-    outstanding.settled(acked(log, delivery, 1, 2))  # one of them twice
+    outstanding.remove(acked(log, delivery, 1, 2))  # one of them twice
     assert window.room(1000) == 3
-    outstanding.settled(acked(log, delivery, 0))  # of an attempt that is done with
+    outstanding.remove(acked(log, delivery, 0))  # of an attempt that is done with
     assert (window.messages, window.bytes, window.sizes) == (0, 0, {})
 
 
@@ -70,7 +70,7 @@ async def test_a_window_is_full_once_its_bytes_are_reached(log: Log, outstanding
     assert window.room(1000) == 1000
     [other] = await hand_out(outstanding, window, log, "x" * 400)
     assert window.room(1000) == 0
-    outstanding.settled(acked(log, other, 0))
+    outstanding.remove(acked(log, other, 0))
     assert window.room(1000) == 1000
     assert window.messages == len(delivery.messages)
 
@@ -119,7 +119,7 @@ async def test_looks_become_seldom_while_they_find_nothing(log: Log, outstanding
         spans.append(loop.time() - before)
         await outstanding.look(window)
     assert spans[2] > spans[0]
-    outstanding.settled(acked(log, delivery, 0))
+    outstanding.remove(acked(log, delivery, 0))
     assert await window.news()
 
 
@@ -131,7 +131,7 @@ async def test_a_client_that_comes_back_has_what_it_left_outstanding(log: Log, o
     assert open_window(outstanding, log, 3).room(1000) == 3
     again = open_window(outstanding, log, 3, client="worker-1")
     assert again.room(1000) == 1
-    outstanding.settled(acked(log, delivery, 0, 1))
+    outstanding.remove(acked(log, delivery, 0, 1))
     assert again.room(1000) == 3
     assert open_window(outstanding, log, 3, client="worker-1").room(1000) == 3  # its other stream
 

@@ -14,21 +14,21 @@ async def pull(log: Log, **options: Any) -> Delivery:
     return delivery
 
 
-async def acknowledge(log: Log, delivery: Delivery, *positions: int, now: datetime | None = None) -> set[int]:
-    """Returns the positions that were refused."""
+async def acknowledge(log: Log, delivery: Delivery, *ordinals: int, now: datetime | None = None) -> set[int]:
+    """Returns the ordinals that were refused."""
     name = log.name(delivery)
     async with log.session() as session:
         refused = await acknowledge_exactly_once(
-            session, shard_id=log.shard_id, acks={name: set(positions)}, now=now or log.start
+            session, shard_id=log.shard_id, acks={name: set(ordinals)}, now=now or log.start
         )
     return refused.get(name, set())
 
 
-async def modify(log: Log, delivery: Delivery, position: int, *, now: datetime, seconds: int) -> set[int]:
+async def modify(log: Log, delivery: Delivery, ordinal: int, *, now: datetime, seconds: int) -> set[int]:
     name = log.name(delivery)
     due = now + seconds * SECOND
     change = DeadlineChange(
-        name, frozenset([position]), due, "delivering" if seconds else "nacked", exactly_once=True
+        name, frozenset([ordinal]), due, "delivering" if seconds else "nacked", exactly_once=True
     )
     parts = list(log.attempt_ids.take_parts(1, now=now))
     async with log.session() as session:

@@ -97,43 +97,43 @@ class Deliveries(RuleBasedStateMachine):
 
     def _deliver(self, delivery: Delivery) -> None:
         self.deliveries.append(delivery)
-        for position, stored in enumerate(delivery.messages):
+        for ordinal, stored in enumerate(delivery.messages):
             message = self.model.messages[stored.data.decode()]
             message.attempts += 1
             assert delivery.attempt_number == message.attempts
-            message.ack_id, message.pending = (delivery.attempt_id, position), False
+            message.ack_id, message.pending = (delivery.attempt_id, ordinal), False
             message.due = self.now + ACK_DEADLINE
 
     def _choose(self, data: st.DataObject) -> tuple[Delivery, list[int]]:
         delivery = data.draw(st.sampled_from(self.deliveries))
-        positions = st.lists(st.integers(0, len(delivery.messages) - 1), min_size=1, unique=True)
-        return delivery, data.draw(positions)
+        ordinals = st.lists(st.integers(0, len(delivery.messages) - 1), min_size=1, unique=True)
+        return delivery, data.draw(ordinals)
 
-    def _named(self, delivery: Delivery, positions: list[int]) -> Iterator[tuple[int, Message]]:
+    def _named(self, delivery: Delivery, ordinals: list[int]) -> Iterator[tuple[int, Message]]:
         """The messages that these ack ids still name."""
-        for position in positions:
-            message = self.model.messages[delivery.messages[position].data.decode()]
-            if message.ack_id == (delivery.attempt_id, position) and not message.acked:
-                yield position, message
+        for ordinal in ordinals:
+            message = self.model.messages[delivery.messages[ordinal].data.decode()]
+            if message.ack_id == (delivery.attempt_id, ordinal) and not message.acked:
+                yield ordinal, message
 
     @precondition(lambda self: self.deliveries)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
-        delivery, positions = self._choose(data)
-        named = dict(self._named(delivery, positions))
-        missing = self.runner.run(self.log.acknowledge(delivery, positions))
-        assert missing == set(positions) - named.keys()
+        delivery, ordinals = self._choose(data)
+        named = dict(self._named(delivery, ordinals))
+        missing = self.runner.run(self.log.acknowledge(delivery, ordinals))
+        assert missing == set(ordinals) - named.keys()
         for message in named.values():
             message.acked = True
 
     @precondition(lambda self: self.deliveries)
     @rule(data=st.data())
     def nack(self, data: st.DataObject) -> None:
-        delivery, positions = self._choose(data)
+        delivery, ordinals = self._choose(data)
         policy = self.model.retry_policy
-        named = dict(self._named(delivery, positions))
-        missing = self.runner.run(self.log.nack(delivery, positions, now=self.now, retry_policy=policy))
-        assert missing == set(positions) - named.keys()
+        named = dict(self._named(delivery, ordinals))
+        missing = self.runner.run(self.log.nack(delivery, ordinals, now=self.now, retry_policy=policy))
+        assert missing == set(ordinals) - named.keys()
         for message in named.values():
             message.due = self.now + (policy.delay(message.attempts) if policy else timedelta())
             message.pending = True
@@ -141,11 +141,11 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.deliveries)
     @rule(data=st.data(), seconds=st.integers(1, 30))
     def modify_ack_deadline(self, data: st.DataObject, seconds: int) -> None:
-        delivery, positions = self._choose(data)
-        named = {p: message for p, message in self._named(delivery, positions) if not message.pending}
+        delivery, ordinals = self._choose(data)
+        named = {p: message for p, message in self._named(delivery, ordinals) if not message.pending}
         due = self.now + seconds * SECOND
         assert (
-            self.runner.run(self.log.modify_ack_deadline(delivery, positions, due)) == set(positions) - named.keys()
+            self.runner.run(self.log.modify_ack_deadline(delivery, ordinals, due)) == set(ordinals) - named.keys()
         )
         for message in named.values():
             message.due = due

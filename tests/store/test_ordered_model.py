@@ -138,22 +138,22 @@ class OrderedDeliveries(RuleBasedStateMachine):
     def _choose(self, data: st.DataObject) -> tuple[Delivery, Queue, list[int]]:
         out = [d for d in self.deliveries if self._still_out(d, self._queue(d), list(range(len(d.messages))))]
         delivery = data.draw(st.sampled_from(out + self.deliveries[-2:]))
-        positions = st.lists(st.integers(0, len(delivery.messages) - 1), min_size=1, unique=True)
-        return delivery, self._queue(delivery), data.draw(positions)
+        ordinals = st.lists(st.integers(0, len(delivery.messages) - 1), min_size=1, unique=True)
+        return delivery, self._queue(delivery), data.draw(ordinals)
 
     def _queue(self, delivery: Delivery) -> Queue:
         return self.queues[delivery.messages[0].ordering_key or ""]
 
-    def _still_out(self, delivery: Delivery, queue: Queue, positions: list[int]) -> list[int]:
+    def _still_out(self, delivery: Delivery, queue: Queue, ordinals: list[int]) -> list[int]:
         texts = [message.data.decode() for message in delivery.messages]
-        return sorted(p for p in positions if queue.still_out(delivery.attempt_id, texts[p]))
+        return sorted(p for p in ordinals if queue.still_out(delivery.attempt_id, texts[p]))
 
     @precondition(lambda self: self.deliveries)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
-        delivery, queue, positions = self._choose(data)
+        delivery, queue, ordinals = self._choose(data)
         texts = [message.data.decode() for message in delivery.messages]
-        named = self._still_out(delivery, queue, positions)
+        named = self._still_out(delivery, queue, ordinals)
         early: set[int] = set()
         if self.exactly_once:
             if queue.deadline is None or queue.deadline <= self.now:
@@ -164,14 +164,14 @@ class OrderedDeliveries(RuleBasedStateMachine):
                 in_turn += 1
             early = set(named) - set(left[:in_turn])
             named = left[:in_turn]
-        acked = self._acknowledge(delivery, positions)
+        acked = self._acknowledge(delivery, ordinals)
         assert acked.out_of_order == early
         if not self.exactly_once:
-            assert acked.stale == set(positions) - set(named)
+            assert acked.stale == set(ordinals) - set(named)
         else:
-            before = {p: at for p in positions if (at := self.acked_at.get((delivery.attempt_id, p)))}
+            before = {p: at for p in ordinals if (at := self.acked_at.get((delivery.attempt_id, p)))}
             lately = {p for p, at in before.items() if self.now < at + ACK_DEADLINE}
-            assert acked.stale - (before.keys() - lately) == set(positions) - set(named) - early - before.keys()
+            assert acked.stale - (before.keys() - lately) == set(ordinals) - set(named) - early - before.keys()
             self.acked_at |= {(delivery.attempt_id, p): self.now for p in named}
         queue.acked |= {texts[p] for p in named}
         if named:
@@ -184,14 +184,14 @@ class OrderedDeliveries(RuleBasedStateMachine):
         stale: set[int]
         out_of_order: set[int]
 
-    def _acknowledge(self, delivery: Delivery, positions: list[int]) -> Acked:
+    def _acknowledge(self, delivery: Delivery, ordinals: list[int]) -> Acked:
         async def send() -> OrderedDeliveries.Acked:
             name = self.log.name(delivery)
             async with self.database.hot() as connection:
                 done = await acknowledge_in_order(
                     connection,
                     shard_id=self.log.shard_id,
-                    acks={name: set(positions)},
+                    acks={name: set(ordinals)},
                     exactly_once={name.subscription_id} if self.exactly_once else (),
                     now=self.now,
                 )
@@ -202,11 +202,11 @@ class OrderedDeliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.deliveries)
     @rule(data=st.data())
     def nack(self, data: st.DataObject) -> None:
-        delivery, queue, positions = self._choose(data)
+        delivery, queue, ordinals = self._choose(data)
         texts = [message.data.decode() for message in delivery.messages]
-        named = self._still_out(delivery, queue, positions)
-        missing = self.runner.run(self.log.nack(delivery, positions, now=self.now, retry_policy=self.policy))
-        assert missing == set(positions) - set(named)
+        named = self._still_out(delivery, queue, ordinals)
+        missing = self.runner.run(self.log.nack(delivery, ordinals, now=self.now, retry_policy=self.policy))
+        assert missing == set(ordinals) - set(named)
         if named:
             text = texts[named[0]]
             delay = self.policy.delay(queue.attempts[text]) if self.policy else timedelta()
@@ -215,12 +215,12 @@ class OrderedDeliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.deliveries)
     @rule(data=st.data(), seconds=st.integers(1, 30))
     def modify_ack_deadline(self, data: st.DataObject, seconds: int) -> None:
-        delivery, queue, positions = self._choose(data)
+        delivery, queue, ordinals = self._choose(data)
         texts = [message.data.decode() for message in delivery.messages]
-        named = self._still_out(delivery, queue, positions)
+        named = self._still_out(delivery, queue, ordinals)
         due = self.now + seconds * SECOND
-        missing = self.runner.run(self.log.modify_ack_deadline(delivery, positions, due))
-        assert missing == set(positions) - set(named)
+        missing = self.runner.run(self.log.modify_ack_deadline(delivery, ordinals, due))
+        assert missing == set(ordinals) - set(named)
         if named and texts[named[0]] == queue.messages[0]:
             queue.deadline = due
 

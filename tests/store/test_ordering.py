@@ -39,7 +39,7 @@ async def pull_texts(log: Log, max_messages: int = ALL, **options: Any) -> list[
 async def acknowledge(
     log: Log,
     *deliveries: Delivery,
-    positions: set[int] | None = None,
+    ordinals: set[int] | None = None,
     exactly_once: bool = False,
     after: timedelta = 0 * SECOND,
 ) -> AckedInOrder:
@@ -47,7 +47,7 @@ async def acknowledge(
         return await acknowledge_in_order(
             session,
             shard_id=log.shard_id,
-            acks={log.name(d): positions or set(range(len(d.messages))) for d in deliveries},
+            acks={log.name(d): ordinals or set(range(len(d.messages))) for d in deliveries},
             exactly_once={log.subscription.subscription_id} if exactly_once else (),
             now=log.start + after,
         )
@@ -76,9 +76,9 @@ async def test_a_key_waits_until_all_that_is_out_of_it_is_acked(log: Log) -> Non
     [run] = await pull(log, 2)
     await publish(log, "a4")
     assert await pull(log) == []
-    await acknowledge(log, run, positions={0})
+    await acknowledge(log, run, ordinals={0})
     assert await pull(log) == []
-    await acknowledge(log, run, positions={1})
+    await acknowledge(log, run, ordinals={1})
     assert await pull_texts(log) == ["a3", "a4"]
 
 
@@ -120,12 +120,12 @@ async def test_two_pulls_of_one_claim_never_share_a_key(log: Log) -> None:
 async def test_a_nack_brings_back_all_later_messages_of_the_key_in_order(log: Log) -> None:
     await publish(log, "a1", "a2", "a3", "a4")
     [run] = await pull(log)
-    await acknowledge(log, run, positions={0, 3})
+    await acknowledge(log, run, ordinals={0, 3})
     await log.nack(run, [1])
     await publish(log, "a5")
     [again] = await pull(log)
     assert (texts([again]), again.attempt_number) == (["a2", "a3", "a4"], 2)
-    assert (await acknowledge(log, run, positions={2})).stale == {log.name(run): {2}}
+    assert (await acknowledge(log, run, ordinals={2})).stale == {log.name(run): {2}}
     await acknowledge(log, again)
     assert await pull_texts(log) == ["a5"]
 
@@ -135,7 +135,7 @@ async def test_what_comes_before_a_nacked_message_stays_out(log: Log) -> None:
     [run] = await pull(log)
     await log.nack(run, [1])
     assert await pull(log) == []
-    await acknowledge(log, run, positions={0})
+    await acknowledge(log, run, ordinals={0})
     assert await pull_texts(log) == ["a2", "a3"]
 
 
@@ -144,7 +144,7 @@ async def test_a_retry_delay_is_kept_when_earlier_messages_are_acked_meanwhile(l
     await publish(log, "a1", "a2")
     [run] = await pull(log, retry_policy=policy)
     await log.nack(run, [1], retry_policy=policy)
-    await acknowledge(log, run, positions={0}, after=SECOND)
+    await acknowledge(log, run, ordinals={0}, after=SECOND)
     assert await pull(log, now=log.start + 7 * SECOND, retry_policy=policy) == []
     assert await pull_texts(log, now=log.start + 8 * SECOND, retry_policy=policy) == ["a2"]
 
@@ -152,7 +152,7 @@ async def test_a_retry_delay_is_kept_when_earlier_messages_are_acked_meanwhile(l
 async def test_what_expires_comes_back_in_order(log: Log) -> None:
     await publish(log, "a1", "a2", "a3")
     [run] = await pull(log)
-    await acknowledge(log, run, positions={0, 2})
+    await acknowledge(log, run, ordinals={0, 2})
     assert await pull(log, now=log.start + ACK_DEADLINE - SECOND) == []
     assert await pull_texts(log, now=log.start + ACK_DEADLINE) == ["a2", "a3"]
 
@@ -201,9 +201,9 @@ async def test_one_message_of_a_key_at_a_time(log: Log) -> None:
 async def test_exactly_once_refuses_an_ack_before_its_turn_for_now(log: Log) -> None:
     await publish(log, "a1", "a2", "a3")
     [run] = await pull(log, exactly_once=True)
-    acked = await acknowledge(log, run, positions={0, 2}, exactly_once=True)
+    acked = await acknowledge(log, run, ordinals={0, 2}, exactly_once=True)
     assert (acked.stale, acked.out_of_order) == ({}, {log.name(run): {2}})
-    acked = await acknowledge(log, run, positions={1, 2}, exactly_once=True)
+    acked = await acknowledge(log, run, ordinals={1, 2}, exactly_once=True)
     assert (acked.stale, acked.out_of_order) == ({}, {})
     assert acked.due == {log.subscription.subscription_id}
 

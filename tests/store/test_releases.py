@@ -9,8 +9,8 @@ from broker.store.log.delivery_attempts import DeadlineChange, modify_ack_deadli
 from tests.fixtures.log import Log
 
 
-async def release(log: Log, delivery: Delivery, positions: frozenset[int]) -> None:
-    changes = [DeadlineChange(log.name(delivery), positions, log.start, "released")]
+async def release(log: Log, delivery: Delivery, ordinals: frozenset[int]) -> None:
+    changes = [DeadlineChange(log.name(delivery), ordinals, log.start, "released")]
     where: dict[str, Any] = {"shard_id": log.shard_id, "changes": changes, "jitter": 0.0, "now": log.start}
     async with log.session() as session:
         if delivery.ordered:

@@ -84,7 +84,7 @@ async def test_nacks_in_any_order_bring_them_again_in_theirs(streams: Streams, o
     await _publish(streams, *_of_key("k", 3))
     stream = await streams.open()
     first = await stream.take(3)
-    await stream.nack([first[position] for position in order])
+    await stream.nack([first[ordinal] for ordinal in order])
     assert await stream.take_texts(3) == _of_key("k", 3)
     await stream.has_no_more()
 
@@ -213,9 +213,9 @@ async def test_a_client_that_comes_again_gets_its_keys_again(streams: Streams) -
     for key in "klmnopqr":
         await _publish(streams, f"{key}0")
         first[key] = opened.index(await _who_got(opened, f"{key}0"))
-    for position, name in enumerate(names):
-        await opened[position].close()
-        opened[position] = await streams.waiting(client_id=name)
+    for number, name in enumerate(names):
+        await opened[number].close()
+        opened[number] = await streams.waiting(client_id=name)
     for key in "klmnopqr":
         await _publish(streams, f"{key}1")
         assert opened.index(await _who_got(opened, f"{key}1")) == first[key]

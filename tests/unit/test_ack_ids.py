@@ -1,4 +1,4 @@
-"""Ack ids name a delivery attempt and a position in it; nothing that was not handed out is taken (A7)."""
+"""Ack ids name a delivery attempt and an ordinal in it; nothing that was not handed out is taken (A7)."""
 
 import pytest
 from hypothesis import given
@@ -23,14 +23,14 @@ attempts = st.builds(
 def test_any_of_the_ids_in_any_order_and_however_often_name_what_they_were_made_for(
     named: list[AttemptName], data: st.DataObject
 ) -> None:
-    positions = {
-        attempt: data.draw(st.sets(st.integers(0, attempt.count - 1), min_size=1), label="positions")
+    ordinals = {
+        attempt: data.draw(st.sets(st.integers(0, attempt.count - 1), min_size=1), label="ordinals")
         for attempt in named
     }
-    ids = [ack_id for attempt, some in positions.items() for ack_id in make_ack_ids(attempt, some)]
+    ids = [ack_id for attempt, some in ordinals.items() for ack_id in make_ack_ids(attempt, some)]
     repeated = ids + data.draw(st.lists(st.sampled_from(ids)), label="again")
     mixed = data.draw(st.permutations(repeated), label="order")
-    assert group_ack_ids(mixed, subscription_id=SUBSCRIPTION) == positions
+    assert group_ack_ids(mixed, subscription_id=SUBSCRIPTION) == ordinals
 
 
 @given(attempts)

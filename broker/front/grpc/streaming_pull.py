@@ -116,19 +116,19 @@ class _Client:
 
     async def listen(self, first: Any, requests: AsyncIterator[bytes], sending: asyncio.Lock) -> None:
         """Until the client says that this was all, and what is on its way to it has arrived."""
-        await self._settle(first)
+        await self._apply(first)
         async for body in requests:
             request = decode_request(StreamingPullRequest, body)
             _check_later(request)
             if request.stream_ack_deadline_seconds:
                 self._stream.set_ack_deadline(_ack_deadline(request))
             self._stream.touch()
-            await self._settle(request)
+            await self._apply(request)
             if self._expects_answers and not (request.ack_ids or request.modify_deadline_ack_ids):
                 await self._call.send(_response(self._stream).SerializeToString())
         await sending.acquire()  # for good: nothing more is sent
 
-    async def _settle(self, request: Any) -> None:
+    async def _apply(self, request: Any) -> None:
         acknowledge, name = self._call.services.acknowledge, self._stream.subscription.name
         if request.ack_ids:
             confirmation = await acknowledge.acknowledge_on_stream(name, list(request.ack_ids))

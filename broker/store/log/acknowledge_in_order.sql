@@ -36,7 +36,7 @@ turned AS (
     END AS cleared
     FROM named
 ),
-settled AS (
+judged AS (
     SELECT *, bit_count(cleared) > 0 AS is_changed,
            position(B'1' IN open & ~cleared) BETWEEN 1 AND out_count AS is_out
     FROM turned
@@ -47,7 +47,7 @@ written AS (
         acked = d.acked | s.cleared,
         status = CASE WHEN s.is_out THEN d.status ELSE 'pending' END,
         next_delivery_at = CASE WHEN s.is_out THEN d.next_delivery_at ELSE greatest(%(now)s, d.retry_at) END
-    FROM settled AS s
+    FROM judged AS s
     WHERE d.shard_id = %(shard_id)s
       AND d.subscription_id = s.subscription_id
       AND d.attempt_id = s.attempt_id
@@ -58,7 +58,7 @@ SELECT subscription_id, attempt_id,
        (cleared | coalesce(acked & mask, cleared))::text AS acked,
        (hit & ~cleared)::text AS out_of_order,
        is_changed AND NOT is_out AS is_due
-FROM settled
+FROM judged
 UNION ALL
 SELECT subscription_id, attempt_id, (acked & mask)::text, none::text, false
 FROM locked

@@ -213,7 +213,7 @@ async def _position_at(connection: Connection, place: SeekPlace, time: datetime)
 
 def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
     all_seqs = from_multirange(seqs)
-    return to_bits([position for position in from_bits(bits) if kept(all_seqs[position])], len(bits))
+    return to_bits([ordinal for ordinal in from_bits(bits) if kept(all_seqs[ordinal])], len(bits))
 
 
 async def _move(connection: Connection, place: SeekPlace, publish_time: datetime, seq: int) -> None:

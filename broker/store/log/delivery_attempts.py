@@ -36,7 +36,7 @@ class DeadlineChange:
     """
 
     attempt: AttemptName
-    positions: frozenset[int]
+    ordinals: frozenset[int]
     next_delivery_at: datetime
     status: AttemptStatus = "delivering"
     retry_policy: RetryPolicy | None = None
@@ -44,47 +44,49 @@ class DeadlineChange:
     failure: str | None = None
 
 
-Positions = dict[AttemptName, set[int]]
+# Messages by what their ack ids name: of each attempt their ordinals, from 0.
+MessageNames = dict[AttemptName, set[int]]
 
 
-def _found(rows: Sequence[tuple[Any, ...]], shard_id: int) -> dict[tuple[int, int, int], set[int]]:
-    found: dict[tuple[int, int, int], set[int]] = {}
+def _by_attempt(rows: Sequence[tuple[Any, ...]], shard_id: int) -> dict[tuple[int, int, int], set[int]]:
+    """The ordinals that statements return as bits; an attempt may have several rows."""
+    ordinals: dict[tuple[int, int, int], set[int]] = {}
     for subscription_id, attempt_id, bits in rows:
-        found.setdefault((shard_id, subscription_id, attempt_id), set()).update(from_bits(bits))
-    return found
+        ordinals.setdefault((shard_id, subscription_id, attempt_id), set()).update(from_bits(bits))
+    return ordinals
 
 
-async def acknowledge(connection: HotConnection, *, shard_id: int, acks: Positions) -> Positions:
+async def acknowledge(connection: HotConnection, *, shard_id: int, acks: MessageNames) -> MessageNames:
     """Clear the given messages of one shard's attempts, in one statement and one commit.
 
-    Returns the positions that were not out under their attempt any more: acked before, redelivered, expired
+    Returns those that were not out under their attempt any more: acked before, redelivered, expired
     and gone, or moved to another part of the attempt while this statement waited for a lock.
     """
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
     [rows] = await connection.run((_ACKNOWLEDGE, _masks(shard_id, attempts, acks)))
-    return _missing(acks, _found(rows, shard_id))
+    return _missing(acks, _by_attempt(rows, shard_id))
 
 
-def _masks(shard_id: int, attempts: Sequence[AttemptName], positions: Positions) -> dict[str, Any]:
+def _masks(shard_id: int, attempts: Sequence[AttemptName], asked: MessageNames) -> dict[str, Any]:
     return {
         "shard_id": shard_id,
         "subscription_ids": [attempt.subscription_id for attempt in attempts],
         "attempt_ids": [attempt.attempt_id for attempt in attempts],
-        "masks": [to_bits(positions[attempt], attempt.count) for attempt in attempts],
+        "masks": [to_bits(asked[attempt], attempt.count) for attempt in attempts],
     }
 
 
 async def acknowledge_exactly_once(
-    connection: HotConnection, *, shard_id: int, acks: Positions, now: datetime
-) -> Positions:
+    connection: HotConnection, *, shard_id: int, acks: MessageNames, now: datetime
+) -> MessageNames:
     """As `acknowledge`, but only messages whose deadline has not passed; a repeated ack succeeds.
 
-    Returns the positions that are not acked: redelivered, expired, never delivered under their attempt.
+    Returns those that are not acked: redelivered, expired, never delivered under their attempt.
     """
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
     parameters = {**_masks(shard_id, attempts, acks), "now": now}
     [rows] = await connection.run((_ACKNOWLEDGE_EXACTLY_ONCE, parameters))
-    return _missing(acks, _found(rows, shard_id))
+    return _missing(acks, _by_attempt(rows, shard_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,8 @@ class AckedInOrder:
     the key are not acked yet.  `due`: subscriptions whose keys may go on.
     """
 
-    stale: Positions
-    out_of_order: Positions
+    stale: MessageNames
+    out_of_order: MessageNames
     due: frozenset[int]
 
 
@@ -104,7 +106,7 @@ async def acknowledge_in_order(
     connection: HotConnection,
     *,
     shard_id: int,
-    acks: Positions,
+    acks: MessageNames,
     exactly_once: Container[int],
     now: datetime,
 ) -> AckedInOrder:
@@ -113,15 +115,15 @@ async def acknowledge_in_order(
     strict = [attempt.subscription_id in exactly_once for attempt in attempts]
     parameters = {**_masks(shard_id, attempts, acks), "exactly_once": strict, "now": now}
     [rows] = await connection.run((_ACKNOWLEDGE_IN_ORDER, parameters))
-    early = _found([(*name, bits) for *name, _, bits, _ in rows], shard_id)
+    early = _by_attempt([(*name, bits) for *name, _, bits, _ in rows], shard_id)
     out_of_order = {
         attempt: early[key]
         for attempt in attempts
         if early.get(key := (shard_id, attempt.subscription_id, attempt.attempt_id))
     }
-    answered = _found([(*name, bits) for *name, bits, _, _ in rows], shard_id)
-    for key, positions in early.items():
-        answered.setdefault(key, set()).update(positions)
+    answered = _by_attempt([(*name, bits) for *name, bits, _, _ in rows], shard_id)
+    for key, ordinals in early.items():
+        answered.setdefault(key, set()).update(ordinals)
     due = frozenset(subscription_id for subscription_id, *_, is_due in rows if is_due)
     return AckedInOrder(_missing(acks, answered), out_of_order, due)
 
@@ -133,7 +135,7 @@ async def modify_ordered_deadline(
     changes: Sequence[DeadlineChange],
     jitter: float,
     now: datetime,
-) -> Positions:
+) -> MessageNames:
     """As `modify_ack_deadline`, of attempts that hold an ordering key: none is ever split.
 
     At most one change an attempt, for one may take back what another names.
@@ -144,13 +146,13 @@ async def modify_ordered_deadline(
         "now": now,
     }
     [rows] = await connection.run((_MODIFY_ORDERED_DEADLINE, parameters))
-    return _missing(_asked(changes), _found(rows, shard_id))
+    return _missing(_asked(changes), _by_attempt(rows, shard_id))
 
 
-def _asked(changes: Sequence[DeadlineChange]) -> Positions:
-    asked: Positions = {}
+def _asked(changes: Sequence[DeadlineChange]) -> MessageNames:
+    asked: MessageNames = {}
     for change in changes:
-        asked.setdefault(change.attempt, set()).update(change.positions)
+        asked.setdefault(change.attempt, set()).update(change.ordinals)
     return asked
 
 
@@ -160,7 +162,7 @@ def _deadlines(shard_id: int, changes: Sequence[DeadlineChange]) -> dict[str, An
         "shard_id": shard_id,
         "subscription_ids": [change.attempt.subscription_id for change in changes],
         "attempt_ids": [change.attempt.attempt_id for change in changes],
-        "masks": [to_bits(change.positions, change.attempt.count) for change in changes],
+        "masks": [to_bits(change.ordinals, change.attempt.count) for change in changes],
         "statuses": [change.status for change in changes],
         "failures": [change.failure for change in changes],
         "next_delivery_ats": [change.next_delivery_at for change in changes],
@@ -178,11 +180,11 @@ async def modify_ack_deadline(
     new_parts: Sequence[int],
     jitter: float,
     now: datetime,
-) -> Positions:
+) -> MessageNames:
     """Give messages of one shard's attempts a new time; at most one change a message.
 
     `new_parts` are fresh ids, far apart, for the rows that are split; `jitter` (0 to 0.1) lengthens the retry delay
-    of nacks.  Returns the positions that were not out any more, as `acknowledge` does; with exactly-once delivery
+    of nacks.  Returns those that were not out any more, as `acknowledge` does; with exactly-once delivery
     also those whose deadline had passed.
     """
     parameters = {
@@ -192,13 +194,13 @@ async def modify_ack_deadline(
         "now": now,
     }
     [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
-    return _missing(_asked(changes), _found(rows, shard_id))
+    return _missing(_asked(changes), _by_attempt(rows, shard_id))
 
 
-def _missing(asked: Positions, found: dict[tuple[int, int, int], set[int]]) -> Positions:
+def _missing(asked: MessageNames, answered: dict[tuple[int, int, int], set[int]]) -> MessageNames:
     missing = {}
-    for attempt, positions in asked.items():
-        rest = positions - found.get((attempt.shard_id, attempt.subscription_id, attempt.attempt_id), set())
+    for attempt, ordinals in asked.items():
+        rest = ordinals - answered.get((attempt.shard_id, attempt.subscription_id, attempt.attempt_id), set())
         if rest:
             missing[attempt] = rest
     return missing
@@ -219,7 +221,7 @@ async def release_attempts(
 
 async def read_open_attempts(
     connection: HotConnection, *, shard_id: int, attempts: Sequence[AttemptName], now: datetime
-) -> Positions:
+) -> MessageNames:
     """Which messages of one shard's attempts, all of one subscription, are out: the ack deadline has not passed."""
     parameters = {
         "shard_id": shard_id,
@@ -228,9 +230,9 @@ async def read_open_attempts(
         "now": now,
     }
     [rows] = await connection.run((_READ_OPEN_ATTEMPTS, parameters))
-    found = _found(rows, shard_id)
+    still_out = _by_attempt(rows, shard_id)
     return {
-        attempt: found[key]
+        attempt: still_out[key]
         for attempt in attempts
-        if (key := (shard_id, attempt.subscription_id, attempt.attempt_id)) in found
+        if (key := (shard_id, attempt.subscription_id, attempt.attempt_id)) in still_out
     }

@@ -26,7 +26,7 @@ class DueAttempt:
     attempt_number: int
     next_delivery_at: datetime
     length: int
-    open: dict[int, int]  # sequence -> its bit's position
+    open: dict[int, int]  # sequence -> its ordinal
     first_publish_time: datetime
     last_publish_time: datetime
     ordering_key: str | None
@@ -90,7 +90,7 @@ def due_attempt(row: Any, *, failure: str | None = None) -> DueAttempt:
         attempt_number=number,
         next_delivery_at=row.next_delivery_at,
         length=len(row.open),
-        open={all_seqs[position]: position for position in from_bits(row.open)},
+        open={all_seqs[ordinal]: ordinal for ordinal in from_bits(row.open)},
         first_publish_time=row.first_publish_time,
         last_publish_time=row.last_publish_time,
         ordering_key=row.ordering_key,

@@ -58,9 +58,9 @@ returned AS (
     SET open = n.open | ((n.open | ~n.open) >> (n.first - 1)),
         out_count = n.first - 1,
         attempt_numbers = CASE n.uncounted WHEN 0 THEN d.attempt_numbers ELSE ARRAY(
-            SELECT CASE WHEN position BETWEEN n.first AND n.out_count THEN number - 1 ELSE number END
-            FROM unnest(d.attempt_numbers) WITH ORDINALITY AS numbers (number, position)
-            ORDER BY position
+            SELECT CASE WHEN ordinal BETWEEN n.first AND n.out_count THEN number - 1 ELSE number END
+            FROM unnest(d.attempt_numbers) WITH ORDINALITY AS numbers (number, ordinal)
+            ORDER BY ordinal
         ) END,
         retry_at = n.new_delivery_at,
         failure = n.failure,

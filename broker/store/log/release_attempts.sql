@@ -6,9 +6,9 @@ SET status = 'pending',
     attempt_number = attempt_number - 1,
     out_count = CASE WHEN ordering_key IS NOT NULL THEN 0 END,
     attempt_numbers = CASE WHEN ordering_key IS NOT NULL THEN ARRAY(
-        SELECT CASE WHEN position <= out_count THEN number - 1 ELSE number END
-        FROM unnest(attempt_numbers) WITH ORDINALITY AS n (number, position)
-        ORDER BY position
+        SELECT CASE WHEN ordinal <= out_count THEN number - 1 ELSE number END
+        FROM unnest(attempt_numbers) WITH ORDINALITY AS n (number, ordinal)
+        ORDER BY ordinal
     ) END
 WHERE shard_id = %(shard_id)s
   AND subscription_id = %(subscription_id)s

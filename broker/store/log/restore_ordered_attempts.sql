@@ -7,10 +7,10 @@ WITH held AS (
     SELECT *, CASE WHEN ordering_key IS NULL THEN (
         SELECT range_agg(int8range(s.seq, s.seq + 1))
         FROM (
-            SELECT seq, row_number() OVER (ORDER BY seq) AS position
+            SELECT seq, row_number() OVER (ORDER BY seq) AS ordinal
             FROM unnest(o.seqs) AS r CROSS JOIN LATERAL generate_series(lower(r), upper(r) - 1) AS seq
         ) AS s
-        WHERE get_bit(o.open, s.position::int4 - 1) = 1
+        WHERE get_bit(o.open, s.ordinal::int4 - 1) = 1
     ) END AS open_seqs
     FROM snapshot_outstanding AS o
     WHERE snapshot_id = %(snapshot_id)s AND shard_id = %(shard_id)s

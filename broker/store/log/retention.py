@@ -21,7 +21,7 @@ _DELETE_DEAD_LETTERS = statements.load("delete_dead_letters")
 _DELETE_CLOSED_SHARDS = statements.load("delete_closed_shards")
 
 # No publish can be on its way into a partition that ended so long ago: its statement would have timed out.
-_SETTLED = timedelta(minutes=5)
+_STILL_PUBLISHED = timedelta(minutes=5)
 MAX_STRAGGLERS = 10_000  # messages that are moved aside rather than keep their partition
 _BATCH = 1_000  # rows deleted in one statement
 _KEPT = "partitions that cannot be dropped"
@@ -58,7 +58,7 @@ async def drop_partitions_behind(
     oldest, oldest_attempt = row[0] or _NEVER, row[1] or _NEVER
     dropped = 0
     for partition in await list_partitions(connection):
-        if partition.end > min(now - _SETTLED, oldest) and not partition.detaching:
+        if partition.end > min(now - _STILL_PUBLISHED, oldest) and not partition.detaching:
             continue
         if oldest_attempt < partition.end and not await _move_stragglers(connection, partition, states):
             continue

@@ -35,11 +35,11 @@ class Memory:
 
 @dataclass(eq=False, slots=True)
 class Item:
-    """A message as it was claimed: `position` in the delivery attempt `name`."""
+    """A message as it was claimed: `ordinal` in the delivery attempt `name`."""
 
     message: StoredMessage
     name: AttemptName
-    position: int
+    ordinal: int
     attempt_number: int
 
     @property
@@ -162,8 +162,8 @@ class Endpoint:
 
     def _items(self, delivery: Delivery) -> Iterator[Item]:
         name = attempt_name(self.subscription_id, delivery)
-        for position, message in enumerate(delivery.messages):
-            item = Item(message, name, position, delivery.attempt_number)
+        for ordinal, message in enumerate(delivery.messages):
+            item = Item(message, name, ordinal, delivery.attempt_number)
             if item.key in self.late:
                 self.late[item.key] = item
             yield item

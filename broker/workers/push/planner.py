@@ -41,7 +41,7 @@ class PushPlanner:
         self._scheduler.remove(self._consumers.pop(endpoint))
         self.sender.give_back(endpoint)
 
-    def settled(self, endpoint: Endpoint) -> None:
+    def ended(self, endpoint: Endpoint) -> None:
         """A request has ended: there may be room for what there was none for."""
         if endpoint in self._consumers:
             self._scheduler.ready(endpoint.subscription_id)

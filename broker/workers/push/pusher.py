@@ -74,7 +74,7 @@ class Pusher:
             self._log,
             self._signer,
             self._news,
-            settled=self._planner.settled,
+            ended=self._planner.ended,
             gone=self._gone,
         )
 

@@ -54,17 +54,17 @@ class PushSender:
         signer: TokenSigner,
         news: EndpointNews,
         *,
-        settled: Callable[[Endpoint], None],
+        ended: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
     ) -> None:
-        """`settled(endpoint)`: there may be room again.  `gone(endpoint)`: it wants no more pushes (410)."""
+        """`ended(endpoint)`: a request has, there may be room.  `gone(endpoint)`: it wants no more pushes (410)."""
         self._client = client
         self._clock = clock
         self._settlement = settlement
         self._log = log
         self._signer = signer
         self._news = news
-        self._settled = settled
+        self._ended = ended
         self._gone = gone
         self._running: set[asyncio.Task[None]] = set()
         self._open = 0
@@ -218,7 +218,7 @@ class PushSender:
 
     def _next(self, endpoint: Endpoint) -> None:
         self.pump(endpoint)
-        self._settled(endpoint)
+        self._ended(endpoint)
 
     # --- what becomes of it --------------------------------------------------------------------------------------
 

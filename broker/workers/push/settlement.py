@@ -33,7 +33,7 @@ class Settlement:
     def acknowledge(self, items: Iterable[Item]) -> None:
         """They were delivered."""
         for item in items:
-            self._acks.setdefault(item.name, set()).add(item.position)
+            self._acks.setdefault(item.name, set()).add(item.ordinal)
         self._something.set()
 
     def nack(self, items: Iterable[Item], retry_policy: RetryPolicy | None, failure: str) -> None:
@@ -47,7 +47,7 @@ class Settlement:
     def _add(self, items: Iterable[Item], deadline: NewDeadline) -> None:
         messages = self._deadlines.setdefault(deadline, {})
         for item in items:
-            messages.setdefault(item.name, set()).add(item.position)
+            messages.setdefault(item.name, set()).add(item.ordinal)
         self._something.set()
 
     async def run(self) -> None:
@@ -83,8 +83,8 @@ class Settlement:
         return failed is None
 
     def _take_back(self, acks: dict[AttemptName, set[int]]) -> None:
-        for name, positions in acks.items():
+        for name, ordinals in acks.items():
             if name in self._acks or len(self._acks) < _MAX_KEPT:
-                self._acks.setdefault(name, set()).update(positions)
+                self._acks.setdefault(name, set()).update(ordinals)
         if self._acks:
             self._something.set()
