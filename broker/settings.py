@@ -117,7 +117,7 @@ class SettingError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSettings:
+class SettingsInForce:
     """What is in force, where it is from ("default", "BROKER_PORT", "--port"), and which variables were ignored."""
 
     settings: Settings
@@ -158,7 +158,7 @@ def default(name: str) -> str:
 
 def find_settings(
     options: Mapping[str, str | None], *, names: Iterable[str] = NAMES, environment: Mapping[str, str] | None = None
-) -> FoundSettings:
+) -> SettingsInForce:
     """The settings `names` as they were given, checked; the others have their defaults.  Raises SettingError.
 
     `options`: those of the command line, by the setting's name.  An empty variable is as one that is not set.
@@ -174,7 +174,7 @@ def find_settings(
             values[name] = _read(name, origin, text)
     if "data_dir" not in values:
         values["data_dir"] = default_data_dir()
-    return FoundSettings(Settings(**values), origins, ignored)
+    return SettingsInForce(Settings(**values), origins, ignored)
 
 
 def _given(name: str, options: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from broker import settings
 from broker.cli.stop import Misuse
-from broker.settings import FoundSettings
+from broker.settings import SettingsInForce
 
 _NEAR = 0.6  # of difflib's ratio; a guess too many does no harm here
 
@@ -22,7 +22,7 @@ class Command:
 
     summary: str
     settings: Sequence[str]
-    run: Callable[[FoundSettings, Mapping[str, Any]], int]
+    run: Callable[[SettingsInForce, Mapping[str, Any]], int]
     flags: Mapping[str, str] = field(default_factory=dict)  # "move-schema": what that does
     program: str = ""  # the one that runs if none is named, for a command that runs another program
 

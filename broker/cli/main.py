@@ -12,32 +12,32 @@ from typing import Any
 from broker import settings
 from broker.cli.command_line import Command, make_parser, parse
 from broker.cli.stop import Stop
-from broker.settings import FoundSettings, SettingError
+from broker.settings import SettingError, SettingsInForce
 from broker.telemetry.log import one_line
 
 
-def _serve(found: FoundSettings, _: Mapping[str, Any]) -> int:
+def _serve(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.serve import serve
 
-    return serve(found.settings)
+    return serve(in_force.settings)
 
 
-def _migrate(found: FoundSettings, flags: Mapping[str, Any]) -> int:
+def _migrate(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.migrate import migrate
 
-    return migrate(found.settings, flags)
+    return migrate(in_force.settings, flags)
 
 
-def _settings(found: FoundSettings, _: Mapping[str, Any]) -> int:
+def _settings(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.show_settings import show_settings
 
-    return show_settings(found)
+    return show_settings(in_force)
 
 
-def _database(found: FoundSettings, options: Mapping[str, Any]) -> int:
+def _database(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
     from broker.cli.database import run_on_embedded
 
-    return run_on_embedded(found.settings, options["program"])
+    return run_on_embedded(in_force.settings, options["program"])
 
 
 COMMANDS = {
@@ -81,10 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         name, options = parse(parser, COMMANDS, arguments)
         command = COMMANDS[name]
-        found = settings.find_settings(options, names=command.settings)
-        for given in found.ignored:
+        in_force = settings.find_settings(options, names=command.settings)
+        for given in in_force.ignored:
             _complain(f"{given} is no setting and is ignored (`broker serve --help` lists all)")
-        return command.run(found, options)
+        return command.run(in_force, options)
     except (Stop, SettingError) as error:
         _complain(str(error))
         return error.exit_code if isinstance(error, Stop) else 2

@@ -1,11 +1,11 @@
 """`broker settings`: what is in force, and whence."""
 
-from broker.settings import NAMES, FoundSettings
+from broker.settings import NAMES, SettingsInForce
 
 
-def show_settings(found: FoundSettings) -> int:
+def show_settings(in_force: SettingsInForce) -> int:
     """Returns the exit code.  No password is printed."""
-    rows = [(name, found.shown(name) or "-", found.origins[name]) for name in NAMES]
+    rows = [(name, in_force.shown(name) or "-", in_force.origins[name]) for name in NAMES]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for name, value, origin in rows:
         print(f"{name:{widths[0]}}  {value:{widths[1]}}  {origin}")  # noqa: T201

@@ -16,7 +16,7 @@ _NEWEST = (datetime.max.replace(tzinfo=UTC), 2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class LogPlace:
+class LogPosition:
     """How far a shard has been read: the messages before this one, the older ones, come next."""
 
     shard_id: int
@@ -32,12 +32,12 @@ class LogPage:
     """
 
     size: int
-    before: LogPlace | None = None
+    before: LogPosition | None = None
     with_data: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class FoundMessage:
+class MatchedMessage:
     """A message of the log; `attributes` is JSON text, `data` None if it was not wanted."""
 
     shard_id: int
@@ -50,11 +50,11 @@ class FoundMessage:
 
 @dataclass(frozen=True, slots=True)
 class FilterTest:
-    """What a filter matched of the `scanned` messages that were looked at; `rest`: where to go on, if anywhere."""
+    """What a filter matched of so many messages (`scanned`); `rest`: where to go on, if anywhere."""
 
-    matched: Sequence[FoundMessage]
+    matched: Sequence[MatchedMessage]
     scanned: int
-    rest: LogPlace | None
+    rest: LogPosition | None
 
 
 def parse_log_page(size: int, token: str, *, with_data: bool = False) -> LogPage:
@@ -65,12 +65,12 @@ def parse_log_page(size: int, token: str, *, with_data: bool = False) -> LogPage
     try:
         raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
         shard_id, microseconds, seq = _TOKEN.unpack(raw)
-        return LogPage(size, LogPlace(shard_id, _EPOCH + microseconds * _MICROSECOND, seq), with_data)
+        return LogPage(size, LogPosition(shard_id, _EPOCH + microseconds * _MICROSECOND, seq), with_data)
     except (Base64Error, ValueError, OverflowError, struct.error):
         raise invalid_page_token(token) from None
 
 
-def log_page_token(place: LogPlace) -> str:
-    """The token of the page that goes on at `place`."""
-    microseconds = (place.publish_time - _EPOCH) // _MICROSECOND
-    return urlsafe_b64encode(_TOKEN.pack(place.shard_id, microseconds, place.seq)).decode()
+def log_page_token(position: LogPosition) -> str:
+    """The token of the page that goes on at `position`."""
+    microseconds = (position.publish_time - _EPOCH) // _MICROSECOND
+    return urlsafe_b64encode(_TOKEN.pack(position.shard_id, microseconds, position.seq)).decode()

@@ -33,7 +33,7 @@ class Phase(Enum):
 
     DUE ──► EXHAUSTED    delivered as often as the dead-letter policy allows: the forwarder's
      ├────► DELAYED      its deadline has just passed, and its retry delay begins
-     ├────► READY        its next messages were found ──► OUT  a demand takes them
+     ├────► READY        its next messages are in the log ──► OUT  a demand takes them
      ├────► LOST         what was asked for is gone from the log: the row is to be written anew without it
      └────► FREE         nothing came back, and nothing waits: the key comes free
     """
@@ -51,7 +51,7 @@ class Phase(Enum):
 class OrderedRun:
     """A locked row whose time has come.  `left` came back, in order, after so many attempts each (`numbers`).
 
-    `asked`: of `left`; empty if what waits in the log is asked for.  `found` may go out next, `taken` does.
+    `asked`: of `left`; empty if what waits in the log is asked for.  `available` may go out next, `taken` does.
     `retimed`: its status or its time is another than its row's.
     """
 
@@ -69,7 +69,7 @@ class OrderedRun:
     phase: Phase = Phase.DUE
     retimed: bool = False
     asked: Sequence[int] = ()
-    found: list[Stretch] = field(default_factory=list)
+    available: list[Stretch] = field(default_factory=list)
     taken: Sequence[Stretch] = ()
     new_attempt_id: int = 0  # under which it is written anew
 
@@ -91,7 +91,7 @@ class OrderedRun:
     @property
     def gone(self) -> list[int]:
         """What was asked for and the log does not hold (or the filter does not match) any more."""
-        existing = {message.first_seq for message in self.found}
+        existing = {message.first_seq for message in self.available}
         return [seq for seq in self.asked if seq not in existing]
 
     def begin(
@@ -115,15 +115,15 @@ class OrderedRun:
         self.asked = self.left[: 1 if alone and self.numbers[0] > 0 else min(same, most)]
         return len(self.asked)
 
-    def looked(self) -> None:
-        """`found` is all there is of what was asked."""
-        if self.found:
+    def looked_up(self) -> None:
+        """`available` is all there is of what was asked."""
+        if self.available:
             self.phase = Phase.READY
         else:
             self.phase = Phase.LOST if self.left else Phase.FREE
 
     def take(self, messages: Sequence[Stretch]) -> None:
-        """A demand takes these, which are the first of what was found."""
+        """A demand takes these, which are the first of what is available."""
         self.phase, self.taken = Phase.OUT, messages
 
     def behind(self) -> list[tuple[int, int]]:
@@ -151,7 +151,7 @@ def give_runs(
         takers = [] if wanted is None else [wanted]
         fitting: list[Stretch] = []
         for taker in chain(takers, range(turn, len(demands))):
-            fitting = _fitting(run.found, min(counts[taker], quota), rooms[taker], empty=not given[taker])
+            fitting = _fitting(run.available, min(counts[taker], quota), rooms[taker], empty=not given[taker])
             if fitting or quota <= 0:
                 break
             if taker == turn:  # full
@@ -194,10 +194,10 @@ class _Sharing:
             if not self._has_room(taker, message):
                 self._left[key] = 0
         else:
-            found = self._taker_for(key, message)
-            if found is None:
+            free_taker = self._taker_for(key, message)
+            if free_taker is None:
                 return False
-            taker = found
+            taker = free_taker
             if key is not None:
                 self._takers[key], self._left[key] = taker, self._max_run
         if key is None or self._left[key]:

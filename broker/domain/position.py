@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-MAX_LOOKED_AT = 10_000  # unclaimed messages that are compared with a filter to count those that match: some 10 ms
+MAX_SCANNED = 10_000  # unclaimed messages that are compared with a filter to count those that match: some 10 ms
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """`next_seq` is the first sequence that was never claimed: `unclaimed` messages from it on up to `head`;
-    `outstanding` counts those before it that are not acked.  With a filter, `matching` of the first `looked_at` of
+    `outstanding` counts those before it that are not acked.  With a filter, `matching` of the first `scanned` of
     the unclaimed ones match it (None: no filter).  `oldest_outstanding` and `oldest_unclaimed` are publish times
-    (None: there is none; with a filter, none among the messages that were looked at).
+    (None: there is none; with a filter, none among the messages that were scanned).
     """
 
     shard_id: int
@@ -22,19 +22,19 @@ class Position:
     outstanding: int
     oldest_outstanding: datetime | None = None
     oldest_unclaimed: datetime | None = None
-    looked_at: int | None = None
+    scanned: int | None = None
     matching: int | None = None
 
     @property
     def undelivered(self) -> int:
         """Messages that are not acked, delivered or not; what the filter does not match is not counted (A3)."""
-        if self.looked_at is None or self.matching is None:
+        if self.scanned is None or self.matching is None:
             return self.unclaimed + self.outstanding
         if not self.is_estimated:
             return self.matching + self.outstanding
-        return round(self.unclaimed * self.matching / self.looked_at) + self.outstanding
+        return round(self.unclaimed * self.matching / self.scanned) + self.outstanding
 
     @property
     def is_estimated(self) -> bool:
-        """`undelivered` is exact up to MAX_LOOKED_AT unclaimed messages; beyond, it goes by those."""
-        return self.looked_at is not None and self.looked_at >= MAX_LOOKED_AT
+        """`undelivered` is exact up to MAX_SCANNED unclaimed messages; beyond, it goes by those."""
+        return self.scanned is not None and self.scanned >= MAX_SCANNED

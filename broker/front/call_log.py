@@ -38,8 +38,8 @@ class CallLog:
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
-        place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
-        name = f"{type(error).__name__} {place}"
+        where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
+        name = f"{type(error).__name__} {where}"
         what = f"unexpected fault in {call}"
         self._states.happens("faults", name, what, name, level=logging.ERROR, error=error)
 

@@ -35,8 +35,8 @@ class FilterService:
     async def test_filter(self, topic_name: str, text: str, page: LogPage) -> FilterTest:
         """Which of the messages that a topic retains, for itself or for any subscription, a filter matches.
 
-        An empty filter matches all.  Raises InvalidArgument (the filter, with the place; a page token of another
-        topic), NotFound.
+        An empty filter matches all.  Raises InvalidArgument (the filter, and where it goes wrong; a page token of
+        another topic), NotFound.
         """
         filter_path = _compiled(text)
         async with self._database.transaction() as connection:

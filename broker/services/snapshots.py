@@ -22,7 +22,7 @@ from broker.services.subscriptions import existing_subscription, subscription_no
 from broker.store.driver.database import Database, ResourceConnection, driver_connection
 from broker.store.log import cursors
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.cursors import SeekPlace
+from broker.store.log.cursors import ShardSeek
 from broker.store.resources import snapshots
 
 
@@ -130,8 +130,8 @@ class SnapshotService:
             subscription = await self._attached(connection, subscription_name)
             hot = await driver_connection(connection)
             replay_since = subscription.replay_since(self._clock.now())
-            for place in self._places(subscription):
-                found = await cursors.seek_to_time(hot, place, time=time, replay_since=replay_since)
+            for seek in self._seeks(subscription):
+                found = await cursors.seek_to_time(hot, seek, time=time, replay_since=replay_since)
                 if found is None:
                     raise subscription_not_found(subscription_name)
                 shards.append(found)
@@ -162,8 +162,8 @@ class SnapshotService:
                     "and then re-created with the same name, it is considered a distinct topic for these purposes."
                 )
             hot = await driver_connection(connection)
-            for place in self._places(subscription):
-                found = await cursors.seek_to_snapshot(hot, place, snapshot_id=snapshot.snapshot_id)
+            for seek in self._seeks(subscription):
+                found = await cursors.seek_to_snapshot(hot, seek, snapshot_id=snapshot.snapshot_id)
                 if found is None:
                     raise subscription_not_found(subscription_name)
                 shards.append(found)
@@ -193,11 +193,11 @@ class SnapshotService:
             )
         return subscription, found, now
 
-    def _places(self, subscription: Subscription) -> list[SeekPlace]:
+    def _seeks(self, subscription: Subscription) -> list[ShardSeek]:
         now = self._clock.now()
         ids = self._attempt_ids.take_parts(len(subscription.shard_ids), now=now)
         return [
-            SeekPlace(
+            ShardSeek(
                 shard_id=shard_id,
                 subscription_id=subscription.subscription_id,
                 ordered=subscription.enable_message_ordering,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.domain.log_page import FilterTest, LogPage, LogPlace, log_page_token, parse_log_page
+from broker.domain.log_page import FilterTest, LogPage, LogPosition, log_page_token, parse_log_page
 from broker.domain.message import NewMessage
 from broker.domain.topic import Topic
 from broker.filtering.jsonpath import to_jsonpath
@@ -48,7 +48,7 @@ class Trial:
     async def page(
         self,
         size: int = 100,
-        before: LogPlace | None = None,
+        before: LogPosition | None = None,
         *,
         filter_path: str | None = PROD,
         since: datetime | None = None,

@@ -49,7 +49,7 @@ async def test_a_byte_budget_ends_a_filtered_read_too(log: Log) -> None:
 
 
 async def test_a_long_stretch_without_a_match_is_passed_in_bounded_steps(log: Log, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(fresh, "MAX_LOOKED_AT", 10)
+    monkeypatch.setattr(fresh, "MAX_SCANNED", 10)
     await publish(log, *["test"] * 75, "prod")
     claimed = await log.claim(filter_path=PROD)
     assert (texts(claimed.deliveries[0]), claimed.rest) == ([], More())

@@ -12,7 +12,7 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy
 from broker.store.claim.request import Claimed, Quiet
 from broker.store.log import cursors
-from broker.store.log.cursors import SeekPlace, read_positions
+from broker.store.log.cursors import ShardSeek, read_positions
 from broker.store.log.dead_letters import find_dead_letter_work, forward_dead_letters
 from broker.store.log.delivery_attempts import AckedInOrder, acknowledge_in_order, release_attempts
 from broker.store.log.messages import append_messages, encode_messages
@@ -273,7 +273,7 @@ async def seek(
     log: Log, *, to: datetime | int, replay: bool = False, subscription_id: int = 0, ordered: bool = True
 ) -> int:
     """Returns how many messages the seek says come again."""
-    place = SeekPlace(
+    seek = ShardSeek(
         shard_id=log.shard_id,
         subscription_id=subscription_id or log.subscription.subscription_id,
         ordered=ordered,
@@ -282,10 +282,10 @@ async def seek(
     )
     async with log.database.connection() as connection, connection.transaction():
         if isinstance(to, int):
-            found = await cursors.seek_to_snapshot(connection, place, snapshot_id=to)
+            found = await cursors.seek_to_snapshot(connection, seek, snapshot_id=to)
         else:
             replay_since = log.start - timedelta(days=1) if replay else None
-            found = await cursors.seek_to_time(connection, place, time=to, replay_since=replay_since)
+            found = await cursors.seek_to_time(connection, seek, time=to, replay_since=replay_since)
     assert found is not None
     return found.messages
 

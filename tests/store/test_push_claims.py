@@ -111,7 +111,7 @@ async def test_messages_past_the_retention_are_not_delivered(push_log: PushLog) 
 async def test_many_places_are_looked_at_in_small_shares(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fresh, "MAX_LOOKED_AT", 6)
+    monkeypatch.setattr(fresh, "MAX_SCANNED", 6)
     await push_log.publish("a")
     await push_log.claim(0)
     await push_log.publish("b")
@@ -126,7 +126,7 @@ async def test_many_places_are_looked_at_in_small_shares(
 async def test_a_long_stretch_without_a_match_is_passed_in_bounded_steps(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fresh, "MAX_LOOKED_AT", 10)
+    monkeypatch.setattr(fresh, "MAX_SCANNED", 10)
     await push_log.publish(*["no"] * 25, env="test")
     await push_log.publish("yes", env="prod")
     looks = 0

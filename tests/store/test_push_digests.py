@@ -73,7 +73,7 @@ async def test_redeliveries_do_not_wait_for_a_digest(push_log: PushLog) -> None:
 async def test_a_digest_is_seen_to_be_full_however_many_places_there_are(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fresh, "MAX_LOOKED_AT", 6)
+    monkeypatch.setattr(fresh, "MAX_SCANNED", 6)
     await push_log.publish("a")
     await push_log.claim(0)
     await push_log.publish("b")

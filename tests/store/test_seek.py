@@ -9,7 +9,7 @@ from broker.domain.message import NewMessage
 from broker.domain.replay import ShardReplay, replay
 from broker.store.driver.database import driver_connection
 from broker.store.log import cursors
-from broker.store.log.cursors import SeekPlace
+from broker.store.log.cursors import ShardSeek
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.retention import delete_unwanted, drop_partitions_behind
 from broker.store.resources import snapshots
@@ -35,9 +35,9 @@ def place(
     *,
     ordered: bool = False,
     **options: Any,
-) -> SeekPlace:
+) -> ShardSeek:
     now = now or log.start
-    return SeekPlace(
+    return ShardSeek(
         shard_id=log.shard_id,
         subscription_id=subscription_id or log.subscription.subscription_id,
         ordered=ordered,

@@ -4,20 +4,20 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker.domain.position import MAX_LOOKED_AT, Position
+from broker.domain.position import MAX_SCANNED, Position
 
 
 @pytest.mark.parametrize(
-    ("looked_at", "matching", "undelivered", "estimated"),
+    ("scanned", "matching", "undelivered", "estimated"),
     [
         (None, None, 40_005, False),
-        (MAX_LOOKED_AT - 1, 7, 12, False),
-        (MAX_LOOKED_AT, 100, 405, True),
-        (MAX_LOOKED_AT, 0, 5, True),
+        (MAX_SCANNED - 1, 7, 12, False),
+        (MAX_SCANNED, 100, 405, True),
+        (MAX_SCANNED, 0, 5, True),
     ],
     ids=["no filter", "all looked at", "a hundredth of the first", "none of the first"],
 )
-def test_undelivered(looked_at: int | None, matching: int | None, undelivered: int, estimated: bool) -> None:
+def test_undelivered(scanned: int | None, matching: int | None, undelivered: int, estimated: bool) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
-    position = Position(1, start, 1, 40_000, 40_000, 5, looked_at=looked_at, matching=matching)
+    position = Position(1, start, 1, 40_000, 40_000, 5, scanned=scanned, matching=matching)
     assert (position.undelivered, position.is_estimated) == (undelivered, estimated)

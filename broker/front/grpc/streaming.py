@@ -124,14 +124,14 @@ class StreamingRpc(Holder):
 
     async def send(self, message: bytes, *, unless_sent: Callable[[], None] = lambda: None) -> None:
         self._begin()
-        place = self._stream.send_data(pack_message(message))
+        sent_at = self._stream.send_data(pack_message(message))
         try:
             if self._stream.outbox:
                 await taken(self._stream, self._session.answers, len(message))
         except TimeoutError:
             raise Unavailable("The client does not take what it is sent.") from None
         finally:
-            if self._stream.written < place:
+            if self._stream.written < sent_at:
                 # It is given up: the call ends, and the caller hears at once how.  The window may open until then.
                 self._stream.outbox.clear()
                 unless_sent()

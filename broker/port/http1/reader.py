@@ -16,7 +16,7 @@ MAX_HEAD_BYTES = 65_536  # of a request; of all that is no body
 MAX_HEADERS = 256
 IDLE, HEAD, BODY = range(3)  # phases; an Enum's members cost a call each, several times a request
 
-_LOOKED_AT = frozenset([b"host", b"content-length", b"expect", b"transfer-encoding", b"upgrade"])
+_SPECIAL_HEADERS = frozenset([b"host", b"content-length", b"expect", b"transfer-encoding", b"upgrade"])
 _TOO_MANY_HEADERS = f"The request has more than {MAX_HEADERS} headers."
 
 
@@ -108,7 +108,7 @@ class RequestReader:
         if self.phase == BODY:
             return  # a trailer
         name = name.lower()
-        if name in _LOOKED_AT:
+        if name in _SPECIAL_HEADERS:
             self._on_special_header(name, value)
         self._headers.append((name, value))
 

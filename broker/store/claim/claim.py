@@ -35,7 +35,7 @@ async def claim_messages(
     """Hand out messages, durably, each under a new attempt id; what became of each claimant, by subscription_id.
 
     Messages that are due again go first, up to half of what a claimant gets while there are fresh ones.
-    What a claim has no room for (bodies, messages looked at) it leaves to the next, and says More.
+    What a claim has no room for (bodies, messages to scan) it leaves to the next, and says More.
     """
     try:
         works, missing = await _lock_and_look(connection, request)
@@ -69,13 +69,13 @@ async def _lock_and_look(connection: HotConnection, request: ClaimRequest) -> tu
     missing = [claimant for claimant in request.claimants if claimant.subscription_id not in cursors]
     existing: set[int] = set()
     # In statements of their own, after the lock: what they see is as new as what it shows.
-    look = RoundTrip()
-    _look_first(look, request, works)
+    trip = RoundTrip()
+    _look_first(trip, request, works)
     if missing:
         others = request.where([claimant.subscription_id for claimant in missing])
-        look.add((_READ_CURSORS, others), take=lambda rows: existing.update(row.subscription_id for row in rows))
-    if look:
-        await look.run(connection)
+        trip.add((_READ_CURSORS, others), take=lambda rows: existing.update(row.subscription_id for row in rows))
+    if trip:
+        await trip.run(connection)
     return works, [(each, Locked() if each.subscription_id in existing else Gone()) for each in missing]
 
 
@@ -84,11 +84,11 @@ async def _of_one(connection: HotConnection, request: ClaimRequest) -> tuple[lis
     [claimant] = request.claimants
     work = Work(claimant, place_of(claimant))
     locked: list[Any] = []
-    look = RoundTrip()
-    look.add((BEGIN, {}))
-    look.add((_LOCK_CURSORS, request.where([claimant.subscription_id])), take=locked.extend)
-    _look_first(look, request, [work])
-    await look.run(connection)
+    trip = RoundTrip()
+    trip.add((BEGIN, {}))
+    trip.add((_LOCK_CURSORS, request.where([claimant.subscription_id])), take=locked.extend)
+    _look_first(trip, request, [work])
+    await trip.run(connection)
     if not locked:
         return [], [(claimant, Gone())]
     work.cursor = _cursor(locked[0])
@@ -99,20 +99,20 @@ def _cursor(row: Any) -> Cursor:
     return Cursor(row.next_publish_time, row.next_seq, row.due_floor)
 
 
-def _look_first(look: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
+def _look_first(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
     """For what is due, and what is fresh where no keys have to be heeded."""
-    lock_due(look, request, [work for work in works if work.claimant.looks_for_due])
-    look_at(look, request, [work.place for work in works if not work.claimant.ordered])
+    lock_due(trip, request, [work for work in works if work.claimant.looks_for_due])
+    look_at(trip, request, [work.place for work in works if not work.claimant.ordered])
 
 
 async def _look_further(connection: HotConnection, request: ClaimRequest, works: Sequence[Work]) -> None:
     """What the log has of what is due; then what is fresh of keys that are free, and those that come free here."""
-    look = RoundTrip()
-    look_up_due(look, request, works)
-    if look:
-        await look.run(connection)
-    look = RoundTrip()
-    look.add(*clear_away(request, works))
-    look_at(look, request, [work.place for work in works if work.claimant.ordered])
-    if look:
-        await look.run(connection)
+    trip = RoundTrip()
+    look_up_due(trip, request, works)
+    if trip:
+        await trip.run(connection)
+    trip = RoundTrip()
+    trip.add(*clear_away(request, works))
+    look_at(trip, request, [work.place for work in works if work.claimant.ordered])
+    if trip:
+        await trip.run(connection)

@@ -26,7 +26,7 @@ MAX_DUE_ROWS_OF_ALL = 4_000
 MAX_DUE_MESSAGES = 10_000  # that a claim looks up, for all together
 
 
-def lock_due(look: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
+def lock_due(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
     """Lock the rows of these whose time has come."""
     if not works:
         return
@@ -37,16 +37,16 @@ def lock_due(look: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> N
         work.max_due_rows = min(rows, room)
     wanted_rows = {"max_rows": [work.max_due_rows for work in works], "now": request.now}
     where = request.where([work.subscription_id for work in works])
-    look.add((_LOCK_DUE_ATTEMPTS, {**where, **wanted_rows}), take=lambda rows: _take_due(request, works, rows))
+    trip.add((_LOCK_DUE_ATTEMPTS, {**where, **wanted_rows}), take=lambda rows: _take_due(request, works, rows))
 
 
 def _take_due(request: ClaimRequest, works: Iterable[Work], rows: Iterable[Any]) -> None:
     """Give each work its rows, and let their time begin."""
-    found: dict[int, list[Any]] = {}
+    by_subscription: dict[int, list[Any]] = {}
     for row in rows:
-        found.setdefault(row.subscription_id, []).append(row)
+        by_subscription.setdefault(row.subscription_id, []).append(row)
     for work in works:
-        of_work = found.get(work.subscription_id, ())
+        of_work = by_subscription.get(work.subscription_id, ())
         times = [row.found_at for row in of_work if row.found_at is not None]
         # Noted before a retry delay begins: those that were not read may be due before that.
         if len(times) == work.max_due_rows:
@@ -87,18 +87,18 @@ def _ordered_run(row: Any) -> OrderedRun:
     )
 
 
-def look_up_due(look: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
+def look_up_due(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
     """Find the messages of the rows that are ready, and the next ones of keys."""
     asked = list(_ask_rows(works))
     if asked:
         runs = [_run(work, row) for work, row in asked]
         distinct = list(dict.fromkeys(runs))  # of endpoints that fail together most are the same
         wanted = _wanted(request, distinct)
-        look.add((_FIND_DUE_MESSAGES, wanted), take=lambda rows: _take_messages(asked, runs, distinct, rows))
+        trip.add((_FIND_DUE_MESSAGES, wanted), take=lambda rows: _take_messages(asked, runs, distinct, rows))
     keys = list(_ask_keys(works))
     if keys:
         wanted = _wanted_of_keys(request, keys)
-        look.add((_FIND_MESSAGES_OF_KEYS, wanted), take=lambda rows: _take_messages_of_keys(keys, rows))
+        trip.add((_FIND_MESSAGES_OF_KEYS, wanted), take=lambda rows: _take_messages_of_keys(keys, rows))
 
 
 # --- rows of messages without keys --------------------------------------------------------------------------------
@@ -182,8 +182,8 @@ def _wanted_of_keys(request: ClaimRequest, keys: Sequence[tuple[Work, OrderedRun
 def _take_messages_of_keys(keys: Sequence[tuple[Work, OrderedRun, int]], rows: Iterable[Any]) -> None:
     for row in rows:
         _, run, _ = keys[row.run - 1]
-        run.found.append(Stretch(row.seq, 1, row.publish_time, row.batch, row.size, run.ordering_key))
+        run.available.append(Stretch(row.seq, 1, row.publish_time, row.batch, row.size, run.ordering_key))
     for _, run, _ in keys:
-        run.looked()
+        run.looked_up()
     for work, of_work in groupby(keys, key=itemgetter(0)):
         work.ready = [run for _, run, _ in of_work if run.phase is Phase.READY]

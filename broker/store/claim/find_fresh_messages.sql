@@ -1,5 +1,5 @@
--- As find_fresh_batches, a row a message, where a filter or ordering keys decide: looks at `max_scanned` messages of each
--- place and returns those that match, and the last one looked at even if it does not (`matches` false): the cursor may
+-- As find_fresh_batches, a row a message, where a filter or ordering keys decide: scans `max_scanned` messages of each
+-- place and returns those that match, and the last one scanned even if it does not (`matches` false): the cursor may
 -- move past it.  `is_end`: there is nothing behind it.
 -- Where messages are ordered one whose key has a row waits there, and the cursor may move past it.  Rows of keys come
 -- and go under the cursor's lock only.  The look for a key's row is a scalar subquery, so that it stays an index look-up
@@ -23,10 +23,10 @@ SELECT p.place, m.seq, m.publish_time, m.last_seq AS batch, m.size, m.ordering_k
 FROM places AS p
 CROSS JOIN LATERAL (
     SELECT seq, publish_time, last_seq, size, ordering_key, matches,
-           is_last AND looked_at < p.max_scanned AS is_end
+           is_last AND scanned < p.max_scanned AS is_end
     FROM (
         SELECT s.*,
-               row_number() OVER (ORDER BY s.publish_time, s.last_seq) AS looked_at,
+               row_number() OVER (ORDER BY s.publish_time, s.last_seq) AS scanned,
                lead(s.seq) OVER (ORDER BY s.publish_time, s.last_seq) IS NULL AS is_last,
                sum(CASE WHEN s.matches THEN s.size ELSE 0 END) OVER (
                    ORDER BY s.publish_time, s.last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING

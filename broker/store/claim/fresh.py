@@ -1,6 +1,6 @@
 """Fresh messages: those that a subscription's cursor has not passed yet.
 
-Cursors that stand at the same place, with the same filter and retention, have the same fresh messages before them.
+Cursors at the same position, with the same filter and retention, have the same fresh messages before them.
 Those are looked for once, and shared out once to all that would take equally much: on most shards the cursors of
 all push subscriptions stand at the head, so that a publish is looked up once however many there are.
 """
@@ -22,12 +22,12 @@ from broker.store.driver import statements
 _FIND_FRESH_BATCHES = statements.hot("find_fresh_batches")
 _FIND_FRESH_MESSAGES = statements.hot("find_fresh_messages")
 
-MAX_LOOKED_AT = 10_000  # messages that one claim looks at, at all places together: some 10 ms
+MAX_SCANNED = 10_000  # messages that one claim scans, at all places together: some 10 ms
 
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Messages from the cursor on.  `end` is just past the last one looked at; `all_seen`: there were no more."""
+    """Messages from the cursor on.  `end` is just past the last one scanned; `all_seen`: there were no more."""
 
     stretches: Sequence[Stretch] = ()
     end: tuple[datetime, int] | None = None
@@ -36,7 +36,7 @@ class Fresh:
     def position_after(self, rest: Sequence[Stretch]) -> tuple[datetime, int] | None:
         """Where the cursor goes when all but `rest` is taken (None: it stays).
 
-        Just past the last message looked at, or to the first that is left: nothing before that matches.
+        Just past the last message scanned, or to the first that is left: nothing before that matches.
         """
         if not rest:
             return self.end
@@ -45,9 +45,9 @@ class Fresh:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """A place in the log with a filter, and the most that any of the claimants there would take.
+    """A position in the log with a filter, and the most that any of the claimants there would take.
 
-    It is the place of the cursor of the subscription `at`.  `fresh` is None until it was looked at; it stays so if
+    It is where the cursor of the subscription `at` stands.  `fresh` is None until it was looked at; it stays so if
     the claim had no room for it.  `portions`: what claimants that are alike get, by appetite.
     """
 
@@ -58,7 +58,7 @@ class Place:
     max_messages: int = 0
     max_bytes: int = 0
     largest_digest: int = 0
-    scanned: int = 0  # how many messages are looked at
+    scanned: int = 0  # how many messages may be
     fresh: Fresh | None = None
     appetites: set[Any] = field(default_factory=set)
     portions: dict[Any, Any] = field(default_factory=dict)
@@ -111,7 +111,7 @@ def place_of(claimant: Claimant) -> Place:
 
 
 def shared_places(claimants: Iterable[tuple[Claimant, tuple[datetime, int]]]) -> Iterator[Place]:
-    """The place of each claimant, whose cursor is at a known position; some have the same one.
+    """The place of each claimant, whose cursor is at a known position; some share one.
 
     Ordered subscriptions share none: what waits for its key is different for each.
     """
@@ -131,12 +131,12 @@ def shared_places(claimants: Iterable[tuple[Claimant, tuple[datetime, int]]]) ->
 def with_room(wanted: Iterable[Place]) -> list[Place]:
     """The places that one claim looks at.
 
-    Each gets an equal share of MAX_LOOKED_AT; a place with a digest as many as make it full, for fewer would look
+    Each gets an equal share of MAX_SCANNED; a place with a digest as many as make it full, for fewer would look
     as if it were not.  Where that is too much in all the last places have to wait.
     """
     distinct = list(dict.fromkeys(wanted))
-    share = max(MAX_LOOKED_AT // max(len(distinct), 1), 1)
-    room = MAX_LOOKED_AT
+    share = max(MAX_SCANNED // max(len(distinct), 1), 1)
+    room = MAX_SCANNED
     chosen: list[Place] = []
     for place in distinct:
         place.scanned = max(share, place.largest_digest)
@@ -147,18 +147,18 @@ def with_room(wanted: Iterable[Place]) -> list[Place]:
     return chosen
 
 
-def look_at(look: RoundTrip, request: ClaimRequest, places: Iterable[Place]) -> None:
+def look_at(trip: RoundTrip, request: ClaimRequest, places: Iterable[Place]) -> None:
     """Look for what is fresh at these places."""
     chosen = with_room(places)
     by_batch = [place for place in chosen if place.takes_all]
     if by_batch:
         limits = {"limits": [place.wanted + 1 for place in by_batch]}  # one more shows whether there are others
         wanted = {**_at(request, by_batch), **limits}
-        look.add((_FIND_FRESH_BATCHES, wanted), take=lambda rows: _take_batches(by_batch, rows))
+        trip.add((_FIND_FRESH_BATCHES, wanted), take=lambda rows: _take_batches(by_batch, rows))
     by_message = [place for place in chosen if not place.takes_all]
     if by_message:
         wanted = _by_message(request, by_message)
-        look.add((_FIND_FRESH_MESSAGES, wanted), take=lambda rows: _take_messages(by_message, rows))
+        trip.add((_FIND_FRESH_MESSAGES, wanted), take=lambda rows: _take_messages(by_message, rows))
 
 
 def _at(request: ClaimRequest, places: Sequence[Place]) -> dict[str, Any]:
@@ -178,9 +178,9 @@ def _by_message(request: ClaimRequest, places: Sequence[Place]) -> dict[str, Any
 
 
 def _by_place(places: Sequence[Place], rows: Iterable[Any]) -> Iterator[tuple[Place, Sequence[Any]]]:
-    found = {number: list(of_place) for number, of_place in groupby(rows, key=attrgetter("place"))}
+    rows_of = {number: list(of_place) for number, of_place in groupby(rows, key=attrgetter("place"))}
     for number, place in enumerate(places, 1):
-        yield place, found.get(number, ())
+        yield place, rows_of.get(number, ())
 
 
 def _take_batches(places: Sequence[Place], rows: Iterable[Any]) -> None:

@@ -19,7 +19,7 @@ class Claimant:
 
     Messages published before `retained_since` are not delivered any more.  `filter_path` is a jsonpath (None: every
     message matches).  If `ordered`, a response carries up to `max_run` messages of an ordering key, which goes to
-    the demand at the place `preferred(key)` if there is one and it has room.  Redeliveries are looked for only if
+    the demand numbered `preferred(key)` if there is one and it has room.  Redeliveries are looked for only if
     `looks_for_due`; `wants_next`: whoever asks wants to know when the next falls due even if he gets something.
     With a `digest` nothing fresh is taken unless its `max_messages` or `max_bytes` wait, or the oldest that waits
     was published its `max_delay` ago; redeliveries do not wait for it.

@@ -1,4 +1,4 @@
-"""Who gets what: each claimant's portion of what was found (domain/delivery.py, domain/ordered_run.py)."""
+"""Who gets what: each claimant's portion of what there is (domain/delivery.py, domain/ordered_run.py)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -36,7 +36,7 @@ def share(request: ClaimRequest, works: Iterable[Work]) -> None:
         appetite = work.claimant.appetite
         if appetite not in alike:
             work.portion = alike[appetite] = with_room_for(_portion(request, work))
-            _settle(work)
+            _take_out(work)
             work.portion.parcels = list(_parcels(work))
         work.portion = alike[appetite]
 
@@ -73,12 +73,12 @@ def _share_in_order(
 
 
 def _even_parts(work: Work, fresh: Sequence[Stretch], quota: int) -> Sequence[Demand]:
-    """The demands, those that share evenly bounded by their part of what was found."""
+    """The demands, those that share evenly bounded by their part of what there is."""
     demands = work.claimant.demands
     if len(demands) == 1:
         return demands
     due = min(len(work.redeliveries), quota)
-    available = due + sum(len(run.found) for run in work.ready) + count_of(fresh)
+    available = due + sum(len(run.available) for run in work.ready) + count_of(fresh)
     among = available
     if work.claimant.ordered:  # a key goes to one demand
         among = due + len(work.ready) + len({message.ordering_key or message.first_seq for message in fresh})
@@ -104,7 +104,7 @@ def _with_rest(request: ClaimRequest, work: Work, portion: Portion, rest: Sequen
     return portion
 
 
-def _settle(work: Work) -> None:
+def _take_out(work: Work) -> None:
     """Take what is delivered anew out of its rows, and note which runs go out."""
     for runs in work.portion.runs:
         for run, messages in runs:

@@ -82,12 +82,12 @@ def _rest(work: Work, upcoming: datetime | None) -> More | Quiet:
 
 def _attempts(request: ClaimRequest, works: Sequence[Work], attempt_ids: AttemptIds) -> Iterator[_Attempt]:
     """What goes out.  A run that does, or has lost messages, gets a new attempt id."""
-    found = [(work, parcel) for work in works for parcel in work.portion.parcels]
+    going_out = [(work, parcel) for work in works for parcel in work.portion.parcels]
     lost = [run for work in works for run in work.runs if run.phase is Phase.LOST]
-    ids = iter(attempt_ids.take(len(found) + len(lost), now=request.now))
+    ids = iter(attempt_ids.take(len(going_out) + len(lost), now=request.now))
     for run in lost:
         run.new_attempt_id = next(ids)
-    for (work, parcel), attempt_id in zip(found, ids, strict=True):
+    for (work, parcel), attempt_id in zip(going_out, ids, strict=True):
         if parcel.run is not None:
             parcel.run.new_attempt_id = attempt_id
         yield _Attempt(work, parcel, attempt_id)

@@ -1,6 +1,6 @@
 -- What a seek has made to come again in a shard, as the transaction that sought sees it: `outstanding`, what is out, or
--- waits for its key, before the cursor; `matching` of the `looked_at` messages of the log between the cursor and where it
--- stood before (nothing is looked at without a filter: sequences are dense).  Both counts stop at `max_looked_at`.
+-- waits for its key, before the cursor; `matching` of the `scanned` messages of the log between the cursor and where it
+-- stood before (nothing is scanned without a filter: sequences are dense).  Both counts stop at `max_scanned`.
 SELECT
     (
         SELECT coalesce(sum(CASE
@@ -27,17 +27,17 @@ SELECT
                   AND m.publish_time <= c.next_publish_time
                   AND (m.publish_time, m.seq) < (c.next_publish_time, c.next_seq)
                   AND m.seq <@ d.waiting
-                LIMIT %(max_looked_at)s
+                LIMIT %(max_scanned)s
             ) AS m
             WHERE d.shard_id = %(shard_id)s
               AND d.subscription_id = %(subscription_id)s
               AND d.ordering_key IS NOT NULL
-            LIMIT %(max_looked_at)s
+            LIMIT %(max_scanned)s
         ) AS waiting
     ) AS waiting,
-    looked.looked_at, looked.matching
+    looked.scanned, looked.matching
 FROM (
-    SELECT count(*) AS looked_at, count(*) FILTER (WHERE m.matches) AS matching
+    SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching
     FROM (
         SELECT l.attributes @@ %(filter_path)s::jsonpath AS matches
         FROM messages AS l
@@ -49,6 +49,6 @@ FROM (
           AND l.seq >= %(from_seq)s
           AND l.seq < %(until_seq)s
         ORDER BY l.publish_time, l.last_seq
-        LIMIT %(max_looked_at)s
+        LIMIT %(max_scanned)s
     ) AS m
 ) AS looked

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from broker.domain.position import MAX_LOOKED_AT, Position
+from broker.domain.position import MAX_SCANNED, Position
 from broker.domain.replay import MAX_COUNTED, ShardReplay
 from broker.domain.sequences import from_bits, from_multirange, to_bits
 from broker.store.driver import statements
@@ -35,7 +35,7 @@ _EVER, _END_OF_TIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeekPlace:
+class ShardSeek:
     """One shard of a subscription, at `now`; the attempts that a seek leaves get ids from `first_attempt_id` on.
 
     What does not match the filter, or was published before `retained_since`, is not delivered and so not counted.
@@ -59,7 +59,7 @@ class SeekPlace:
 
 
 async def seek_to_time(
-    connection: Connection, place: SeekPlace, *, time: datetime, replay_since: datetime | None
+    connection: Connection, seek: ShardSeek, *, time: datetime, replay_since: datetime | None
 ) -> ShardReplay | None:
     """Ack what was published before `time`, un-ack the rest as far back as acked messages are retained.
 
@@ -68,61 +68,61 @@ async def seek_to_time(
     `replay_since` is the oldest publish time whose acked messages come back (None: none do).  Runs within the
     caller's transaction.  None if there is no cursor: the subscription is gone or detached.
     """
-    cursor = await _lock(connection, place)
+    cursor = await _lock(connection, seek)
     if cursor is None:
         return None
     next_publish_time, next_seq = cursor
     until: datetime | None = None
     until_seq: int | None = None
-    await _cut(connection, place, time, keep_from=True)
+    await _cut(connection, seek, time, keep_from=True)
     if replay_since is not None and max(time, replay_since) <= next_publish_time:
         until = max(time, replay_since)  # from here on the log itself is the backlog
     elif time > next_publish_time:
         until = time
     if until is not None:
-        await _cut(connection, place, until, keep_from=False)
-        next_publish_time, next_seq = await _position_at(connection, place, until)
+        await _cut(connection, seek, until, keep_from=False)
+        next_publish_time, next_seq = await _position_at(connection, seek, until)
         until_seq = next_seq
-    _, first_seq = await _position_at(connection, place, time)
-    cut = {"first_seq": first_seq, "until_seq": until_seq, "ordered": place.ordered}
-    await connection.execute(_CUT_ORDERED_RUNS, {**place.where, **cut})
+    _, first_seq = await _position_at(connection, seek, time)
+    cut = {"first_seq": first_seq, "until_seq": until_seq, "ordered": seek.ordered}
+    await connection.execute(_CUT_ORDERED_RUNS, {**seek.where, **cut})
     outside = {"since": time, "until": until or _END_OF_TIME}
-    await connection.execute(_DELETE_ATTEMPTS_OUTSIDE, {**place.where, **outside})
+    await connection.execute(_DELETE_ATTEMPTS_OUTSIDE, {**seek.where, **outside})
     await connection.execute(
-        _RENEW_ATTEMPTS, {**place.where, "first_attempt_id": place.first_attempt_id, "now": place.now}
+        _RENEW_ATTEMPTS, {**seek.where, "first_attempt_id": seek.first_attempt_id, "now": seek.now}
     )
-    await _move(connection, place, next_publish_time, next_seq)
+    await _move(connection, seek, next_publish_time, next_seq)
     asked_since = time if time <= cursor[0] else None
-    return await _count(connection, place, cursor, (next_publish_time, next_seq), asked_since)
+    return await _count(connection, seek, cursor, (next_publish_time, next_seq), asked_since)
 
 
-async def seek_to_snapshot(connection: Connection, place: SeekPlace, *, snapshot_id: int) -> ShardReplay | None:
+async def seek_to_snapshot(connection: Connection, seek: ShardSeek, *, snapshot_id: int) -> ShardReplay | None:
     """Make outstanding exactly what the snapshot holds; within the caller's transaction.
 
     None if there is no cursor, or if the snapshot is gone.
     """
-    cursor = await _lock(connection, place)
+    cursor = await _lock(connection, seek)
     if cursor is None:
         return None
     found = await connection.execute(
         b"SELECT next_publish_time, next_seq FROM snapshot_positions WHERE snapshot_id = %s AND shard_id = %s",
-        [snapshot_id, place.shard_id],
+        [snapshot_id, seek.shard_id],
     )
     row = await found.fetchone()
     if row is None:
         return None
-    await connection.execute(_DELETE_ALL_ATTEMPTS, place.where)
+    await connection.execute(_DELETE_ALL_ATTEMPTS, seek.where)
     restored = {
         "snapshot_id": snapshot_id,
         "next_seq": row[1],
-        "first_attempt_id": place.first_attempt_id,
-        "now": place.now,
+        "first_attempt_id": seek.first_attempt_id,
+        "now": seek.now,
     }
-    restore = _RESTORE_ORDERED_ATTEMPTS if place.ordered else _RESTORE_ATTEMPTS
-    await connection.execute(restore, {**place.where, **restored})
-    await _move(connection, place, *row)
+    restore = _RESTORE_ORDERED_ATTEMPTS if seek.ordered else _RESTORE_ATTEMPTS
+    await connection.execute(restore, {**seek.where, **restored})
+    await _move(connection, seek, *row)
     asked_since = row[0] if row[1] < cursor[1] else None
-    return await _count(connection, place, cursor, (row[0], row[1]), asked_since)
+    return await _count(connection, seek, cursor, (row[0], row[1]), asked_since)
 
 
 async def read_positions(
@@ -137,7 +137,7 @@ async def read_positions(
         "subscription_id": subscription_id,
         "retained_since": retained_since,
         "filter_path": filter_path,
-        "max_looked_at": MAX_LOOKED_AT,
+        "max_scanned": MAX_SCANNED,
     }
     cursor = await connection.execute(_READ_POSITIONS, wanted)
     return [Position(*row) for row in await cursor.fetchall()]
@@ -145,67 +145,67 @@ async def read_positions(
 
 async def _count(
     connection: Connection,
-    place: SeekPlace,
+    seek: ShardSeek,
     before: tuple[datetime, int],
     after: tuple[datetime, int],
     asked_since: datetime | None,
 ) -> ShardReplay:
     """How much comes again now that the cursor stands at `after`: sequences are dense, so little need be read."""
     first = after
-    if after[1] < before[1] and after[0] < place.retained_since:
-        first = max(after, await _position_at(connection, place, place.retained_since), key=lambda at: at[1])
+    if after[1] < before[1] and after[0] < seek.retained_since:
+        first = max(after, await _position_at(connection, seek, seek.retained_since), key=lambda at: at[1])
     wanted = {
-        **place.where,
-        "retained_since": place.retained_since,
-        "filter_path": place.filter_path,
+        **seek.where,
+        "retained_since": seek.retained_since,
+        "filter_path": seek.filter_path,
         "from_publish_time": first[0],
         "from_seq": first[1],
         "until_publish_time": before[0],
         "until_seq": before[1],
-        "max_looked_at": MAX_COUNTED,
+        "max_scanned": MAX_COUNTED,
     }
     counted = await (await connection.execute(_COUNT_REPLAYED, wanted)).fetchone()
     assert counted is not None
-    outstanding, waiting, looked_at, matching = counted
-    passed = max(before[1] - first[1], 0) if place.filter_path is None else matching
-    at_least = MAX_COUNTED in (waiting, looked_at)
+    outstanding, waiting, scanned, matching = counted
+    passed = max(before[1] - first[1], 0) if seek.filter_path is None else matching
+    at_least = MAX_COUNTED in (waiting, scanned)
     return ShardReplay(outstanding + waiting + passed, at_least, asked_since)
 
 
-async def _lock(connection: Connection, place: SeekPlace) -> tuple[datetime, int] | None:
-    locked = await connection.execute(_LOCK_CURSORS, place.where_many(1))
+async def _lock(connection: Connection, seek: ShardSeek) -> tuple[datetime, int] | None:
+    locked = await connection.execute(_LOCK_CURSORS, seek.where_many(1))
     row = await locked.fetchone()
     if row is None:
         return None
-    await connection.execute(_LOCK_ATTEMPTS, place.where)
+    await connection.execute(_LOCK_ATTEMPTS, seek.where)
     _, next_publish_time, next_seq, _ = row
     return next_publish_time, next_seq
 
 
-async def _cut(connection: Connection, place: SeekPlace, time: datetime, *, keep_from: bool) -> None:
+async def _cut(connection: Connection, seek: ShardSeek, time: datetime, *, keep_from: bool) -> None:
     """Clear the bits of one side of `time` in the attempts that have messages on both."""
-    found = await connection.execute(_READ_STRADDLING_ATTEMPTS, {**place.where, "time": time})
+    found = await connection.execute(_READ_STRADDLING_ATTEMPTS, {**seek.where, "time": time})
     straddling = await found.fetchall()
     if not straddling:
         return
-    _, boundary = await _position_at(connection, place, time)
+    _, boundary = await _position_at(connection, seek, time)
     kept: Callable[[int], bool] = boundary.__le__ if keep_from else boundary.__gt__
     await connection.execute(
         _REPLACE_ATTEMPTS,
         {
-            **place.where_many(len(straddling)),
+            **seek.where_many(len(straddling)),
             "attempt_ids": [attempt_id for attempt_id, *_ in straddling],
             "parts": [part for _, part, *_ in straddling],
             "open": [_kept_bits(seqs, bits, kept) for *_, seqs, bits in straddling],
             "statuses": ["pending"] * len(straddling),
-            "next_delivery_ats": [place.now] * len(straddling),
+            "next_delivery_ats": [seek.now] * len(straddling),
         },
     )
 
 
-async def _position_at(connection: Connection, place: SeekPlace, time: datetime) -> tuple[datetime, int]:
+async def _position_at(connection: Connection, seek: ShardSeek, time: datetime) -> tuple[datetime, int]:
     """Of the first message published at or after `time`; of the one that comes next if there is none."""
-    first = await connection.execute(_READ_FIRST_POSITION, {"shard_id": place.shard_id, "time": time})
+    first = await connection.execute(_READ_FIRST_POSITION, {"shard_id": seek.shard_id, "time": time})
     row = await first.fetchone()
     assert row is not None
     return row[0], row[1]
@@ -216,6 +216,6 @@ def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
     return to_bits([ordinal for ordinal in from_bits(bits) if kept(all_seqs[ordinal])], len(bits))
 
 
-async def _move(connection: Connection, place: SeekPlace, publish_time: datetime, seq: int) -> None:
-    position = {"next_publish_times": [publish_time], "next_seqs": [seq], "due_floors": [place.now]}
-    await connection.execute(_MOVE_CURSORS, {**place.where_many(1), **position})
+async def _move(connection: Connection, seek: ShardSeek, publish_time: datetime, seq: int) -> None:
+    position = {"next_publish_times": [publish_time], "next_seqs": [seq], "due_floors": [seek.now]}
+    await connection.execute(_MOVE_CURSORS, {**seek.where_many(1), **position})

@@ -1,5 +1,5 @@
 -- Where a subscription stands in each shard of its topic (B3).  One statement, one moment.  With a filter, `matching`
--- of the first `looked_at` messages that were not claimed yet match it (A3).  The oldest message that is out is that of
+-- of the first `scanned` messages that were not claimed yet match it (A3).  The oldest message that is out is that of
 -- the lowest sequence; of what waits for its key some may be older.
 SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
        greatest(h.head - c.next_seq + 1, 0) AS unclaimed,
@@ -22,7 +22,7 @@ SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
        ) AS outstanding,
        coalesce(out.publish_time, first_out.first_publish_time) AS oldest_outstanding,
        CASE WHEN %(filter_path)s::jsonpath IS NULL THEN unclaimed.publish_time ELSE looked.oldest END AS oldest_unclaimed,
-       looked.looked_at, looked.matching
+       looked.scanned, looked.matching
 FROM cursors AS c
 JOIN shards AS h USING (shard_id)
 LEFT JOIN LATERAL (
@@ -78,7 +78,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS unclaimed ON %(filter_path)s::jsonpath IS NULL
 LEFT JOIN LATERAL (
-    SELECT count(*) AS looked_at, count(*) FILTER (WHERE m.matches) AS matching,
+    SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching,
            min(m.publish_time) FILTER (WHERE m.matches AND m.publish_time >= %(retained_since)s) AS oldest
     FROM (
         SELECT l.publish_time, l.attributes @@ %(filter_path)s::jsonpath AS matches
@@ -88,7 +88,7 @@ LEFT JOIN LATERAL (
           AND l.seq >= c.next_seq
           AND l.publish_time >= c.next_publish_time
         ORDER BY l.publish_time, l.last_seq
-        LIMIT %(max_looked_at)s
+        LIMIT %(max_scanned)s
     ) AS m
 ) AS looked ON %(filter_path)s::jsonpath IS NOT NULL
 WHERE c.subscription_id = %(subscription_id)s

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from broker.domain.delivery import MAX_RESPONSE_BYTES
-from broker.domain.log_page import FilterTest, FoundMessage, LogPage, LogPlace
+from broker.domain.log_page import FilterTest, LogPage, LogPosition, MatchedMessage
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 
@@ -25,16 +25,16 @@ async def test_filter(
 
     A page ends when it is full, when MAX_SCANNED messages were looked at, or when there are no more.
     """
-    matched: list[FoundMessage] = []
+    matched: list[MatchedMessage] = []
     scanned, room = 0, MAX_RESPONSE_BYTES
-    for place in _places(shard_ids, page.before):
+    for position in _positions(shard_ids, page.before):
         max_scanned, max_matched = MAX_SCANNED - scanned, page.size - len(matched)
         if min(max_scanned, max_matched, room) <= 0:
-            return FilterTest(matched, scanned, place)
+            return FilterTest(matched, scanned, position)
         asked = {
-            "shard_id": place.shard_id,
-            "before_publish_time": place.publish_time,
-            "before_seq": place.seq,
+            "shard_id": position.shard_id,
+            "before_publish_time": position.publish_time,
+            "before_seq": position.seq,
             "retained_since": retained_since,
             "filter_path": filter_path,
             "max_scanned": max_scanned,
@@ -45,18 +45,18 @@ async def test_filter(
         [rows] = await connection.run((_TEST_FILTER, asked))
         if not rows:
             continue
-        found = [FoundMessage(place.shard_id, *columns) for *columns, matches, _, _ in rows if matches]
+        found = [MatchedMessage(position.shard_id, *columns) for *columns, matches, _, _ in rows if matches]
         matched += found
         room -= sum(len(message.attributes) + len(message.data or b"") for message in found)
-        seq, publish_time, *_, looked_at, is_last = rows[-1]
-        scanned += looked_at
-        if not is_last or looked_at == max_scanned:
-            return FilterTest(matched, scanned, LogPlace(place.shard_id, publish_time, seq))
+        seq, publish_time, *_, newly_scanned, is_last = rows[-1]
+        scanned += newly_scanned
+        if not is_last or newly_scanned == max_scanned:
+            return FilterTest(matched, scanned, LogPosition(position.shard_id, publish_time, seq))
     return FilterTest(matched, scanned, None)
 
 
-def _places(shard_ids: Sequence[int], before: LogPlace | None) -> list[LogPlace]:
+def _positions(shard_ids: Sequence[int], before: LogPosition | None) -> list[LogPosition]:
     """Where to go on in each shard that is not done."""
     if before is None:
-        return [LogPlace(shard_id) for shard_id in sorted(shard_ids)]
-    return [before, *(LogPlace(shard_id) for shard_id in sorted(shard_ids) if shard_id > before.shard_id)]
+        return [LogPosition(shard_id) for shard_id in sorted(shard_ids)]
+    return [before, *(LogPosition(shard_id) for shard_id in sorted(shard_ids) if shard_id > before.shard_id)]

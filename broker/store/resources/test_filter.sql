@@ -1,7 +1,7 @@
--- Looks at `max_scanned` messages of a shard from a place on backwards, newest first, as far as they are retained, and
--- returns those that match, and the last one looked at even if it does not (`matches` false): the next page goes on from
--- the last row.  `looked_at` counts the messages up to a row, `is_last` says that there is none after it.  No filter path:
--- all match.  Both conditions on the place are needed: the row comparison gives the order and the early stop, the plain
+-- Scans `max_scanned` messages of a shard from a position on backwards, newest first, as far as they are retained, and
+-- returns those that match, and the last one scanned even if it does not (`matches` false): the next page goes on from
+-- the last row.  `scanned` counts the messages up to a row, `is_last` says that there is none after it.  No filter path:
+-- all match.  Both conditions on the position are needed: the row comparison gives the order and the early stop, the plain
 -- one lets PostgreSQL prune partitions while it runs.  The messages of a batch are made newest first, as the view
 -- `messages` does not: nothing need be sorted then.
 -- Data is read only `with_data`, and only that of what is returned: a body of a row of its own counts by the row's size.
@@ -11,10 +11,10 @@
 SELECT seq, publish_time, ordering_key,
        CASE WHEN matches THEN attributes::text END AS attributes,
        CASE WHEN matches AND %(with_data)s THEN body[1] END AS data,
-       matches, looked_at, is_last
+       matches, scanned, is_last
 FROM (
     SELECT m.*,
-           row_number() OVER (ORDER BY m.publish_time DESC, m.last_seq DESC) AS looked_at,
+           row_number() OVER (ORDER BY m.publish_time DESC, m.last_seq DESC) AS scanned,
            lead(m.seq) OVER (ORDER BY m.publish_time DESC, m.last_seq DESC) IS NULL AS is_last,
            sum(CASE
                WHEN NOT m.matches THEN 0

@@ -23,7 +23,7 @@ async def test_nothing_is_read_from_end_to_end(log: Log, name: str, filter_path:
         "from_seq": 1,
         "until_publish_time": log.start + timedelta(hours=1),
         "until_seq": 1_000_000,
-        "max_looked_at": 10_000,
+        "max_scanned": 10_000,
     }
     text = statements.load(name)
     used = {key: value for key, value in parameters.items() if f"%({key})s".encode() in text}

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from broker.domain.log_page import FilterTest, FoundMessage, LogPage, log_page_token, parse_log_page
+from broker.domain.log_page import FilterTest, LogPage, MatchedMessage, log_page_token, parse_log_page
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import message_ids
 from broker.domain.timestamps import format_timestamp
@@ -34,7 +34,7 @@ def filter_test_json(test: FilterTest) -> dict[str, Any]:
     return body | ({} if test.rest is None else {"nextPageToken": log_page_token(test.rest)})
 
 
-def _matched(message: FoundMessage) -> PubsubMessage:
+def _matched(message: MatchedMessage) -> PubsubMessage:
     """google.pubsub.v1.PubsubMessage, without its data unless that was asked for: no filter sees it."""
     [message_id] = message_ids(message.shard_id, message.seq, 1)
     return PubsubMessage(
