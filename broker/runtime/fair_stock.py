@@ -1,0 +1,103 @@
+"""Things that tenants hold, and share: places to wait in, slots, bytes (M1).
+
+Nobody may hold more than `ALPHA` times what is free.  So one alone gets four fifths of all; the more others hold,
+the less each may have; and whoever comes finds room, because the others were stopped before it was gone.  (Dynamic
+thresholds: Choudhury and Hahne, 1998.)  The same holds within a project for what it has, of what the project may
+still get.
+
+    stock = FairStock(20_000)
+    over = stock.take(project_path)             # or several paths: all must have room
+    if over is not None:
+        raise Unavailable(...over.path...)      # who is over which share
+    ...
+    stock.give_back(project_path)               # the same paths and amount, once
+
+A path is whoever holds, from the outside in: `(project, subscription)`.  Where projects may be invented freely,
+what may not is counted beside them: `take((project, subscription), (connection,))`.
+
+No clock, no tasks.  Each call costs O(1) for each key, and nothing is kept of those who hold nothing.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+Path = tuple[Hashable, ...]
+
+ALPHA = 4.0  # 1 would leave half of all unused as long as one is alone; docs/decisions/0020-fair-shares.md
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Who may have no more: the one at the end of `path` (empty: all together) has `held` of `most`, for now."""
+
+    path: Path
+    held: int
+    most: int
+
+
+class FairStock:
+    """So many of something.  Amounts are whole numbers in one unit: pieces, or bytes."""
+
+    def __init__(self, capacity: int, *, alpha: float = ALPHA) -> None:
+        """`capacity`: 0 or more; `alpha`: 1 or more, so that who has nothing may have all that is free."""
+        self._capacity = capacity
+        self._alpha = alpha
+        self._total = 0
+        self._held = defaultdict[Path, int](int)
+
+    @property
+    def total(self) -> int:
+        """What is held by all."""
+        return self._total
+
+    def held(self, path: Path) -> int:
+        """What is held under a path, or the beginning of one."""
+        return self._held.get(path, 0)
+
+    def take(self, *paths: Path, amount: int = 1) -> Over | None:
+        """Hold so much more, and return None; or hold nothing more, and return who has no room for it."""
+        for path in paths:
+            over = self._over(path, amount)
+            if over is not None:
+                return over
+        self._total += amount
+        for path in paths:
+            for depth in range(1, len(path) + 1):
+                self._held[path[:depth]] += amount
+        return None
+
+    def give_back(self, *paths: Path, amount: int = 1) -> None:
+        """What was taken, no more and only once."""
+        self._total -= amount
+        for path in paths:
+            for depth in range(1, len(path) + 1):
+                key = path[:depth]
+                self._held[key] -= amount
+                if not self._held[key]:
+                    del self._held[key]
+
+    def room(self, path: Path) -> int:
+        """How much may be taken now: by one call or by many, that is the same."""
+        return min(room for _, room in self._rooms(path))
+
+    def _rooms(self, path: Path) -> Iterator[tuple[Path, int]]:
+        """How much the beginnings of a path may take, from the outside in.
+
+        Within the one before, `free - k * falls` is free once k more are taken.  Each may take while it holds less
+        than alpha times as much.
+        """
+        free, falls = float(self._capacity - self._total), 1.0
+        yield (), self._capacity - self._total
+        for depth in range(1, len(path) + 1):
+            key = path[:depth]
+            free, falls = self._alpha * free - self._held.get(key, 0), self._alpha * falls + 1
+            yield key, max(math.ceil(free / falls), 0)
+
+    def _over(self, path: Path, amount: int) -> Over | None:
+        for key, room in self._rooms(path):
+            if room < amount:
+                held = self._held.get(key, 0) if key else self._total
+                return Over(key, held, held + room)
+        return None

@@ -1,0 +1,272 @@
+"""Turns are shared by what they cost: nobody waits longer than his share allows, whatever others do (M1)."""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.runtime.fair_turns import FairTurns, Turn
+
+LONG = 0.02
+
+
+@dataclass
+class Tenant:
+    """Asks for `at_once` turns at a time, one for each of what it has, and for each again when it has ended.
+
+    `costs` of its turns, over and over.
+    """
+
+    name: str
+    costs: list[float]
+    at_once: int = 1
+    turns: int = 0
+
+    def cost(self) -> float:
+        self.turns += 1
+        return self.costs[self.turns % len(self.costs)]
+
+
+@dataclass
+class Slots:
+    """Serves turns on a clock of its own."""
+
+    at_once: int = 1
+    charge: Callable[[float], float] = lambda cost: cost
+    now: float = 0.0
+    served: Counter[str] = field(default_factory=Counter)
+    most_at_once: int = 0
+
+    def __post_init__(self) -> None:
+        self.turns = FairTurns[tuple[Tenant, int]](self.at_once, long=LONG)
+        self._ends: list[tuple[float, int, float, Turn[tuple[Tenant, int]]]] = []
+        self._begun = 0
+
+    def ask(self, tenant: Tenant) -> None:
+        for n in range(tenant.at_once):
+            self.turns.ask((tenant.name, n), (tenant, n))
+
+    def begin(self) -> list[str]:
+        """Returns whose turns have begun."""
+        begun = []
+        while (turn := self.turns.begin()) is not None:
+            tenant, _ = turn.item
+            cost = tenant.cost()
+            self._begun += 1
+            heapq.heappush(self._ends, (self.now + cost, self._begun, cost, turn))
+            begun.append(tenant.name)
+        self.most_at_once = max(self.most_at_once, len(self._ends))
+        return begun
+
+    def end(self, *, again: bool = True) -> None:
+        """The next turn ends, and asks again."""
+        self.now, _, cost, turn = heapq.heappop(self._ends)
+        tenant, n = turn.item
+        self.turns.end(turn, self.charge(cost))
+        self.served[tenant.name] += cost  # type: ignore[assignment]
+        if again:
+            self.turns.ask((tenant.name, n), (tenant, n))
+
+    def end_invented(self) -> None:
+        """As `end`, but who is invented does not come again."""
+        self.end(again=not self._ends[0][3].item[0].name.startswith("invented"))
+
+    def run(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            self.begin()
+            self.end()
+
+    def drain(self) -> None:
+        while self._ends:
+            self.end(again=False)
+            self.begin()
+
+
+def jain(shares: list[float]) -> float:
+    """1: all have the same; 1/n: one has everything."""
+    return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
+
+
+costs = st.lists(st.floats(0.005, 0.5), min_size=1, max_size=5)
+
+
+@given(st.integers(1, 8), st.lists(st.tuples(costs, st.integers(1, 50)), min_size=2, max_size=8))
+def test_who_always_wants_gets_as_much_as_any_other_but_for_a_few_turns(
+    at_once: int, tenants: list[tuple[list[float], int]]
+) -> None:
+    """However many turns the others ask for, and however long theirs take."""
+    slots = Slots(at_once)
+    for number, (each, asks) in enumerate(tenants):
+        slots.ask(Tenant(str(number), each, at_once=max(asks, at_once)))
+    slots.run(8.0)
+    served = [slots.served[str(number)] for number in range(len(tenants))]
+    longest = max(max(each) for each, _ in tenants)
+    assert max(served) - min(served) <= 2 * (at_once + 1) * longest
+
+
+@given(st.integers(2, 8), st.floats(LONG, 2.0))
+def test_whoever_comes_begins_at_once_though_another_has_long_turns_without_end(at_once: int, each: float) -> None:
+    slots = Slots(at_once)
+    slots.ask(Tenant("greedy", [each], at_once=40))
+    slots.run(10.0)
+    slots.begin()
+    slots.ask(Tenant("new", [0.001]))
+    assert slots.begin() == ["new"]
+
+
+@given(st.integers(1, 8), st.integers(1, 60), costs)
+def test_whoever_comes_waits_for_one_turn_of_each_other_at_most(
+    at_once: int, others: int, each: list[float]
+) -> None:
+    slots = Slots(at_once)
+    for number in range(others):
+        slots.ask(Tenant(str(number), each, at_once=20))
+    slots.run(2.0)
+    slots.begin()
+    slots.ask(Tenant("new", [0.001]))
+    begun = slots.begin()
+    while "new" not in begun:
+        slots.end()
+        begun += slots.begin()
+    assert begun.index("new") <= others + at_once
+
+
+def test_who_is_there_goes_on_though_newcomers_never_end() -> None:
+    """Tenants that are invented for one turn each, twenty at a time."""
+    slots = Slots(3)
+    slots.ask(Tenant("steady", [0.1], at_once=10))
+    for number in range(2_000):
+        slots.ask(Tenant(f"invented {number}", [0.1]))
+        if number >= 20:
+            slots.begin()
+            slots.end_invented()
+    assert slots.served["steady"] / 0.1 >= 2_000 / 21 / 10
+
+
+def test_a_thousand_equal_tenants_get_equal_shares() -> None:
+    slots = Slots(6)
+    for number in range(1_000):
+        slots.ask(Tenant(str(number), [0.010, 0.001, 0.005], at_once=1 + number % 20))
+    slots.run(30.0)
+    assert jain([slots.served[str(number)] for number in range(1_000)]) >= 0.95
+
+
+def test_shares_are_not_equal_if_turns_are_charged_alike_whatever_they_cost() -> None:
+    """The rule taken out."""
+    slots = Slots(6, charge=lambda _: 0.001)
+    for number in range(100):
+        slots.ask(Tenant(str(number), [0.5 if number % 10 == 0 else 0.001], at_once=5))
+    slots.run(120.0)
+    assert jain([slots.served[str(number)] for number in range(100)]) < 0.5
+
+
+def test_alone_a_tenant_gets_all_slots_and_all_but_one_if_its_turns_are_long() -> None:
+    slots = Slots(6)
+    slots.ask(Tenant("quick", [0.001], at_once=40))
+    slots.run(1.0)
+    assert slots.most_at_once == 6
+    slots.drain()
+    slots.ask(Tenant("slow", [0.1], at_once=40))
+    slots.begin()
+    slots.end()  # now it is known
+    for _ in range(20):
+        slots.end()
+        slots.begin()
+    assert slots.turns.under_way == 5
+
+
+def test_one_slot_is_everybodys() -> None:
+    slots = Slots(1)
+    slots.ask(Tenant("a", [1.0], at_once=3))
+    slots.ask(Tenant("b", [1.0], at_once=3))
+    slots.run(100.0)
+    assert slots.served["a"] == slots.served["b"] == 50
+
+
+def test_who_was_away_has_saved_up_nothing() -> None:
+    slots = Slots(2)
+    slots.ask(Tenant("steady", [0.1], at_once=2))
+    slots.run(1_000.0)
+    slots.ask(Tenant("back", [0.1], at_once=2))
+    slots.served.clear()
+    slots.run(10.0)
+    assert slots.served["back"] == pytest.approx(slots.served["steady"], abs=0.5)
+
+
+def test_who_leaves_for_a_moment_after_each_turn_still_pays_for_it() -> None:
+    """Its record is kept for as long as it has used more than the others."""
+    turns = FairTurns[str](1, long=LONG)
+    used = Counter[str]()
+    for _ in range(3):
+        turns.ask(("steady", 0), "steady")
+    turns.ask(("greedy", 0), "greedy")
+    for _ in range(1_000):
+        turn = turns.begin()
+        assert turn is not None
+        cost = 1.0 if turn.item == "greedy" else 0.1
+        turns.end(turn, cost)
+        used[turn.item] += cost  # type: ignore[assignment]
+        turns.ask((turn.item, 0), turn.item)
+    assert used["greedy"] <= used["steady"] + 2
+
+
+def test_within_a_project_turns_are_shared_in_the_same_way() -> None:
+    turns = FairTurns[str](1, long=LONG)
+    used = Counter[str]()
+    costs = {"slow": 1.0, "quick": 0.1, "neighbour": 0.5}
+    paths = {"slow": ("p", 1), "quick": ("p", 2), "neighbour": ("q", 1)}
+    for name in costs:
+        turns.ask(paths[name], name)
+        turns.ask(paths[name], name)
+    for _ in range(2_000):
+        turn = turns.begin()
+        assert turn is not None
+        turns.end(turn, costs[turn.item])
+        used[turn.item] += costs[turn.item]  # type: ignore[assignment]
+        turns.ask(paths[turn.item], turn.item)
+    assert used["slow"] == pytest.approx(used["quick"], rel=0.05)
+    assert used["neighbour"] == pytest.approx(used["slow"] + used["quick"], rel=0.05)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 2), st.floats(0, 1)), max_size=60), st.integers(1, 4)
+)
+def test_everybody_who_asks_has_his_turn_and_is_forgotten_then(
+    asks: list[tuple[str, int, float]], at_once: int
+) -> None:
+    turns = FairTurns[int](at_once, long=0.5)
+    had = []
+    under_way = []
+    for number, (project, consumer, _) in enumerate(asks):
+        turns.ask((project, consumer), number)
+        if number % 3 == 0 and (turn := turns.begin()) is not None:
+            under_way.append(turn)
+    while len(turns) or under_way:
+        while (turn := turns.begin()) is not None:
+            under_way.append(turn)
+        assert under_way, "there is a slot and somebody waits"
+        assert turns.under_way == len(under_way) <= at_once
+        turn = under_way.pop(0)
+        had.append(turn.item)
+        turns.end(turn, asks[turn.item][2])
+    assert sorted(had) == list(range(len(asks)))
+    assert not turns._root.parties
+
+
+def test_tenants_that_are_invented_leave_nothing_behind_while_others_go_on() -> None:
+    slots = Slots(2)
+    slots.ask(Tenant("steady", [0.01]))
+    for number in range(3_000):
+        slots.ask(Tenant(f"invented {number}", [0.01]))
+        slots.begin()
+        slots.end_invented()
+    for _ in range(1_000):
+        slots.begin()
+        slots.end_invented()
+    assert len(slots.turns._root.parties) <= 3
+    assert len(slots.turns._root.ready) + len(slots.turns._root.in_debt) <= 10
