@@ -31,6 +31,8 @@ OIDS = {
     "bytea[]": 1001,
     "jsonb": 3802,
     "bytea": 17,
+    "varbit": 1562,
+    "varbit[]": 1563,
 }
 
 
@@ -44,6 +46,11 @@ def _timestamptz(moment: datetime) -> bytes:
 
 def _jsonpath(text: str | None) -> bytes | None:
     return None if text is None else b"\x01" + text.encode()  # 1: the version of the format
+
+
+def _varbit(bits: str) -> bytes:
+    size = len(bits)
+    return _LENGTH(size) + (int(bits or "0", 2) << -size % 8).to_bytes((size + 7) // 8, "big")
 
 
 def array(element_oid: int, elements: Iterable[bytes], length: int) -> bytes:
@@ -83,6 +90,7 @@ ENCODERS: dict[str, Callable[[Any], bytes | None]] = {
     "float8[]": _array_of(OIDS["float8"], _FLOAT8),
     "text[]": _array_of(OIDS["text"], str.encode),
     "timestamptz[]": _array_of(OIDS["timestamptz"], _timestamptz),
+    "varbit[]": _array_of(OIDS["varbit"], _varbit),
     "packed text[]": _ready,
     "packed jsonb[]": _ready,
     "packed bytea[]": _ready,

@@ -3,24 +3,24 @@
 -- unlocked rows loses acks (tests/store/interleavings/test_ack_rules.py).
 -- Returns how many bits each attempt still had: fewer than asked means that some were gone already, or were moved
 -- to another part of the attempt by a statement that this one had waited for.
--- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], masks text[]
+-- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], masks varbit[]
 WITH asked AS (
-    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask
-    FROM unnest(%(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[])
+    SELECT a.subscription_id, a.attempt_id, a.mask
+    FROM unnest(%(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::varbit[])
         AS a (subscription_id, attempt_id, mask)
 ),
 locked AS (
     SELECT d.subscription_id, d.attempt_id, d.part, d.open, asked.mask
     FROM delivery_attempts AS d
     JOIN asked USING (subscription_id, attempt_id)
-    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.mask) AND d.ordering_key IS NULL
+    WHERE d.shard_id = %(shard_id)s AND d.ordering_key IS NULL
+      AND CASE length(d.open) WHEN length(asked.mask) THEN bit_count(d.open & asked.mask) > 0 END
     ORDER BY d.subscription_id, d.attempt_id, d.part
     FOR UPDATE OF d
 ),
 rest AS (
     SELECT subscription_id, attempt_id, part, open & ~mask AS open, open & mask AS cleared
     FROM locked
-    WHERE bit_count(open & mask) > 0
 ),
 finished AS (
     DELETE FROM delivery_attempts AS d

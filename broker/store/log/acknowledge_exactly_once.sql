@@ -2,10 +2,10 @@
 -- until its deadline, with a bit of `acked` for each message, so that a repeated ack is told apart from a stale one.
 -- Returns the bits that are acked now, by this statement or before it.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[],
---     masks text[]
+--     masks varbit[]
 WITH asked AS (
-    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask
-    FROM unnest(%(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[])
+    SELECT a.subscription_id, a.attempt_id, a.mask
+    FROM unnest(%(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::varbit[])
         AS a (subscription_id, attempt_id, mask)
 ),
 locked AS (
@@ -13,7 +13,10 @@ locked AS (
            d.status = 'delivering' AND d.next_delivery_at > %(now)s AS live
     FROM delivery_attempts AS d
     JOIN asked USING (subscription_id, attempt_id)
-    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.mask) AND d.ordering_key IS NULL
+    WHERE d.shard_id = %(shard_id)s AND d.ordering_key IS NULL
+      AND CASE length(d.open)
+          WHEN length(asked.mask) THEN bit_count((d.open | coalesce(d.acked, d.open)) & asked.mask) > 0
+      END
     ORDER BY d.subscription_id, d.attempt_id, d.part
     FOR UPDATE OF d
 ),

@@ -5,12 +5,12 @@
 -- With exactly-once delivery an ack before its turn is refused, as is one after the deadline.
 -- Returns the bits that are acked, those refused because earlier messages are not acked, and whether the row is due:
 -- by what was locked, for a join with what was written would compare each row with each other.
--- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
+-- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks varbit[],
 --     exactly_once bool[]
 WITH asked AS (
-    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask, a.exactly_once
+    SELECT a.subscription_id, a.attempt_id, a.mask, a.exactly_once
     FROM unnest(
-        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[], %(exactly_once)s::bool[]
+        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::varbit[], %(exactly_once)s::bool[]
     ) AS a (subscription_id, attempt_id, mask, exactly_once)
 ),
 locked AS (

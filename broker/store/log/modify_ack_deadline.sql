@@ -9,14 +9,14 @@
 -- failures so far, as domain/retry_policy.py has it; `jitter` (0 to 0.1) comes on top.
 -- A nack is final: some clients send the deadline that they ask for on
 -- receipt behind it.  So is, with exactly-once delivery, a deadline that has passed.
--- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
+-- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks varbit[],
 --     statuses text[], failures text[], next_delivery_ats timestamptz[], new_parts int8[],
 --     minimum_backoffs float8[], maximum_backoffs float8[], exactly_once bool[], jitter float8
 WITH asked AS (
-    SELECT a.subscription_id, a.attempt_id, a.mask::varbit AS mask, a.status, a.failure, a.next_delivery_at, a.new_part,
+    SELECT a.subscription_id, a.attempt_id, a.mask, a.status, a.failure, a.next_delivery_at, a.new_part,
            a.minimum_backoff, a.maximum_backoff, a.exactly_once
     FROM unnest(
-        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[], %(statuses)s::text[],
+        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::varbit[], %(statuses)s::text[],
         %(failures)s::text[], %(next_delivery_ats)s::timestamptz[], %(new_parts)s::int8[],
         %(minimum_backoffs)s::float8[], %(maximum_backoffs)s::float8[], %(exactly_once)s::bool[]
     ) AS a (subscription_id, attempt_id, mask, status, failure, next_delivery_at, new_part,
@@ -38,7 +38,8 @@ locked AS (
            END AS new_delivery_at
     FROM delivery_attempts AS d
     JOIN asked USING (subscription_id, attempt_id)
-    WHERE d.shard_id = %(shard_id)s AND length(d.open) = length(asked.mask) AND d.ordering_key IS NULL
+    WHERE d.shard_id = %(shard_id)s AND d.ordering_key IS NULL
+      AND CASE length(d.open) WHEN length(asked.mask) THEN bit_count(d.open & asked.mask) > 0 END
     ORDER BY d.subscription_id, d.attempt_id, d.part
     FOR UPDATE OF d
 ),
@@ -47,7 +48,7 @@ moved AS (
            new_part = max(new_part) OVER of_row AND coalesce(bit_count(acked), 0) = 0
                AND bit_count(open & ~bit_or(mask) OVER of_row) = 0 AS is_whole
     FROM locked
-    WHERE bit_count(open & mask) > 0 AND NOT is_over
+    WHERE NOT is_over
     WINDOW of_row AS (PARTITION BY subscription_id, attempt_id, part)
 ),
 whole AS (

@@ -4,13 +4,13 @@
 -- before it stays out.  Only the first can be rejected (`exhausted`: it waits for the dead-letter forwarder).  What is
 -- `released` comes back likewise, but reached nobody: the attempt does not count.
 -- Returns the bits that were still out.
--- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks text[],
+-- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks varbit[],
 --     statuses text[], failures text[], next_delivery_ats timestamptz[], minimum_backoffs float8[], maximum_backoffs float8[],
 --     exactly_once bool[], jitter float8
 WITH asked AS (
-    SELECT a.*, a.mask::varbit AS bits
+    SELECT a.*, a.mask AS bits
     FROM unnest(
-        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::text[], %(statuses)s::text[],
+        %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(masks)s::varbit[], %(statuses)s::text[],
         %(failures)s::text[], %(next_delivery_ats)s::timestamptz[], %(minimum_backoffs)s::float8[], %(maximum_backoffs)s::float8[],
         %(exactly_once)s::bool[]
     ) AS a (subscription_id, attempt_id, mask, status, failure, next_delivery_at, minimum_backoff, maximum_backoff,

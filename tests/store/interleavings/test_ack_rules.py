@@ -1,11 +1,12 @@
 """The rules of acks and deadline changes under concurrency (docs/claim.md)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
+from broker.domain.delivery import Delivery
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import hot_statement
 from broker.store.log import delivery_attempts
@@ -106,3 +107,41 @@ async def test_an_ack_that_waited_for_a_split_says_what_it_missed_and_finds_it_w
     assert await ack == {0}
     assert await log.acknowledge(delivery, [0]) == set()
     assert [bits for *_, bits in await log.attempts()] == ["01"]
+
+
+_TOUCHES: dict[str, Callable[[Log, Delivery], Awaitable[set[int]]]] = {
+    "_ACKNOWLEDGE": lambda log, delivery: log.acknowledge(delivery, [1]),
+    "_ACKNOWLEDGE_EXACTLY_ONCE": lambda log, delivery: log.acknowledge_exactly_once(delivery, [1]),
+    "_MODIFY_ACK_DEADLINE": lambda log, delivery: log.modify_ack_deadline(delivery, [1], log.start + 2 * SECOND),
+}
+
+
+@asynccontextmanager
+async def _one_part_held(log: Log) -> AsyncIterator[Delivery]:
+    """Another session holds the part that message 0 has moved to."""
+    await log.publish("a", "b", "c")
+    [delivery] = await log.pull(exactly_once=True)
+    await log.modify_ack_deadline(delivery, [0], log.start + SECOND)
+    async with open_transaction(log.database) as holding:
+        await log.modify_ack_deadline(delivery, [0], log.start + 2 * SECOND, connection=holding)
+        yield delivery
+
+
+@pytest.mark.parametrize("statement", _TOUCHES)
+async def test_what_asks_for_a_message_waits_for_nobody_who_holds_other_parts_of_its_attempt(
+    log: Log, statement: str
+) -> None:
+    async with _one_part_held(log) as delivery:
+        assert await _TOUCHES[statement](log, delivery) == set()
+
+
+@pytest.mark.parametrize("statement", _TOUCHES)
+async def test_it_would_wait_if_it_locked_parts_without_the_message(
+    log: Log, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    locks_all = changed(getattr(delivery_attempts, statement), "& asked.mask) > 0", "& asked.mask) >= 0")
+    monkeypatch.setattr(delivery_attempts, statement, locks_all)
+    async with _one_part_held(log) as delivery:
+        asking = asyncio.create_task(_TOUCHES[statement](log, delivery))
+        await until_waiting(log.database)
+    await asking
