@@ -69,6 +69,7 @@ class Flight:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     overdue: bool = False
+    leaving: bool = False  # its endpoint is gone: it has no slot any more, and little time
     excused: bool = False  # it would be overdue, but its answer may not have been read yet
     to_failing: bool = False  # it began while the endpoint failed
 

@@ -29,15 +29,22 @@ class Endpoints:
         owns: Callable[[int], bool],
         added: Callable[[Endpoint], None],
         removed: Callable[[Endpoint], None],
+        gone: Callable[[Endpoint], None],
     ) -> None:
-        """`owns(subscription_id)`: whether this process delivers to it."""
+        """`owns(subscription_id)`: whether this process delivers to it.
+
+        `removed(endpoint)`: nothing is delivered to it any more, here.  `gone(endpoint)`: nor anywhere, because its
+        subscription is deleted or pushed elsewhere, so there is no reason to wait for what is out.
+        """
         self._database = database
         self._news = news
         self._owns = owns
         self._added = added
         self._removed = removed
+        self._gone = gone
         self._endpoints: dict[int, Endpoint] = {}
         self._by_name: dict[str, Endpoint] = {}
+        self._awaited: dict[str, list[Endpoint]] = {}  # removed, and not gone: what is out goes on
         self._memory = Memory()
         self._changed: set[str] = set()
         self._read_all = True
@@ -116,6 +123,8 @@ class Endpoints:
             more = len(page) == _PAGE
         for endpoint in [e for id_, e in self._endpoints.items() if id_ not in found]:
             self._remove(endpoint)
+        for name in self._awaited.keys() - names:
+            self._let_go(name, None)
         self._news.all_of_ours(names)
         self._read_at = loop.time()
         self._spacing = _SPACING_SECONDS + 10 * (
@@ -125,7 +134,7 @@ class Endpoints:
     def _update(self, name: str, subscription: Subscription | None) -> None:
         if name in self._changed:  # again, since it was read
             return
-        known = self._by_name.get(name)
+        known, as_read = self._by_name.get(name), subscription
         if subscription is None or not subscription.is_push or not self._owns(subscription.subscription_id):
             self._news.not_ours(name, pulled=subscription is not None and not subscription.is_push)
             subscription = None
@@ -138,12 +147,12 @@ class Endpoints:
         ):
             self._remove(known)
             known = None
-        if subscription is None:
-            return
-        if known is None:
-            self._add(subscription)
-        elif known.suspended or known.subscription != subscription:
-            self._change(known, subscription)
+        if subscription is not None:
+            if known is None:
+                self._add(subscription)
+            elif known.suspended or known.subscription != subscription:
+                self._change(known, subscription)
+        self._let_go(name, as_read)
 
     def _add(self, subscription: Subscription) -> None:
         now = asyncio.get_running_loop().time()
@@ -157,7 +166,7 @@ class Endpoints:
         old = endpoint.subscription
         is_another = old.push_config.endpoint != subscription.push_config.endpoint
         if is_another or old.shard_ids != subscription.shard_ids:
-            self._remove(endpoint)  # what is out goes on; the new one has a health of its own
+            self._remove(endpoint)  # the new one has a health of its own
             self._add(subscription)
             return
         endpoint.suspended = False
@@ -170,5 +179,28 @@ class Endpoints:
         endpoint.closed = True
         del self._endpoints[endpoint.subscription_id]
         del self._by_name[endpoint.subscription.name]
+        if endpoint.flights or endpoint.late_flights:
+            self._awaited.setdefault(endpoint.subscription.name, []).append(endpoint)
         self._news.removed(endpoint)
         self._removed(endpoint)
+
+    def _let_go(self, name: str, subscription: Subscription | None) -> None:
+        """Of the endpoints that were removed: whose answers are awaited no more, now that it is like this."""
+        still = []
+        for endpoint in self._awaited.pop(name, ()):
+            if subscription is None or not _is_of(endpoint, subscription):
+                self._gone(endpoint)
+            elif endpoint.flights or endpoint.late_flights:
+                still.append(endpoint)  # paused, or another process's
+        if still:
+            self._awaited[name] = still
+
+
+def _is_of(endpoint: Endpoint, subscription: Subscription) -> bool:
+    """Whether the subscription is pushed there; pauses do not matter, nor whose it is to deliver."""
+    old = endpoint.subscription
+    return (
+        subscription.is_push
+        and old.subscription_id == subscription.subscription_id
+        and old.push_config.endpoint == subscription.push_config.endpoint
+    )

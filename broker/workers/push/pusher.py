@@ -15,6 +15,7 @@ from broker.store.resources.push_states import pause_pushes
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_news import EndpointNews
+from broker.workers.push.endpoint_reports import EndpointReports
 from broker.workers.push.endpoints import Endpoints
 from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
@@ -60,8 +61,14 @@ class Pusher:
         self._settlement = Settlement(coalescer)
         self._planner = PushPlanner(scheduler, news)
         self._news = news
+        self._reports = EndpointReports(self._log, news, clock)
         self._endpoints = Endpoints(
-            database, self._news, owns=owns, added=self._planner.add, removed=self._planner.remove
+            database,
+            self._news,
+            owns=owns,
+            added=self._planner.add,
+            removed=self._planner.remove,
+            gone=lambda endpoint: self._sender.leave(endpoint),
         )
 
     def start(self) -> None:
@@ -71,9 +78,8 @@ class Pusher:
             self._client,
             self._clock,
             self._settlement,
-            self._log,
+            self._reports,
             self._signer,
-            self._news,
             ended=self._planner.ended,
             gone=self._gone,
         )
@@ -107,7 +113,7 @@ class Pusher:
             await self._client.close()
 
     async def _write_log(self) -> None:
-        self._sender.tell_of_waiting(self._endpoints.all())
+        self._reports.tell_of_waiting(self._endpoints.all())
         await self._log.flush()
 
     # --- what a sender asks for ----------------------------------------------------------------------------------

@@ -4,21 +4,22 @@ buffered ──room──► out ──success──► acknowledged
     │               ├──anything else──► nacked
     │               └──no answer within the ack deadline──► nacked, and acknowledged by a late success
     └──the endpoint is given up, or it took too long──► released: due at once, the attempt not counted
+
+An endpoint that is gone (its subscription is deleted, or pushed elsewhere) has no slots: what is out to it gets
+LEAVING_SECONDS more to succeed, and is released then.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from broker.domain.dead_letter import PUSH_DIGEST, PUSH_TIMEOUT, push_answered
-from broker.domain.message_id import message_id
 from broker.domain.push_config import query_of
-from broker.domain.push_state import MAX_EXCERPT, PushFailure, PushState
+from broker.domain.push_state import MAX_EXCERPT
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.push_log import PushLog
 from broker.workers.push.digest_envelope import DigestItem, failed_message_ids
 from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel
-from broker.workers.push.endpoint_news import EndpointNews
+from broker.workers.push.endpoint_reports import EndpointReports, message_id_of
 from broker.workers.push.envelope import PushRequest
 from broker.workers.push.http_client import SUCCESS, Answer, PushClient, Unreachable
 from broker.workers.push.oidc_token import TokenSigner
@@ -37,8 +38,10 @@ _STOOD_STILL_SECONDS = 0.5
 _READING_SECONDS = 0.1
 _MAX_LATE_CALLS = 32  # of an endpoint
 _MAX_LATE_CALLS_OF_ALL = 1_000
-_LONG_SECONDS = 1.0  # a request that is out for longer is worth telling of
 _GONE = 410
+# A change of the endpoint delivers little twice, and an endpoint that hangs holds nothing up for long.
+LEAVING_SECONDS = 2.0
+_MAX_LEAVING = 1_000  # of a process
 _PAUSE_WITH_BUFFER_SECONDS = 1.0  # what is claimed waits for an endpoint that may be tried again so soon
 
 
@@ -50,9 +53,8 @@ class PushSender:
         client: PushClient,
         clock: DatabaseClock,
         settlement: Settlement,
-        log: PushLog,
+        reports: EndpointReports,
         signer: TokenSigner,
-        news: EndpointNews,
         *,
         ended: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
@@ -61,9 +63,8 @@ class PushSender:
         self._client = client
         self._clock = clock
         self._settlement = settlement
-        self._log = log
+        self._reports = reports
         self._signer = signer
-        self._news = news
         self._ended = ended
         self._gone = gone
         self._running: set[asyncio.Task[None]] = set()
@@ -72,6 +73,7 @@ class PushSender:
         self._ready: dict[Endpoint, None] = {}  # have something to send; in the order of their turns
         self._crowded_out: dict[Endpoint, None] = {}  # of those, failing ones that there is no room for
         self._late: dict[Flight, None] = {}  # overdue and still open, oldest first
+        self._leaving: dict[Flight, None] = {}  # to endpoints that are gone, oldest first
         self._scheduled = False
 
     def pump(self, endpoint: Endpoint) -> None:
@@ -132,6 +134,23 @@ class PushSender:
         if parcels := endpoint.take_buffer():
             self._settlement.release(item for parcel in parcels for item in parcel.items)
 
+    def leave(self, endpoint: Endpoint) -> None:
+        """The endpoint is gone: what is out to it holds nothing any more, and is ended soon.
+
+        Its messages are due when that has ended, not before: of an ordering key no other may overtake them.
+        """
+        loop = asyncio.get_running_loop()
+        for flight in [*endpoint.late_flights, *endpoint.flights]:
+            assert flight.timer is not None
+            assert flight.task is not None
+            flight.timer.cancel()
+            flight.timer = loop.call_later(LEAVING_SECONDS, flight.task.cancel)
+            if not flight.overdue:
+                flight.leaving = True
+                flight.health.abandoned(flight.attempt, loop.time())
+                self._leave(endpoint, flight)
+                _keep_open(flight, self._leaving, _MAX_LEAVING)
+
     async def stop(self, grace_seconds: float) -> None:
         """Wait a little for the requests that are out, then end them; their messages fall due again."""
         if self._running:
@@ -153,7 +172,7 @@ class PushSender:
         deadline = endpoint.subscription.ack_deadline_seconds
         flight.timer = loop.call_later(deadline, self._overdue, endpoint, flight)
         if health.breaker == "half_open":
-            self._tell(endpoint)
+            self._reports.tell(endpoint)
         flight.task = loop.create_task(self._fly(endpoint, flight))
         self._running.add(flight.task)
         flight.task.add_done_callback(self._running.discard)
@@ -195,6 +214,9 @@ class PushSender:
         """The call has ended."""
         assert flight.timer is not None
         flight.timer.cancel()
+        if flight.leaving:
+            self._left(endpoint, flight, outcome)
+            return
         if flight.overdue:
             if isinstance(outcome, Answer) and outcome.status in SUCCESS:
                 self._late_success(endpoint, flight)
@@ -232,7 +254,7 @@ class PushSender:
                 items = self._refuse_some(endpoint, flight, outcome, now)
             self._settlement.acknowledge(items)
             if had_failed:
-                self._tell(endpoint)
+                self._reports.tell(endpoint)
             return
         retry_after = outcome.retry_after if isinstance(outcome, Answer) else None
         flight.health.failed(flight.attempt, now, retry_after=retry_after)
@@ -241,19 +263,19 @@ class PushSender:
         status, detail = _explain(outcome, secrets)
         self._settlement.nack(items, endpoint.subscription.retry_policy, push_answered(status))
         endpoint.failed(detail if status is None else f"status {status}", now)
-        self._log_failure(endpoint, flight, now, items, status, detail)
+        self._reports.failed(endpoint, flight, now, items, status, detail)
         if status == _GONE:
             self._gone(endpoint)
 
     def _refuse_some(self, endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> list[Item]:
         """Nack what a digest's answer says has failed; returns the rest."""
         failed = failed_message_ids(answer.body)
-        refused = [item for item in flight.parcel.items if _message_id(item) in failed] if failed else []
+        refused = [item for item in flight.parcel.items if message_id_of(item) in failed] if failed else []
         if not refused:
             return flight.parcel.items
         self._settlement.nack(refused, endpoint.subscription.retry_policy, PUSH_DIGEST)
         detail = "the answer to the digest names it as failed"
-        self._log_failure(endpoint, flight, now, refused, answer.status, detail)
+        self._reports.failed(endpoint, flight, now, refused, answer.status, detail)
         return [item for item in flight.parcel.items if item not in refused]
 
     def _overdue(self, endpoint: Endpoint, flight: Flight) -> None:
@@ -271,15 +293,24 @@ class PushSender:
         left = min(_LATE_DEADLINES * deadline, _MAX_CALL_SECONDS) - deadline
         flight.timer = loop.call_later(max(left, 0), flight.task.cancel)
         for late_calls, most in ((endpoint.late_flights, _MAX_LATE_CALLS), (self._late, _MAX_LATE_CALLS_OF_ALL)):
-            late_calls[flight] = None
-            if len(late_calls) > most:
-                _give_up_oldest(late_calls)
+            _keep_open(flight, late_calls, most)
         flight.health.failed(flight.attempt, loop.time())
         self._settlement.nack(flight.parcel.items, endpoint.subscription.retry_policy, PUSH_TIMEOUT)
         why = f"no answer within {deadline} seconds"
         endpoint.failed(why, loop.time())
-        self._log_failure(endpoint, flight, loop.time(), flight.parcel.items, None, why)
+        self._reports.failed(endpoint, flight, loop.time(), flight.parcel.items, None, why)
         self._next(endpoint)
+
+    def _left(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable | None) -> None:
+        """A call to an endpoint that is gone has ended."""
+        self._leaving.pop(flight, None)
+        if not (isinstance(outcome, Answer) and outcome.status in SUCCESS):
+            self._settlement.release(flight.parcel.items)
+            return
+        delivered = flight.parcel.items
+        if endpoint.subscription.extensions.push.digest is not None:
+            delivered = self._refuse_some(endpoint, flight, outcome, asyncio.get_running_loop().time())
+        self._settlement.acknowledge(delivered)
 
     def _late_success(self, endpoint: Endpoint, flight: Flight) -> None:
         """Acknowledge the messages wherever they are by now: waiting, or out again."""
@@ -295,67 +326,15 @@ class PushSender:
             if opens_at is not None and opens_at - now > _PAUSE_WITH_BUFFER_SECONDS:
                 self.give_back(endpoint)
 
-    # --- what is told of it --------------------------------------------------------------------------------------
 
-    def _log_failure(
-        self, endpoint: Endpoint, flight: Flight, now: float, items: list[Item], status: int | None, detail: str
-    ) -> None:
-        for item in items:
-            self._log.failed(
-                PushFailure(
-                    subscription_id=endpoint.subscription_id,
-                    failed_at=self._clock.now(),
-                    message_id=_message_id(item),
-                    delivery_attempt=item.attempt_number,
-                    endpoint=endpoint.subscription.push_config.endpoint,
-                    status=status,
-                    latency=timedelta(seconds=now - flight.begun_at),
-                    detail=detail,
-                )
-            )
-        self._tell(endpoint)
-
-    def tell_of_waiting(self, endpoints: Iterable[Endpoint]) -> None:
-        """Write down which endpoints have had a request for long: that is neither a success nor a failure yet."""
-        now = asyncio.get_running_loop().time()
-        for endpoint in endpoints:
-            oldest = next(iter(endpoint.flights), None)
-            waits = oldest is not None and now - oldest.begun_at > _LONG_SECONDS
-            waiting = endpoint.health.outstanding if waits else 0
-            if waiting != endpoint.told_waiting:
-                endpoint.told_waiting = waiting
-                self._tell(endpoint)
-
-    def _tell(self, endpoint: Endpoint) -> None:
-        health = endpoint.health
-        now = asyncio.get_running_loop().time()
-        opens_at = health.opens_at(now)
-        clock_now = self._clock.now()
-        if health.breaker != endpoint.told_breaker:
-            endpoint.told_breaker = health.breaker
-            self._news.breaker_changed(endpoint)
-        self._log.changed(
-            PushState(
-                subscription_id=endpoint.subscription_id,
-                breaker=health.breaker,
-                changed_at=clock_now,
-                consecutive_failures=health.consecutive_failures,
-                window=health.window,
-                outstanding_requests=health.outstanding,
-                retry_at=None if opens_at is None else clock_now + timedelta(seconds=opens_at - now),
-            )
-        )
-
-
-def _give_up_oldest(late_calls: dict[Flight, None]) -> None:
-    oldest = next(iter(late_calls))
-    del late_calls[oldest]
-    if oldest.task is not None:
-        oldest.task.cancel()
-
-
-def _message_id(item: Item) -> str:
-    return message_id(item.name.shard_id, item.message.seq)
+def _keep_open(flight: Flight, calls: dict[Flight, None], most: int) -> None:
+    """With the others that are open though they have no slot; the oldest is ended if there are too many."""
+    calls[flight] = None
+    if len(calls) > most:
+        oldest = next(iter(calls))
+        del calls[oldest]
+        if oldest.task is not None:
+            oldest.task.cancel()
 
 
 def _explain(outcome: Answer | Unreachable, secrets: Iterable[str | None]) -> tuple[int | None, str]:
