@@ -124,7 +124,7 @@ async def test_what_was_claimed_and_not_sent_is_given_back_when_the_endpoint_goe
     await pushing.subscribe()
     await pushing.warm_up()
     await pushing.rest.publish(*[str(n) for n in range(300)])
-    await eventually(lambda: len(pushing.endpoint.buffer) > 100)
+    await eventually(lambda: len(pushing.endpoint.buffer) > 100 and pushing.far_side.open_calls)
     old = pushing.endpoint
     pushing.broker.pusher._endpoints._remove(old)
     out = {call.text for call in pushing.far_side.open_calls}
