@@ -20,6 +20,9 @@ from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.store.state_machines import on_database, short_steps
 
 POLICY = RetryPolicy(minimum_backoff=4 * SECOND, maximum_backoff=9 * SECOND)
+LONGEST_DEADLINE_SECONDS = 30
+# After it whatever is out is due: its deadline, and the retry delay that begins then, have passed.
+LONGEST_WAIT = LONGEST_DEADLINE_SECONDS * SECOND + POLICY.maximum_backoff
 KEYS = ["a", "b", "c"]
 
 
@@ -213,7 +216,7 @@ class OrderedDeliveries(RuleBasedStateMachine):
             queue.take_back(text, self.now + delay)
 
     @precondition(lambda self: self.deliveries)
-    @rule(data=st.data(), seconds=st.integers(1, 30))
+    @rule(data=st.data(), seconds=st.integers(1, LONGEST_DEADLINE_SECONDS))
     def modify_ack_deadline(self, data: st.DataObject, seconds: int) -> None:
         delivery, queue, ordinals = self._choose(data)
         texts = [message.data.decode() for message in delivery.messages]
@@ -233,7 +236,7 @@ class OrderedDeliveries(RuleBasedStateMachine):
         if not hasattr(self, "log"):
             return
         for _ in range(200):
-            self.now += 31 * SECOND
+            self.now += LONGEST_WAIT
             seen = len(self.deliveries)
             if not self._compare([1000]):
                 break
