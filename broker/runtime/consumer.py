@@ -1,9 +1,13 @@
 """Somebody for whom messages of one subscription are claimed: its pulls, or its endpoint (docs/claim.md)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Protocol
+from datetime import datetime, timedelta
+from typing import Protocol, Required, TypedDict, Unpack
 
+from broker.domain.delivery import Demand
+from broker.domain.ordered_run import Preferred
+from broker.domain.push_config import Digest
 from broker.domain.subscription import Subscription
 from broker.store.claim.request import Claimant, Claimed
 
@@ -19,11 +23,21 @@ class Answer:
     begun_at: float
 
 
-def claimant_of(subscription: Subscription, now: datetime, **terms: Any) -> Claimant:
-    """What the subscription says of whoever claims for it; `terms` are the other fields of Claimant.
+class Terms(TypedDict, total=False):
+    """What a consumer says of itself: the fields of Claimant that its subscription does not decide."""
 
-    `now` is the database's time.
-    """
+    demands: Required[Sequence[Demand]]
+    ack_deadline: Required[timedelta]
+    exactly_once: bool
+    max_run: int
+    preferred: Preferred
+    digest: Digest | None
+    looks_for_due: bool
+    wants_next: bool
+
+
+def claimant_of(subscription: Subscription, now: datetime, **terms: Unpack[Terms]) -> Claimant:
+    """The claimant that a consumer of the subscription is now; `now` is the database's time."""
     return Claimant(
         subscription_id=subscription.subscription_id,
         retained_since=now - subscription.retention,
