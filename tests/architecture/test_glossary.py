@@ -1,7 +1,11 @@
 """docs/glossary.md has the words of the code, and the code has no others for the same things."""
 
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +25,24 @@ BANNED = {
     "extent": "stretch",
     "puller": "consumer",
     "tombstone": "settled",
+}
+# Words that have meant several things: by how they begin, the rooms in which their one meaning is at home.
+HOMES = {
+    "settle": ("app.py", "runtime/", "workers/push/"),  # messages, by who had them
+    "place": ("store/claim/",),  # a position with a filter
+    "position": ("domain/", "front/rest/", "services/", "store/"),  # a point of a log
+    "ordinal": ("domain/", "runtime/", "services/", "store/", "workers/push/"),  # a message in its attempt or batch
+    "scan": ("domain/", "front/rest/", "store/"),  # messages, one by one
+}
+ELSEWHERE = {"placeholder", "position(B"}  # of a text; a function of PostgreSQL's, on bits
+# What a look has brought needs no other name than `found`, and nothing else has it.
+NAMES_WITH_FOUND = {
+    "found",
+    "found_at",
+    "not_found",
+    "topic_not_found",
+    "subscription_not_found",
+    "file_not_found_error",
 }
 _TERM = re.compile(r"\*\*([a-z][a-z -]*)\*\*", re.IGNORECASE)
 
@@ -55,3 +77,47 @@ def test_a_word_has_one_line() -> None:
 @pytest.mark.parametrize("word", BANNED)
 def test_there_is_one_word_for_a_thing(word: str) -> None:
     assert not _is_used(word), BANNED[word]
+
+
+def _broker() -> Path:
+    return repository() / "broker"
+
+
+def _names(path: Path) -> set[str]:
+    """The identifiers of a file, in small letters with underscores; comments, texts and docstrings have none."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".sql":
+        names = re.findall(r"[A-Za-z_]\w*(?:\(B)?", re.sub(r"--.*", "", text))
+    else:
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        names = [token.string for token in tokens if token.type == tokenize.NAME]
+    return {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).strip("_") for name in names}
+
+
+@cache
+def _all_names() -> dict[str, set[str]]:
+    files = sorted(path for path in _broker().rglob("*") if path.suffix in {".py", ".sql"})
+    return {path.relative_to(_broker()).as_posix(): _names(path) for path in files}
+
+
+def _having(beginning: str) -> Iterator[tuple[str, str]]:
+    for file, names in _all_names().items():
+        for name in sorted(names - ELSEWHERE):
+            if (
+                any(word.startswith(beginning) for word in name.lower().split("_"))
+                and name.lower() not in ELSEWHERE
+            ):
+                yield file, name
+
+
+@pytest.mark.parametrize("word", HOMES)
+def test_a_word_that_has_one_meaning_is_at_home_in_its_rooms_alone(word: str) -> None:
+    named = list(_having(word))
+    assert {(file, name) for file, name in named if not file.startswith(HOMES[word])} == set()
+    assert all(any(file.startswith(home) for file, _ in named) for home in HOMES[word]), (
+        "a room that has it no more"
+    )
+
+
+def test_what_was_found_has_no_other_name() -> None:
+    assert {name.lower() for _, name in _having("found")} == NAMES_WITH_FOUND

@@ -35,7 +35,7 @@ SELECT
             LIMIT %(max_scanned)s
         ) AS waiting
     ) AS waiting,
-    looked.scanned, looked.matching
+    scan.scanned, scan.matching
 FROM (
     SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching
     FROM (
@@ -51,4 +51,4 @@ FROM (
         ORDER BY l.publish_time, l.last_seq
         LIMIT %(max_scanned)s
     ) AS m
-) AS looked
+) AS scan

@@ -21,8 +21,8 @@ SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
            WHERE d.shard_id = c.shard_id AND d.subscription_id = c.subscription_id
        ) AS outstanding,
        coalesce(out.publish_time, first_out.first_publish_time) AS oldest_outstanding,
-       CASE WHEN %(filter_path)s::jsonpath IS NULL THEN unclaimed.publish_time ELSE looked.oldest END AS oldest_unclaimed,
-       looked.scanned, looked.matching
+       CASE WHEN %(filter_path)s::jsonpath IS NULL THEN unclaimed.publish_time ELSE scan.oldest END AS oldest_unclaimed,
+       scan.scanned, scan.matching
 FROM cursors AS c
 JOIN shards AS h USING (shard_id)
 LEFT JOIN LATERAL (
@@ -90,6 +90,6 @@ LEFT JOIN LATERAL (
         ORDER BY l.publish_time, l.last_seq
         LIMIT %(max_scanned)s
     ) AS m
-) AS looked ON %(filter_path)s::jsonpath IS NOT NULL
+) AS scan ON %(filter_path)s::jsonpath IS NOT NULL
 WHERE c.subscription_id = %(subscription_id)s
 ORDER BY c.shard_id
