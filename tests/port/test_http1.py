@@ -215,6 +215,20 @@ async def test_a_caller_that_leaves_is_noticed_within_its_body_and_while_it_wait
     assert served.left == (path == "/a")
 
 
+@pytest.mark.parametrize("behind", [1, 100], ids=["which are parsed", "most of which are not read"])
+async def test_a_caller_that_leaves_is_noticed_behind_requests_that_wait(served: Served, behind: int) -> None:
+    """What is not read is looked at every few seconds; here by hand."""
+    async with calling(served.url) as caller:
+        caller.send(request("GET", "/hang"), request("GET", "/a") * behind)
+        await eventually(lambda: served.seen)
+        [connection] = served.connections
+        connection.look()
+        assert not served.seen[0].gone
+    await eventually(lambda: connection.look() or served.seen[0].gone)
+    await eventually(lambda: not served.server.tasks)
+    assert len(served.seen) == 1
+
+
 async def test_a_connection_that_is_shut_down_answers_what_is_here_and_closes(served: Served) -> None:
     async with calling(served.url) as caller, calling(served.url) as idle, calling(served.url) as begun:
         caller.send(request("GET", "/wait"), request("GET", "/b"))

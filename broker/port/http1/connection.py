@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol, cast
 from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.port.http1.asgi import Application, serve_application
 from broker.port.http1.exchange import Exchange
+from broker.port.http1.hang_up import has_hung_up
 from broker.port.http1.head import Head, KnownHeads
 from broker.port.http1.patience import Pace, Patience
 from broker.port.http1.reader import BODY, IDLE, Refusal, RequestReader
@@ -337,8 +338,11 @@ class Http1Connection(asyncio.Protocol):
         self._transport.abort()
 
     def look(self) -> None:
-        """Compare what has come with what had at the last look."""
+        """Compare what has come with what had at the last look; has a peer gone that is not read?"""
         if self._ending or self._fault:
+            return
+        if self._reading_paused and has_hung_up(self._transport):
+            self._transport.abort()
             return
         self._timer = self._loop.call_later(self.pace.look, self.look)
         held_up = self._was_paused or self._reading_paused or bool(self._unfed)
