@@ -19,7 +19,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import existing_subscription, subscription_not_found
-from broker.store.driver.database import Database, ResourceConnection, driver_connection
+from broker.store.driver.database import Database, ResourceConnection
 from broker.store.log import cursors
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.cursors import ShardSeek
@@ -128,10 +128,9 @@ class SnapshotService:
         shards: list[ShardReplay] = []
         async with self._database.transaction() as connection:
             subscription = await self._attached(connection, subscription_name)
-            hot = await driver_connection(connection)
             replay_since = subscription.replay_since(self._clock.now())
             for seek in self._seeks(subscription):
-                found = await cursors.seek_to_time(hot, seek, time=time, replay_since=replay_since)
+                found = await cursors.seek_to_time(connection, seek, time=time, replay_since=replay_since)
                 if found is None:
                     raise subscription_not_found(subscription_name)
                 shards.append(found)
@@ -161,9 +160,8 @@ class SnapshotService:
                     f"{snapshot.topic}; they must match in order for Seek to work. Note that if a topic is deleted "
                     "and then re-created with the same name, it is considered a distinct topic for these purposes."
                 )
-            hot = await driver_connection(connection)
             for seek in self._seeks(subscription):
-                found = await cursors.seek_to_snapshot(hot, seek, snapshot_id=snapshot.snapshot_id)
+                found = await cursors.seek_to_snapshot(connection, seek, snapshot_id=snapshot.snapshot_id)
                 if found is None:
                     raise subscription_not_found(subscription_name)
                 shards.append(found)

@@ -280,7 +280,7 @@ async def seek(
         now=log.start,
         first_attempt_id=log.attempt_ids.take_parts(1, now=log.start)[0],
     )
-    async with log.database.connection() as connection, connection.transaction():
+    async with log.database.transaction() as connection:
         if isinstance(to, int):
             found = await cursors.seek_to_snapshot(connection, seek, snapshot_id=to)
         else:

@@ -7,7 +7,6 @@ import pytest
 
 from broker.domain.message import NewMessage
 from broker.domain.replay import ShardReplay, replay
-from broker.store.driver.database import driver_connection
 from broker.store.log import cursors
 from broker.store.log.cursors import ShardSeek
 from broker.store.log.messages import append_messages, encode_messages
@@ -21,7 +20,7 @@ HOUR = timedelta(hours=1)
 async def seek_to_time(
     log: Log, time: datetime, *, now: datetime | None = None, replay_since: datetime | None, **options: Any
 ) -> ShardReplay:
-    async with log.database.connection() as connection, connection.transaction():
+    async with log.database.transaction() as connection:
         there = place(log, now, **options)
         found = await cursors.seek_to_time(connection, there, time=time, replay_since=replay_since)
     assert found is not None
@@ -59,7 +58,6 @@ async def create_snapshot(log: Log, name: str = "projects/p/snapshots/snap") -> 
         )
         assert created is not None
         snapshot, oldest = created
-        await driver_connection(connection)
     await log.execute("UPDATE snapshots SET expire_time = now() + interval '7 days'")
     return snapshot.snapshot_id, oldest
 
@@ -67,7 +65,7 @@ async def create_snapshot(log: Log, name: str = "projects/p/snapshots/snap") -> 
 async def seek_to_snapshot(
     log: Log, snapshot_id: int, subscription_id: int | None = None, **options: Any
 ) -> ShardReplay:
-    async with log.database.connection() as connection, connection.transaction():
+    async with log.database.transaction() as connection:
         there = place(log, subscription_id=subscription_id, **options)
         found = await cursors.seek_to_snapshot(connection, there, snapshot_id=snapshot_id)
     assert found is not None

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import make_url
 
 from broker.store.driver.connection_parameters import connection_parameters
-from broker.store.driver.database import Database, driver_connection
+from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
 
 # As an application may have it for itself, each of which would make the broker lose, refuse or misread something.
@@ -56,8 +56,7 @@ async def test_each_way_to_a_connection_has_the_brokers_settings_and_the_callers
     async with hostile.connection() as connection:
         assert await (await connection.execute(_SHOW.encode())).fetchone() == OURS
     async with hostile.transaction() as transaction:
-        driver = await driver_connection(transaction)
-        assert await (await driver.execute(_SHOW.encode())).fetchone() == OURS
+        assert (await transaction.exec_driver_sql(_SHOW)).one() == OURS
     dedicated = await hostile.dedicated_connection()
     assert await (await dedicated.execute(_SHOW.encode())).fetchone() == OURS
     await dedicated.close()

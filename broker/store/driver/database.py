@@ -195,7 +195,8 @@ class Database:
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
         async with self._from_engine(self._autocommit.connect()) as connection:
-            driver = await driver_connection(connection)
+            driver = (await connection.get_raw_connection()).driver_connection
+            assert isinstance(driver, psycopg.AsyncConnection)
             try:
                 yield driver
             finally:
@@ -284,11 +285,3 @@ def _check(connection: AdaptedConnection, *_: object) -> None:
         connection.run_async(PatientConnection.check)
     except psycopg.Error as error:
         raise InvalidatePoolError from error
-
-
-async def driver_connection(connection: ResourceConnection) -> Connection:
-    """The psycopg connection below a resource transaction, for hot statements within that transaction."""
-    raw = await connection.get_raw_connection()
-    driver = raw.driver_connection
-    assert isinstance(driver, psycopg.AsyncConnection)
-    return driver

@@ -65,9 +65,12 @@ def _without_comments(text: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def load(name: str) -> bytes:
-    """The text of <name>.sql, with psycopg's placeholders.  Raises FileNotFoundError for an unknown name."""
-    return _without_comments(_read(name)).encode()
+def load(name: str) -> str:
+    """The text of <name>.sql, with psycopg's placeholders: for what is not hot.
+
+    In a resource transaction it runs by `exec_driver_sql`.  Raises FileNotFoundError for an unknown name.
+    """
+    return _without_comments(_read(name))
 
 
 @cache

@@ -6,15 +6,16 @@ locks, so it sees all that earlier claims wrote
 (tests/store/interleavings/test_seek_rules.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from broker.domain.position import MAX_SCANNED, Position
 from broker.domain.replay import MAX_COUNTED, ShardReplay
 from broker.domain.sequences import from_bits, from_multirange, to_bits
 from broker.store.driver import statements
-from broker.store.driver.database import Connection
+from broker.store.driver.database import Connection, ResourceConnection
 
 _LOCK_CURSORS = statements.load("lock_cursors")
 _LOCK_ATTEMPTS = statements.load("lock_attempts")
@@ -28,6 +29,7 @@ _RENEW_ATTEMPTS = statements.load("renew_attempts")
 _RESTORE_ATTEMPTS = statements.load("restore_attempts")
 _RESTORE_ORDERED_ATTEMPTS = statements.load("restore_ordered_attempts")
 _MOVE_CURSORS = statements.load("move_cursors")
+_READ_SNAPSHOT_POSITION = statements.load("read_snapshot_position")
 _COUNT_REPLAYED = statements.load("count_replayed")
 _READ_POSITIONS = statements.load("read_positions")
 
@@ -59,7 +61,7 @@ class ShardSeek:
 
 
 async def seek_to_time(
-    connection: Connection, seek: ShardSeek, *, time: datetime, replay_since: datetime | None
+    connection: ResourceConnection, seek: ShardSeek, *, time: datetime, replay_since: datetime | None
 ) -> ShardReplay | None:
     """Ack what was published before `time`, un-ack the rest as far back as acked messages are retained.
 
@@ -85,10 +87,10 @@ async def seek_to_time(
         until_seq = next_seq
     _, first_seq = await _position_at(connection, seek, time)
     cut = {"first_seq": first_seq, "until_seq": until_seq, "ordered": seek.ordered}
-    await connection.execute(_CUT_ORDERED_RUNS, {**seek.where, **cut})
+    await connection.exec_driver_sql(_CUT_ORDERED_RUNS, {**seek.where, **cut})
     outside = {"since": time, "until": until or _END_OF_TIME}
-    await connection.execute(_DELETE_ATTEMPTS_OUTSIDE, {**seek.where, **outside})
-    await connection.execute(
+    await connection.exec_driver_sql(_DELETE_ATTEMPTS_OUTSIDE, {**seek.where, **outside})
+    await connection.exec_driver_sql(
         _RENEW_ATTEMPTS, {**seek.where, "first_attempt_id": seek.first_attempt_id, "now": seek.now}
     )
     await _move(connection, seek, next_publish_time, next_seq)
@@ -96,7 +98,9 @@ async def seek_to_time(
     return await _count(connection, seek, cursor, (next_publish_time, next_seq), asked_since)
 
 
-async def seek_to_snapshot(connection: Connection, seek: ShardSeek, *, snapshot_id: int) -> ShardReplay | None:
+async def seek_to_snapshot(
+    connection: ResourceConnection, seek: ShardSeek, *, snapshot_id: int
+) -> ShardReplay | None:
     """Make outstanding exactly what the snapshot holds; within the caller's transaction.
 
     None if there is no cursor, or if the snapshot is gone.
@@ -104,14 +108,11 @@ async def seek_to_snapshot(connection: Connection, seek: ShardSeek, *, snapshot_
     cursor = await _lock(connection, seek)
     if cursor is None:
         return None
-    found = await connection.execute(
-        b"SELECT next_publish_time, next_seq FROM snapshot_positions WHERE snapshot_id = %s AND shard_id = %s",
-        [snapshot_id, seek.shard_id],
-    )
-    row = await found.fetchone()
-    if row is None:
+    held = await _rows(connection, _READ_SNAPSHOT_POSITION, {"snapshot_id": snapshot_id, "shard_id": seek.shard_id})
+    if not held:
         return None
-    await connection.execute(_DELETE_ALL_ATTEMPTS, seek.where)
+    [row] = held
+    await connection.exec_driver_sql(_DELETE_ALL_ATTEMPTS, seek.where)
     restored = {
         "snapshot_id": snapshot_id,
         "next_seq": row[1],
@@ -119,7 +120,7 @@ async def seek_to_snapshot(connection: Connection, seek: ShardSeek, *, snapshot_
         "now": seek.now,
     }
     restore = _RESTORE_ORDERED_ATTEMPTS if seek.ordered else _RESTORE_ATTEMPTS
-    await connection.execute(restore, {**seek.where, **restored})
+    await connection.exec_driver_sql(restore, {**seek.where, **restored})
     await _move(connection, seek, *row)
     asked_since = row[0] if row[1] < cursor[1] else None
     return await _count(connection, seek, cursor, (row[0], row[1]), asked_since)
@@ -144,7 +145,7 @@ async def read_positions(
 
 
 async def _count(
-    connection: Connection,
+    connection: ResourceConnection,
     seek: ShardSeek,
     before: tuple[datetime, int],
     after: tuple[datetime, int],
@@ -164,33 +165,33 @@ async def _count(
         "until_seq": before[1],
         "max_scanned": MAX_COUNTED,
     }
-    counted = await (await connection.execute(_COUNT_REPLAYED, wanted)).fetchone()
-    assert counted is not None
-    outstanding, waiting, scanned, matching = counted
+    [(outstanding, waiting, scanned, matching)] = await _rows(connection, _COUNT_REPLAYED, wanted)
     passed = max(before[1] - first[1], 0) if seek.filter_path is None else matching
     at_least = MAX_COUNTED in (waiting, scanned)
     return ShardReplay(outstanding + waiting + passed, at_least, asked_since)
 
 
-async def _lock(connection: Connection, seek: ShardSeek) -> tuple[datetime, int] | None:
-    locked = await connection.execute(_LOCK_CURSORS, seek.where_many(1))
-    row = await locked.fetchone()
-    if row is None:
+async def _rows(connection: ResourceConnection, statement: str, parameters: dict[str, Any]) -> Sequence[Any]:
+    return (await connection.exec_driver_sql(statement, parameters)).all()
+
+
+async def _lock(connection: ResourceConnection, seek: ShardSeek) -> tuple[datetime, int] | None:
+    locked = await _rows(connection, _LOCK_CURSORS, seek.where_many(1))
+    if not locked:
         return None
-    await connection.execute(_LOCK_ATTEMPTS, seek.where)
-    _, next_publish_time, next_seq, _ = row
+    await connection.exec_driver_sql(_LOCK_ATTEMPTS, seek.where)
+    [(_, next_publish_time, next_seq, _)] = locked
     return next_publish_time, next_seq
 
 
-async def _cut(connection: Connection, seek: ShardSeek, time: datetime, *, keep_from: bool) -> None:
+async def _cut(connection: ResourceConnection, seek: ShardSeek, time: datetime, *, keep_from: bool) -> None:
     """Clear the bits of one side of `time` in the attempts that have messages on both."""
-    found = await connection.execute(_READ_STRADDLING_ATTEMPTS, {**seek.where, "time": time})
-    straddling = await found.fetchall()
+    straddling = await _rows(connection, _READ_STRADDLING_ATTEMPTS, {**seek.where, "time": time})
     if not straddling:
         return
     _, boundary = await _position_at(connection, seek, time)
     kept: Callable[[int], bool] = boundary.__le__ if keep_from else boundary.__gt__
-    await connection.execute(
+    await connection.exec_driver_sql(
         _REPLACE_ATTEMPTS,
         {
             **seek.where_many(len(straddling)),
@@ -203,12 +204,10 @@ async def _cut(connection: Connection, seek: ShardSeek, time: datetime, *, keep_
     )
 
 
-async def _position_at(connection: Connection, seek: ShardSeek, time: datetime) -> tuple[datetime, int]:
+async def _position_at(connection: ResourceConnection, seek: ShardSeek, time: datetime) -> tuple[datetime, int]:
     """Of the first message published at or after `time`; of the one that comes next if there is none."""
-    first = await connection.execute(_READ_FIRST_POSITION, {"shard_id": seek.shard_id, "time": time})
-    row = await first.fetchone()
-    assert row is not None
-    return row[0], row[1]
+    [(publish_time, seq)] = await _rows(connection, _READ_FIRST_POSITION, {"shard_id": seek.shard_id, "time": time})
+    return publish_time, seq
 
 
 def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
@@ -216,6 +215,6 @@ def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
     return to_bits([ordinal for ordinal in from_bits(bits) if kept(all_seqs[ordinal])], len(bits))
 
 
-async def _move(connection: Connection, seek: ShardSeek, publish_time: datetime, seq: int) -> None:
+async def _move(connection: ResourceConnection, seek: ShardSeek, publish_time: datetime, seq: int) -> None:
     position = {"next_publish_times": [publish_time], "next_seqs": [seq], "due_floors": [seek.now]}
-    await connection.execute(_MOVE_CURSORS, {**seek.where_many(1), **position})
+    await connection.exec_driver_sql(_MOVE_CURSORS, {**seek.where_many(1), **position})

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from broker.domain.expiration import GRACE, LONGEST_GAP, NOTICE, RECORD_LAG, RECORD_RESOLUTION, WATCH_INTERVAL
 from broker.store.driver import statements
-from broker.store.driver.database import Connection, ResourceConnection, driver_connection
+from broker.store.driver.database import Connection, ResourceConnection
 from broker.store.resources.subscriptions import delete_subscription
 
 _RECORD_ACTIVITY = statements.load("record_activity")
@@ -45,9 +46,8 @@ async def delete_expired_subscription(
     connection: ResourceConnection, *, name: str, now: datetime
 ) -> timedelta | None:
     """Delete a subscription if it is still expired.  Returns for how long it was idle, None if it stays."""
-    driver = await driver_connection(connection)
-    cursor = await driver.execute(_LOCK_EXPIRED_SUBSCRIPTION, {**_CONDITION, "name": name, "now": now})
-    row = await cursor.fetchone()
+    locked = await connection.exec_driver_sql(_LOCK_EXPIRED_SUBSCRIPTION, {**_CONDITION, "name": name, "now": now})
+    row: Any = locked.one_or_none()
     if row is None:
         return None
     subscription_id, last_active_at = row

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from broker.domain.push_state import MAX_EXCERPT, MAX_KEPT_FAILURES, PushFailure, PushFailurePage
 from broker.store.driver import statements
-from broker.store.driver.database import ResourceConnection, driver_connection
+from broker.store.driver.database import ResourceConnection
 from broker.store.driver.text import storable
 from broker.store.schema.tables import push_failures
 
@@ -32,10 +32,9 @@ async def record_push_failures(connection: ResourceConnection, *, failures: Sequ
         "latencies": [f.latency for f in failures],
         "details": [storable(f.detail[:MAX_EXCERPT]) for f in failures],
     }
-    driver = await driver_connection(connection)
-    written = (await driver.execute(_RECORD_PUSH_FAILURES, columns)).rowcount
+    written = (await connection.exec_driver_sql(_RECORD_PUSH_FAILURES, columns)).rowcount
     trimmed = {"subscription_ids": sorted(set(subscription_ids)), "kept": MAX_KEPT_FAILURES}
-    await driver.execute(_TRIM_PUSH_FAILURES, trimmed)
+    await connection.exec_driver_sql(_TRIM_PUSH_FAILURES, trimmed)
     return written
 
 

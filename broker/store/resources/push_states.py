@@ -8,7 +8,7 @@ from sqlalchemy import delete, select, update
 
 from broker.domain.push_state import PushState
 from broker.store.driver import statements
-from broker.store.driver.database import ResourceConnection, driver_connection
+from broker.store.driver.database import ResourceConnection
 from broker.store.driver.text import storable
 from broker.store.schema.tables import push_states
 
@@ -31,8 +31,7 @@ async def write_push_states(connection: ResourceConnection, *, states: Sequence[
         "retry_at": [s.retry_at for s in states],
         "paused_reasons": [storable(s.paused_reason) for s in states],
     }
-    driver = await driver_connection(connection)
-    return (await driver.execute(_WRITE_PUSH_STATES, columns)).rowcount
+    return (await connection.exec_driver_sql(_WRITE_PUSH_STATES, columns)).rowcount
 
 
 async def pause_pushes(
@@ -48,14 +47,13 @@ async def pause_pushes(
     `reason` is not "".  `endpoint`: only if messages are still pushed there, for what one endpoint said must not
     stop another that has taken its place.  Returns whether it is paused: not if the subscription is deleted either.
     """
-    driver = await driver_connection(connection)
     pause = {
         "subscription_id": subscription_id,
         "reason": storable(reason),
         "now": now,
         "endpoint": endpoint and storable(endpoint),
     }
-    return (await driver.execute(_PAUSE_PUSHES, pause)).rowcount > 0
+    return (await connection.exec_driver_sql(_PAUSE_PUSHES, pause)).rowcount > 0
 
 
 async def resume_pushes(connection: ResourceConnection, *, subscription_id: int) -> bool:

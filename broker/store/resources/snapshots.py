@@ -12,7 +12,7 @@ from broker.domain.page import Page
 from broker.domain.snapshot import Snapshot
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
-from broker.store.driver.database import Connection, driver_connection
+from broker.store.driver.database import Connection
 from broker.store.schema.tables import snapshot_outstanding, snapshot_positions, snapshots
 
 _CREATE_SNAPSHOT = statements.load("create_snapshot")
@@ -62,13 +62,12 @@ async def insert_snapshot(
     )
     if snapshot_id is None:
         return None
-    hot = await driver_connection(connection)
     where = {"snapshot_id": snapshot_id, "subscription_id": subscription.subscription_id}
-    await hot.execute(_CREATE_SNAPSHOT, where)
-    oldest = await hot.execute(
+    await connection.exec_driver_sql(_CREATE_SNAPSHOT, where)
+    oldest = await connection.exec_driver_sql(
         _READ_OLDEST_IN_SNAPSHOT, {"snapshot_id": snapshot_id, "retained_since": retained_since}
     )
-    row = await oldest.fetchone()
+    row = oldest.one_or_none()
     found = (await connection.execute(select(snapshots).where(snapshots.c.snapshot_id == snapshot_id))).one()
     return _snapshot(found), row[0] if row else None
 

@@ -30,7 +30,7 @@ async def test_a_seek_invalidates_what_a_claim_was_just_handing_out(log: Log) ->
 
 
 async def test_it_would_not_if_the_cursor_were_locked_later(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    unlocked = cursors._LOCK_CURSORS.replace(b"FOR UPDATE", b"")
+    unlocked = cursors._LOCK_CURSORS.replace("FOR UPDATE", "")
     monkeypatch.setattr(cursors, "_LOCK_CURSORS", unlocked)
     with pytest.raises(AssertionError):
         await a_seek_invalidates_what_a_claim_was_just_handing_out(log)
@@ -58,12 +58,12 @@ async def test_a_snapshot_misses_nothing_of_a_claim_in_flight(log: Log) -> None:
 
 
 async def test_it_would_if_it_locked_the_cursors(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    statement = snapshots._CREATE_SNAPSHOT.decode()
+    statement = snapshots._CREATE_SNAPSHOT
     locked = statement.replace(
         "FROM cursors\n    WHERE subscription_id = %(subscription_id)s",
         "FROM (SELECT * FROM cursors WHERE subscription_id = %(subscription_id)s FOR UPDATE) AS c",
     )
     assert locked != statement
-    monkeypatch.setattr(snapshots, "_CREATE_SNAPSHOT", locked.encode())
+    monkeypatch.setattr(snapshots, "_CREATE_SNAPSHOT", locked)
     with pytest.raises(AssertionError):
         await a_snapshot_misses_nothing_of_a_claim_in_flight(log)

@@ -29,8 +29,8 @@ async def crowded(log: Log) -> Log:
     return log
 
 
-async def plan_of(connection: Connection, statement: bytes, parameters: dict[str, object]) -> str:
-    rows = await (await connection.execute(b"EXPLAIN " + statement, parameters, prepare=False)).fetchall()
+async def plan_of(connection: Connection, statement: str, parameters: dict[str, object]) -> str:
+    rows = await (await connection.execute("EXPLAIN " + statement, parameters, prepare=False)).fetchall()
     return "\n".join(row[0] for row in rows)
 
 
@@ -65,7 +65,7 @@ async def test_rows_are_written_without_looking_at_others(crowded: Log) -> None:
 
 
 async def test_what_became_of_a_message_is_found_by_where_it_was(crowded: Log) -> None:
-    query = b"SELECT * FROM dead_letters WHERE source_shard_id = %(shard_id)s AND source_seq = %(seq)s"
+    query = "SELECT * FROM dead_letters WHERE source_shard_id = %(shard_id)s AND source_seq = %(seq)s"
     async with crowded.database.connection() as connection:
         plan = await plan_of(connection, query, {"shard_id": 3, "seq": 42})
     assert "dead_letters_source_idx" in plan, plan

@@ -26,7 +26,7 @@ async def test_nothing_is_read_from_end_to_end(log: Log, name: str, filter_path:
         "max_scanned": 10_000,
     }
     text = statements.load(name)
-    used = {key: value for key, value in parameters.items() if f"%({key})s".encode() in text}
+    used = {key: value for key, value in parameters.items() if f"%({key})s" in text}
     async with log.database.connection() as connection:
         plan = await plan_of(connection, text, used)
     # A partition that is known to be empty is read so: that costs nothing.
