@@ -1,4 +1,4 @@
-"""Pulls: claiming for them now, or parking them until there is something (A7, C7).
+"""Pulls: they are claimed for now, or parked until there is something (A7, C7).
 
 All pulls of a subscription in this process stand in one queue (pull_queue.py), which the scheduler claims for; each
 still gets a response, and an attempt, of its own.  A pull joins before its queue is looked at, so a wake-up between

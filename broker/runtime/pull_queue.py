@@ -221,7 +221,7 @@ class PullQueue:
     # --- those who got nothing -------------------------------------------------------------------------------
 
     def _put_back(self, hungry: Sequence[WaitingPull], answer: Answer) -> None:
-        """And if there is nothing left, that was seen by those behind, too, who joined before the claim began."""
+        """In front.  That nothing is left counts for those behind, too, if they joined before the claim."""
         seen = isinstance(answer.claimed.rest, Quiet)
         behind: list[WaitingPull] = []
         for pull in reversed(self.pulls) if seen else ():

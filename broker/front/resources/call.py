@@ -13,7 +13,7 @@ from broker.services.services import Services
 class ResourceCall:
     """What comes beside Google's request.
 
-    `extensions` are those that the request's JSON has; None over gRPC, whose messages have no place for them: there
+    `extensions` are those that the request's JSON has; None over gRPC, whose messages have no field for them: there
     a new subscription has none, and a change leaves them alone.  `or_update`: a resource that exists already is to
     be changed at these paths instead (None: is in the way).
     """
@@ -24,9 +24,7 @@ class ResourceCall:
 
 
 class Answer(NamedTuple):
-    """Google's response, and the value or the list of values that it shows: a door may know how to say more of them
-    than the message has a place for.
-    """
+    """Google's response.  `shown`: the value, or list of values, in it; REST may say more of it than it holds."""
 
     message: Any
     shown: object = None

@@ -12,6 +12,7 @@ from google.protobuf import json_format
 
 from broker.domain.errors import InvalidArgument
 from broker.front.generated import messages
+from broker.front.resources.updates import OUTPUT_ONLY
 
 _SHOWN = 500  # characters of what the parser says
 
@@ -53,12 +54,12 @@ def put_kept(message: Any, kept: Mapping[str, Any]) -> None:
 
 
 def _writable(message: Any) -> Any:
-    """A copy without `state`, which is output only wherever these messages have it."""
+    """A copy without what is output only, in it and in the messages right below."""
     copy = type(message)()
     copy.CopyFrom(message)
     for field, value in copy.ListFields():
-        if field.name == "state":
-            copy.ClearField("state")
-        elif field.message_type is not None and any(f.name == "state" for f in field.message_type.fields):
-            value.ClearField("state")
+        if field.name == OUTPUT_ONLY:
+            copy.ClearField(OUTPUT_ONLY)
+        elif field.message_type is not None and any(f.name == OUTPUT_ONLY for f in field.message_type.fields):
+            value.ClearField(OUTPUT_ONLY)
     return copy

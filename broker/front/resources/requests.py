@@ -7,13 +7,13 @@ from broker.domain.page import Page, parse_page
 
 
 def resource_name(name: str, collection: str) -> str:
-    """The name of a resource that is to exist ("topics", …).  Raises InvalidArgument for what is none."""
+    """The name, if a resource of the collection ("topics", …) can have it.  Raises InvalidArgument."""
     check_shape(name, collection)
     return name
 
 
 def project_name(name: str) -> str:
-    """Raises InvalidArgument."""
+    """The name, if a project can have it.  Raises InvalidArgument."""
     check_shape(name)
     return name
 
