@@ -69,6 +69,11 @@ def random_name(*, beside: str, collection: str) -> str:
     return "/".join((*beside.split("/")[:2], collection, f"{collection[:4]}-{token_hex(12)}"))
 
 
+def project_of(name: str) -> str:
+    """`projects/p` of `projects/p/topics/t`."""
+    return name[: name.index("/", len("projects/"))]
+
+
 def leaf(name: str) -> str:
     """The id at the end of a resource name, as error messages give it."""
     return name.rpartition("/")[2]

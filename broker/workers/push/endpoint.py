@@ -9,8 +9,10 @@ from math import inf
 
 from broker.domain.ack_id import AttemptName, attempt_name
 from broker.domain.delivery import Delivery, StoredMessage
+from broker.domain.names import project_of
 from broker.domain.push_state import BreakerState
 from broker.domain.subscription import Subscription
+from broker.runtime.fair_stock import ALPHA, Over, Path
 from broker.workers.push.endpoint_health import Attempt, EndpointHealth
 from broker.workers.push.envelope import Envelope
 
@@ -22,15 +24,27 @@ MAX_BYTES_HELD = 8_000_000
 MAX_BYTES_OF_ALL = 512_000_000  # endpoints that hang hold what they were sent
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Memory:
-    """Bytes that all endpoints of the process hold.  Beyond the limit each may hold one message."""
+    """Bytes that the endpoints of a project hold, and `of_all` those of the process.
 
+    No project holds more than so many times what is free (runtime/fair_stock.py; but what a claim will bring is not
+    known beforehand).  Beyond that each endpoint may hold one message.
+    """
+
+    of_all: "Memory | None" = None
     bytes_held: int = 0
+
+    def hold(self, size: int) -> None:
+        """So many bytes more; less, if it is negative."""
+        self.bytes_held += size
+        if self.of_all is not None:
+            self.of_all.bytes_held += size
 
     @property
     def is_full(self) -> bool:
-        return self.bytes_held >= MAX_BYTES_OF_ALL
+        of_all = self.bytes_held if self.of_all is None else self.of_all.bytes_held
+        return self.bytes_held >= ALPHA * (MAX_BYTES_OF_ALL - of_all)
 
 
 @dataclass(eq=False, slots=True)
@@ -65,13 +79,13 @@ class Flight:
     parcel: Parcel
     health: EndpointHealth
     attempt: Attempt
+    slot: Path
     begun_at: float
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     overdue: bool = False
     leaving: bool = False  # its endpoint is gone: it has no slot any more, and little time
     excused: bool = False  # it would be overdue, but its answer may not have been read yet
-    to_failing: bool = False  # it began while the endpoint failed
 
 
 @dataclass(eq=False, slots=True)
@@ -81,7 +95,7 @@ class Endpoint:
     subscription: Subscription
     health: EndpointHealth
     envelope: Envelope
-    memory: Memory = field(default_factory=Memory)  # shared by all
+    memory: Memory = field(default_factory=Memory)  # shared by its project
     buffer: deque[Parcel] = field(default_factory=deque)
     flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     bytes_held: int = 0
@@ -95,11 +109,23 @@ class Endpoint:
     last_failure: str = ""  # why, in a few words that may be shown to anybody
     failing_since: float = 0.0  # the first failure of those in a row
     claims_fail_since: float | None = None
+    waits_since: float | None = None  # for a slot; nothing is claimed meanwhile
+    told_no_slot: bool = False  # that it waits for one was written down
+    waits_because: Over | None = None  # who has no room, when it was last looked
+    project: str = field(init=False)  # what runs out is shared by project
     told_waiting: int = 0  # requests outstanding when that was last written down because one waits for long
+
+    def __post_init__(self) -> None:
+        self.project = project_of(self.subscription.name)
 
     @property
     def subscription_id(self) -> int:
         return self.subscription.subscription_id
+
+    def latency(self, now: float) -> float:
+        """Seconds that it takes for an answer: lately, or already, for the oldest request that is out."""
+        oldest = next(iter(self.flights), None)
+        return self.health.mean_latency if oldest is None else max(self.health.mean_latency, now - oldest.begun_at)
 
     def failed(self, why: str, now: float) -> None:
         """A request has failed, which its health knows."""
@@ -113,7 +139,7 @@ class Endpoint:
         Some more than may be sent at once, but then only when half of those are used up: a claim for one message
         costs as much as a claim for a hundred.
         """
-        if self.closed or self.suspended:
+        if self.closed or self.suspended or self.waits_since is not None:
             return 0
         if self.memory.is_full or self.bytes_held >= MAX_BYTES_HELD:
             has_some = self.buffer or self.flights or self.asked
@@ -154,12 +180,12 @@ class Endpoint:
 
     def _hold(self, parcel: Parcel) -> None:
         self.bytes_held += parcel.size
-        self.memory.bytes_held += parcel.size
+        self.memory.hold(parcel.size)
 
     def let_go(self, parcel: Parcel) -> None:
         """A parcel was settled, or given back."""
         self.bytes_held -= parcel.size
-        self.memory.bytes_held -= parcel.size
+        self.memory.hold(-parcel.size)
 
     def _items(self, delivery: Delivery) -> Iterator[Item]:
         name = attempt_name(self.subscription_id, delivery)

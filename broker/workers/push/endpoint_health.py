@@ -142,6 +142,11 @@ class EndpointHealth:
     def _cap(self) -> int:
         return min(MAX_WINDOW, self._options.max_outstanding_requests or MAX_WINDOW)
 
+    @property
+    def does_well(self) -> bool:
+        """It takes what it gets, as far as is known; of a new endpoint that is not known."""
+        return self.mean_latency > 0 and not self.consecutive_failures
+
     def reconfigure(self, options: PushOptions, *, now: float) -> None:
         """Options changed; what is known of the endpoint stays.  For another endpoint make a new one."""
         rate = options.messages_per_second

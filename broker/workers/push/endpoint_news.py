@@ -15,6 +15,7 @@ from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.target import shown_origin
 
 _FAILING, _PAUSED = "push endpoints", "paused push subscriptions"
+_NO_SLOT = "push subscriptions that wait for slots"
 _CLAIMS = "push subscriptions that cannot be read"
 
 logger = logging.getLogger(__name__)
@@ -66,10 +67,29 @@ class EndpointNews:
             name = endpoint.subscription.name
             self._states.ends(_CLAIMS, name, f"messages of {name} are taken from the log again")
 
+    def waits_for_slots(self, endpoint: Endpoint, seconds: float) -> None:
+        """Others have the slots that its requests need, for so long."""
+        name, over = endpoint.subscription.name, endpoint.waits_because
+        assert over is not None
+        whose = f"{over.path[0]} has" if over.path else "all together have"
+        if len(over.path) > 1:
+            whose = f"subscriptions of {over.path[0]} that fail, are slow or are new have"
+        if endpoint.subscription_id in over.path:
+            whose = "it has"
+        why = f"{whose} {over.held:,} requests open of {over.most:,}; endpoints that hang or are slow hold them"
+        self._states.begins(_NO_SLOT, name, f"pushes of {name} wait for slots", why, lasted=seconds)
+
+    def has_slots(self, endpoint: Endpoint) -> None:
+        """They do not wait for slots."""
+        self._states.ends(
+            _NO_SLOT, endpoint.subscription.name, f"pushes of {endpoint.subscription.name} have slots"
+        )
+
     def removed(self, endpoint: Endpoint) -> None:
         """It is another's now, or paused, or gone, or about to be made anew."""
         self._states.forget(_FAILING, endpoint.subscription.name)
         self._states.forget(_CLAIMS, endpoint.subscription.name)
+        self._states.forget(_NO_SLOT, endpoint.subscription.name)
 
     def read(self, subscription: Subscription) -> None:
         """This is how it is now."""

@@ -42,15 +42,26 @@ class EndpointReports:
         self.tell(endpoint)
 
     def tell_of_waiting(self, endpoints: Iterable[Endpoint]) -> None:
-        """Write down which endpoints have had a request for long: that is neither a success nor a failure yet."""
+        """Write down which endpoints have had a request for long: that is neither a success nor a failure yet; and
+        which wait for slots."""
         now = asyncio.get_running_loop().time()
         for endpoint in endpoints:
             oldest = next(iter(endpoint.flights), None)
             waits = oldest is not None and now - oldest.begun_at > _LONG_SECONDS
             waiting = endpoint.health.outstanding if waits else 0
-            if waiting != endpoint.told_waiting:
+            has_no_slot = endpoint.waits_since is not None and now - endpoint.waits_since > _LONG_SECONDS
+            if waiting != endpoint.told_waiting or has_no_slot != endpoint.told_no_slot:
                 endpoint.told_waiting = waiting
+                self._tell_of_slots(endpoint, has_no_slot, now)
                 self.tell(endpoint)
+
+    def _tell_of_slots(self, endpoint: Endpoint, has_no_slot: bool, now: float) -> None:
+        if has_no_slot != endpoint.told_no_slot:
+            endpoint.told_no_slot = has_no_slot
+            if endpoint.waits_since is not None and has_no_slot:
+                self._news.waits_for_slots(endpoint, now - endpoint.waits_since)
+            else:
+                self._news.has_slots(endpoint)
 
     def tell(self, endpoint: Endpoint) -> None:
         """The endpoint does otherwise than it did."""
@@ -67,7 +78,7 @@ class EndpointReports:
                 breaker=health.breaker,
                 changed_at=clock_now,
                 consecutive_failures=health.consecutive_failures,
-                window=health.window,
+                window=min(health.window, health.outstanding) if endpoint.told_no_slot else health.window,
                 outstanding_requests=health.outstanding,
                 retry_at=None if opens_at is None else clock_now + timedelta(seconds=opens_at - now),
             )

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
+from weakref import WeakValueDictionary
 
+from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.store.driver.database import Database
 from broker.store.resources.subscriptions import find_subscriptions, list_push_subscriptions
@@ -45,7 +47,8 @@ class Endpoints:
         self._endpoints: dict[int, Endpoint] = {}
         self._by_name: dict[str, Endpoint] = {}
         self._awaited: dict[str, list[Endpoint]] = {}  # removed, and not gone: what is out goes on
-        self._memory = Memory()
+        self._memory = Memory()  # of all
+        self._memories: WeakValueDictionary[str, Memory] = WeakValueDictionary()  # by project
         self._changed: set[str] = set()
         self._read_all = True
         self._read_at = self._spacing = 0.0
@@ -157,7 +160,9 @@ class Endpoints:
     def _add(self, subscription: Subscription) -> None:
         now = asyncio.get_running_loop().time()
         health = EndpointHealth(subscription.extensions.push, now=now)
-        endpoint = Endpoint(subscription, health, Envelope(subscription), self._memory)
+        project = project_of(subscription.name)
+        memory = self._memories.setdefault(project, Memory(self._memory))
+        endpoint = Endpoint(subscription, health, Envelope(subscription), memory)
         self._endpoints[subscription.subscription_id] = endpoint
         self._by_name[subscription.name] = endpoint
         self._added(endpoint)

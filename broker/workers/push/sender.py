@@ -17,6 +17,7 @@ from broker.domain.dead_letter import PUSH_DIGEST, PUSH_TIMEOUT, push_answered
 from broker.domain.push_config import query_of
 from broker.domain.push_state import MAX_EXCERPT
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.fair_stock import Path
 from broker.workers.push.digest_envelope import DigestItem, failed_message_ids
 from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel
 from broker.workers.push.endpoint_reports import EndpointReports, message_id_of
@@ -24,13 +25,12 @@ from broker.workers.push.envelope import PushRequest
 from broker.workers.push.http_client import SUCCESS, Answer, PushClient, Unreachable
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.settlement import Settlement
+from broker.workers.push.slots import PushSlots
+from broker.workers.push.turns import Turns
 
 # A claim's ack deadline is longer than a request may take, by the time that what is claimed may wait to be sent.
 MAX_BUFFERED_SECONDS = 2.0
 DEADLINE_MARGIN_SECONDS = 4.0
-MAX_OPEN_REQUESTS = 4_000  # of a process
-_STARTS_AT_ONCE = 64
-_MAX_OPEN_TO_FAILING = MAX_OPEN_REQUESTS // 2  # of those, to endpoints that fail: they take no room from the others
 _LATE_DEADLINES = 3  # a call stays open for so many ack deadlines in all, at most 600 s
 _MAX_CALL_SECONDS = 600.0
 # A deadline noticed so late means that this process stood still: answers may have come that are not read yet.
@@ -68,51 +68,17 @@ class PushSender:
         self._ended = ended
         self._gone = gone
         self._running: set[asyncio.Task[None]] = set()
-        self._open = 0
-        self._open_to_failing = 0
-        self._ready: dict[Endpoint, None] = {}  # have something to send; in the order of their turns
-        self._crowded_out: dict[Endpoint, None] = {}  # of those, failing ones that there is no room for
+        self.slots = PushSlots()
+        self._turns = Turns(self.slots, start=self._start_next, freed=self._next)
         self._late: dict[Flight, None] = {}  # overdue and still open, oldest first
         self._leaving: dict[Flight, None] = {}  # to endpoints that are gone, oldest first
-        self._scheduled = False
 
     def pump(self, endpoint: Endpoint) -> None:
         """Start as many of the endpoint's requests as may start, soon."""
         if endpoint.closed:
             self.give_back(endpoint)
         elif endpoint.buffer:
-            self._ready[endpoint] = None
-            self._schedule()
-
-    def _schedule(self) -> None:
-        if not self._scheduled and self._waiting:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._start_some)
-
-    def _start_some(self) -> None:
-        """Endpoints take turns, a request at a time.
-
-        Not too many at once: meanwhile fast endpoints answer, and their connections need not be made anew.
-        """
-        self._scheduled = False
-        now = asyncio.get_running_loop().time()
-        for _ in range(_STARTS_AT_ONCE):
-            waiting = self._waiting
-            if not waiting:
-                break
-            endpoint = next(iter(waiting))
-            del waiting[endpoint]
-            self._start_next(endpoint, now)
-        self._schedule()
-
-    @property
-    def _waiting(self) -> dict[Endpoint, None]:
-        """Those whose turns are next; none if there is no room."""
-        if self._open >= MAX_OPEN_REQUESTS:
-            return {}
-        if self._crowded_out and self._open_to_failing < _MAX_OPEN_TO_FAILING:
-            return self._crowded_out
-        return self._ready
+            self._turns.ready(endpoint)
 
     def _start_next(self, endpoint: Endpoint, now: float) -> None:
         if endpoint.suspended or not endpoint.buffer:
@@ -122,12 +88,10 @@ class PushSender:
             self.give_back(endpoint)  # it might be due before the request ends, or is since we were stopped
         elif not endpoint.health.room(now):
             self._give_back_if_long(endpoint, now)
-        elif endpoint.health.consecutive_failures and self._open_to_failing >= _MAX_OPEN_TO_FAILING:
-            self._crowded_out[endpoint] = None
-        else:
-            self._begin(endpoint, endpoint.buffer.popleft(), now)
+        elif (slot := self._turns.take_slot(endpoint, now)) is not None:
+            self._begin(endpoint, endpoint.buffer.popleft(), slot, now)
             if endpoint.buffer:
-                self._ready[endpoint] = None
+                self._turns.ready(endpoint)
 
     def give_back(self, endpoint: Endpoint) -> None:
         """Release what is claimed for an endpoint and not sent."""
@@ -161,13 +125,10 @@ class PushSender:
 
     # --- one request ---------------------------------------------------------------------------------------------
 
-    def _begin(self, endpoint: Endpoint, parcel: Parcel, now: float) -> None:
+    def _begin(self, endpoint: Endpoint, parcel: Parcel, slot: Path, now: float) -> None:
         health = endpoint.health
-        flight = Flight(parcel, health, health.begin(now, messages=len(parcel.items)), now)
-        flight.to_failing = health.consecutive_failures > 0
+        flight = Flight(parcel, health, health.begin(now, messages=len(parcel.items)), slot, now)
         endpoint.flights[flight] = None
-        self._open += 1
-        self._open_to_failing += flight.to_failing
         loop = asyncio.get_running_loop()
         deadline = endpoint.subscription.ack_deadline_seconds
         flight.timer = loop.call_later(deadline, self._overdue, endpoint, flight)
@@ -234,9 +195,7 @@ class PushSender:
         """The request does not count as outstanding any more."""
         endpoint.flights.pop(flight, None)
         endpoint.let_go(flight.parcel)
-        self._open -= 1
-        self._open_to_failing -= flight.to_failing
-        self._schedule()
+        self._turns.give_back(endpoint, flight.slot, asyncio.get_running_loop().time())
 
     def _next(self, endpoint: Endpoint) -> None:
         self.pump(endpoint)

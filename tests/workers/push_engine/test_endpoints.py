@@ -45,7 +45,7 @@ async def test_another_url_is_another_endpoint_and_what_is_out_may_still_succeed
     old = pushing.endpoint
     await _push_elsewhere(pushing)
     assert (old.bytes_held, len(old.flights), old.health.outstanding) == (0, 0, 0)
-    assert pushing.broker.pusher._sender._open == 0, "it holds no slot"
+    assert pushing.broker.pusher._sender.slots.taken == 0, "it holds no slot"
     call.answer(200)
     await pushing.settled()
     assert len(pushing.far_side.calls) == 1
@@ -91,7 +91,7 @@ async def test_whatever_ends_an_endpoint_ends_its_requests(pushing: Pushing, end
     if end != "pulled":
         await pushing.rest.ok("DELETE", name)
     await eventually(lambda: all(call.ended for call in calls))
-    assert pushing.broker.pusher._sender._open == 0
+    assert pushing.broker.pusher._sender.slots.taken == 0
     assert not pushing.broker.pusher._endpoints._awaited
 
 
@@ -103,7 +103,7 @@ async def test_a_config_that_is_changed_again_and_again_holds_no_slots(pushing: 
         await eventually(lambda: pushing.endpoint.flights)
         await _push_elsewhere(pushing, f"http://far.example/{n}")
     endpoint = pushing.endpoint
-    assert pushing.broker.pusher._sender._open == len(endpoint.flights) <= 8
+    assert pushing.broker.pusher._sender.slots.taken == len(endpoint.flights) <= 8
 
 
 async def test_of_endpoints_that_are_gone_few_calls_stay_open(
@@ -155,4 +155,4 @@ async def test_everything_is_given_back_by_the_books_when_all_is_settled(pushing
         assert held == (0, 0, 0, 0)
         assert endpoint.health.outstanding == 0
     sender = pushing.broker.pusher._sender
-    assert (sender._open, sender._open_to_failing, len(sender._running)) == (0, 0, 0)
+    assert (sender.slots.taken, len(sender._running)) == (0, 0)

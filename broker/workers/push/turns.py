@@ -1,0 +1,92 @@
+"""Whose turn it is to send: endpoints take turns, a request at a time; who gets no slot waits for one."""
+
+import asyncio
+from collections.abc import Callable
+
+from broker.runtime.fair_stock import Over, Path
+from broker.workers.push.endpoint import Endpoint
+from broker.workers.push.slots import PushSlots
+
+# Not too many at once: meanwhile fast endpoints answer, and their connections need not be made anew.
+_STARTS_AT_ONCE = 64
+# How often those are looked at that wait for slots, and by how much more seldom for each of them.
+_LOOK_SECONDS, _LOOK_SECONDS_EACH = 0.05, 0.0001
+
+
+class Turns:
+    """`start(endpoint, now)` starts its next request, if it may; `freed(endpoint)`: it need not wait any more."""
+
+    def __init__(
+        self, slots: PushSlots, *, start: Callable[[Endpoint, float], None], freed: Callable[[Endpoint], None]
+    ) -> None:
+        self._slots = slots
+        self._start = start
+        self._freed = freed
+        self._ready: dict[Endpoint, None] = {}  # have something to send; in the order of their turns
+        self._waiting: dict[Endpoint, None] = {}  # for a slot; the one that was looked at last at the end
+        self._scheduled = False
+        self._look: asyncio.TimerHandle | None = None
+
+    def ready(self, endpoint: Endpoint) -> None:
+        """It has something to send: soon it has a turn."""
+        self._ready[endpoint] = None
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._start_some)
+
+    def take_slot(self, endpoint: Endpoint, now: float) -> Path | None:
+        """A slot for the request that is about to start; None: the endpoint waits for one from now on."""
+        slot = self._slots.take(endpoint, now)
+        if not isinstance(slot, Over):
+            if endpoint.waits_since is not None:
+                self._waits_no_more(endpoint)
+            return slot
+        if endpoint.waits_since is None:
+            endpoint.waits_since = now
+        endpoint.waits_because = slot
+        self._waiting[endpoint] = None
+        self._look_soon()
+        return None
+
+    def give_back(self, endpoint: Endpoint, slot: Path, now: float) -> None:
+        """A request has its slot no longer.  Others that wait are looked at in a moment."""
+        self._slots.give_back(slot)
+        if endpoint.waits_since is not None and self._slots.has_room(endpoint, now):
+            self._waits_no_more(endpoint)
+
+    def _start_some(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for _ in range(_STARTS_AT_ONCE):
+            if not self._ready:
+                break
+            endpoint = next(iter(self._ready))
+            del self._ready[endpoint]
+            self._start(endpoint, now)
+        self._scheduled = bool(self._ready)
+        if self._scheduled:
+            asyncio.get_running_loop().call_soon(self._start_some)
+
+    def _waits_no_more(self, endpoint: Endpoint) -> None:
+        endpoint.waits_since = None
+        self._waiting.pop(endpoint, None)
+
+    def _look_soon(self) -> None:
+        if self._look is None and self._waiting:
+            seconds = _LOOK_SECONDS + _LOOK_SECONDS_EACH * len(self._waiting)
+            self._look = asyncio.get_running_loop().call_later(seconds, self._let_in)
+
+    def _let_in(self) -> None:
+        """As many of those that wait as there are slots, at the most; and what they hold too long is given back."""
+        self._look = None
+        now = asyncio.get_running_loop().time()
+        places = self._slots.free
+        for endpoint in list(self._waiting):
+            if endpoint.closed:
+                self._waits_no_more(endpoint)
+            elif places > 0 and self._slots.has_room(endpoint, now):
+                places -= 1
+                self._waits_no_more(endpoint)
+                self._freed(endpoint)
+            elif endpoint.buffer:
+                self._start(endpoint, now)  # which gives back what is too old
+        self._look_soon()

@@ -1,0 +1,88 @@
+"""An endpoint that hangs stops nobody else's pushes (M1)."""
+
+import pytest
+
+from broker.workers.push.slots import PushSlots
+from tests.fixtures.broker import eventually
+from tests.fixtures.pusher import Call, Pushing
+
+
+@pytest.fixture
+def few_slots(pushing: Pushing) -> PushSlots:
+    """Twenty."""
+    turns = pushing.broker.pusher._sender._turns
+    turns._slots = pushing.broker.pusher._sender.slots = PushSlots(capacity=20)
+    return turns._slots
+
+
+async def _hang(pushing: Pushing, count: int) -> list[str]:
+    """So many subscriptions of a project, whose endpoints never answer."""
+    names = [f"hanging-{n}" for n in range(count)]
+    await pushing.rest.create_topic()
+    for name in names:
+        await pushing.subscribe(name, f"http://far.example/{name}", ackDeadlineSeconds=600)
+    await pushing.rest.publish(*[str(n) for n in range(8)])
+    return names
+
+
+def _answers_neighbours(call: Call) -> int | None:
+    return 200 if "neighbour" in call.request.url else None
+
+
+async def test_a_neighbour_is_pushed_to_while_another_project_hangs(
+    pushing: Pushing, few_slots: PushSlots, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "broker")
+    pushing.far_side.answers = _answers_neighbours
+    names = await _hang(pushing, 5)
+    await eventually(lambda: any(e.waits_since is not None for e in pushing.endpoints.values()))
+    assert 0 < few_slots.free < 8
+    rest = type(pushing.rest)(pushing.rest.client, "projects/neighbour")
+    await rest.create_topic()
+    url = {"pushEndpoint": "http://far.example/neighbour"}
+    await rest.create_subscription(pushConfig=url)
+    await rest.publish(*[str(n) for n in range(30)])
+    await eventually(lambda: sum("neighbour" in c.request.url for c in pushing.far_side.calls) == 30)
+
+    # Who waits is told of, and comes to his slots when the others are gone.
+    await eventually(lambda: "wait for slots" in caplog.text)
+    [waiting, *_] = [e for e in pushing.endpoints.values() if e.told_no_slot]
+    waiting_name = waiting.subscription.name.rsplit("/", 1)[-1]
+    held = len(waiting.flights)
+
+    async def shown() -> bool:
+        status = await pushing.rest.ok("GET", f"{waiting.subscription.name}:pushStatus")
+        return bool(status.get("window", 8) == held < 8)
+
+    await eventually(shown)
+    for name in names:
+        if name != waiting_name:
+            await pushing.rest.ok("DELETE", pushing.rest.subscription(name))
+    await eventually(lambda: len(waiting.flights) == 8)
+    await eventually(lambda: "have slots" in caplog.text)
+    assert "projects/p" in caplog.text
+    pushing.far_side.answers = lambda _: 200
+    for call in pushing.far_side.open_calls:
+        call.answer(200)
+    await pushing.settled(waiting_name)
+    assert few_slots.taken == 0
+
+
+async def test_what_waits_long_for_a_slot_is_given_back_and_nothing_is_claimed_meanwhile(
+    pushing: Pushing, few_slots: PushSlots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from broker.workers.push import sender
+
+    monkeypatch.setattr(sender, "MAX_BUFFERED_SECONDS", 0.1)
+    await _hang(pushing, 5)
+    endpoints = list(pushing.endpoints.values())
+    await eventually(lambda: any(e.waits_since is not None for e in endpoints))
+    await eventually(lambda: not any(e.buffer or e.asked for e in endpoints))
+    [waiting, *_] = [e for e in endpoints if e.waits_since is not None]
+    assert waiting.wants(1e9) == 0
+    pushing.far_side.answers = lambda _: 200
+    for call in pushing.far_side.open_calls:
+        call.answer(200)
+    for n in range(5):
+        await pushing.settled(f"hanging-{n}")
+    assert few_slots.taken == 0
