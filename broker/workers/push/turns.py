@@ -79,12 +79,12 @@ class Turns:
         """As many of those that wait as there are slots, at the most; and what they hold too long is given back."""
         self._look = None
         now = asyncio.get_running_loop().time()
-        places = self._slots.free
+        free = self._slots.free
         for endpoint in list(self._waiting):
             if endpoint.closed:
                 self._waits_no_more(endpoint)
-            elif places > 0 and self._slots.has_room(endpoint, now):
-                places -= 1
+            elif free > 0 and self._slots.has_room(endpoint, now):
+                free -= 1
                 self._waits_no_more(endpoint)
                 self._freed(endpoint)
             elif endpoint.buffer:
