@@ -177,6 +177,16 @@ def find_settings(
     return SettingsInForce(Settings(**values), origins, ignored)
 
 
+def forget_session_variables() -> None:
+    """Take from the environment what libpq tells each session by itself, behind whatever the broker tells it.
+
+    A service's environment has them for other programs.  Processes that are started from here on do not get them.
+    """
+    # They have no keyword of a connection's: https://www.postgresql.org/docs/current/libpq-envars.html
+    for name in ("PGDATESTYLE", "PGTZ", "PGGEQO"):
+        os.environ.pop(name, None)
+
+
 def _given(name: str, options: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str]:
     """Where the setting was given ("": nowhere), and as what."""
     if (text := options.get(name)) is not None:

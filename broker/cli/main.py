@@ -19,12 +19,14 @@ from broker.telemetry.log import one_line
 def _serve(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.serve import serve
 
+    settings.forget_session_variables()
     return serve(in_force.settings)
 
 
 def _migrate(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.migrate import migrate
 
+    settings.forget_session_variables()
     return migrate(in_force.settings, flags)
 
 
@@ -48,10 +50,11 @@ COMMANDS = {
     ),
     "migrate": Command(
         summary="bring the schema of a PostgreSQL of your own up to date",
-        settings=("database_url", "database_schema", "log_level"),
+        settings=("database_url", "database_schema", "data_dir", "log_level"),
         run=_migrate,
         flags={
-            "move-schema": "first move the tables of release 0.1.0 out of `public`; no broker may run",
+            "move-schema": "first move the tables of release 0.1.0 out of `public`, also those of an embedded "
+            "database; no broker may run",
         },
     ),
     "settings": Command(

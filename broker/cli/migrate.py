@@ -1,9 +1,15 @@
-"""`broker migrate`: bring the schema of a PostgreSQL of the operator's own up to date."""
+"""`broker migrate`: bring the schema of a PostgreSQL of the operator's own up to date.
 
-from collections.abc import Mapping
+The embedded database needs it only to have its tables moved: else `broker serve` brings it up to date.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from broker.cli.stop import Misuse, Stop
+from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.settings import Settings
 from broker.store.schema import migrations, schema_state
 from broker.store.schema.schema_state import DatabaseUnreachable, UrlUnusable
@@ -13,21 +19,42 @@ from broker.telemetry.log import set_up_log
 def migrate(settings: Settings, flags: Mapping[str, Any]) -> int:
     """`flags`: whether to "move-schema".  Returns the exit code.  Raises Stop."""
     set_up_log(settings.log_level)
-    if not settings.database_url:
+    is_move = bool(flags.get("move-schema"))
+    if not settings.database_url and not is_move:
         raise Misuse("migrate needs --database-url or DATABASE_URL; the embedded database migrates itself")
     try:
-        if flags.get("move-schema"):
-            _move(settings)
-        revision = migrations.upgrade(settings.database_url, schema=settings.database_schema)
-        state = schema_state.inspect(settings.database_url, settings.database_schema)
+        with _database(settings) as url:
+            if is_move:
+                _move(url, settings.database_schema)
+            revision = migrations.upgrade(url, schema=settings.database_schema)
+            state = schema_state.inspect(url, settings.database_schema)
     except UrlUnusable as error:
         raise Misuse(str(error)) from error
-    except DatabaseUnreachable as error:
+    except (DatabaseUnreachable, ClusterError) as error:
         raise Stop(str(error)) from error
     print(f"The schema {state.schema} is at {revision}. {state.remark}".strip())  # noqa: T201
     return 0
 
 
-def _move(settings: Settings) -> None:
-    moved = migrations.move_schema(settings.database_url, schema=settings.database_schema)
+@contextmanager
+def _database(settings: Settings) -> Iterator[str]:
+    """The URL of the operator's own database, or of the embedded one, which runs within the block.
+
+    Raises Stop, ClusterError.
+    """
+    if settings.database_url:
+        yield settings.database_url
+        return
+    cluster = Cluster(Path(settings.data_dir))
+    if not cluster.exists():
+        raise Stop(f"there is no database in {settings.data_dir}; give --data-dir, or --database-url for your own")
+    try:
+        cluster.open()
+        yield cluster.url
+    finally:
+        cluster.close()
+
+
+def _move(database_url: str, schema: str) -> None:
+    moved = migrations.move_schema(database_url, schema=schema)
     print("The tables were moved." if moved else "There is nothing to be moved.")  # noqa: T201

@@ -66,6 +66,8 @@ def _divided(rest: str) -> tuple[str, str, str]:
 
 def without_password(url: str) -> str:
     """What may be shown of a database's URL: *** for each secret in it; of libpq's words those that are none."""
+    if not url:  # none is given
+        return ""
     scheme = _SCHEME.match(url)
     if scheme is None:
         words = _EACH_WORD.findall(url)

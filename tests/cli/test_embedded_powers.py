@@ -21,7 +21,7 @@ from broker.embedded_postgres import binaries
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.embedded_postgres.sockets import make_socket_directory, remove_socket_directory, socket_directory
 from broker.embedded_postgres.system_user import running_as, unprivileged_user
-from tests.cli.processes import faults
+from tests.cli.processes import complaint, faults, run_broker
 from tests.faults.versions import RELEASE, has_release, released_code
 from tests.fixtures.broker import BrokerProcess, Rest
 
@@ -268,12 +268,22 @@ async def test_data_of_release_0_1_0_is_brought_over(start_broker: StartBroker, 
                 await rest.create_topic()
                 await rest.create_subscription()
             published += await rest.publish("1", "2", "3")
+        if len(published) == 3:
+            here = ("migrate", "--move-schema", "--data-dir", str(data))
+        else:
+            assert "A broker is running on" in complaint(*here)
         assert broker.stop() == 0
         assert faults(broker) == []
+    moved = run_broker(*here)
+    assert moved.stdout.startswith("The tables were moved.\nThe schema broker is at "), moved.stderr
+    broker = start_broker("--data-dir", str(data), "--port", "0")
+    async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
+        assert len(await Rest(client, "projects/before").drain()) == len(published)
+    assert broker.stop() == 0
     cluster = Cluster(data)
     cluster.open()
     url = make_url(cluster.maintenance_url).set(database="broker").render_as_string(hide_password=False)
     with psycopg.connect(url) as admin:
         assert admin.execute(_OWNED_BY_SUPERUSER).fetchall() == [(0,), (0,), (0,)]
-        assert admin.execute("SELECT sum(count) FROM message_batches").fetchone() == (len(published),)
+        assert admin.execute("SELECT sum(count) FROM broker.message_batches").fetchone() == (len(published),)
     cluster.close()

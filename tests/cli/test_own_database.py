@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -119,6 +120,24 @@ async def test_an_application_and_two_brokers_share_a_database(
     with psycopg.connect(empty_database_url, autocommit=True) as admin:
         admin.execute("DROP OWNED BY application")
         admin.execute("DROP ROLE application")
+
+
+async def test_times_are_the_same_whatever_the_environment_tells_libpq(
+    start_broker: StartBroker, empty_database_url: str
+) -> None:
+    env = {"DATABASE_URL": empty_database_url, "PGTZ": "Asia/Tokyo", "PGDATESTYLE": "SQL, DMY", "PGGEQO": "off"}
+    env |= {"PGOPTIONS": "-c timezone=Asia/Tokyo -c datestyle=SQL"}
+    assert run_broker("migrate", env=env).returncode == 0
+    broker = start_broker("--port", "0", env=env)
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+        rest = Rest(client, "projects/p")
+        await rest.create_topic()
+        await rest.create_subscription()
+        before = datetime.now(UTC) - timedelta(minutes=5)  # an hour is the least that a zone would shift
+        await rest.publish("now")
+        [received] = await rest.pull()
+        assert before < datetime.fromisoformat(received["message"]["publishTime"]) < before + timedelta(minutes=30)
+    assert faults(broker) == []
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What a session of the broker goes by is the broker's, whatever the role, the database and the URL are set to."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
@@ -10,6 +11,8 @@ from sqlalchemy import make_url
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
+from broker.store.schema.schema_state import DatabaseUnreachable, inspect
+from tests.fixtures.relay import relayed
 
 # As an application may have it for itself, each of which would make the broker lose, refuse or misread something.
 HOSTILE = {
@@ -68,6 +71,21 @@ def test_the_options_of_the_environment_count_where_the_url_has_none(monkeypatch
     given = connection_parameters("postgresql://h?options=-cjit%3Don", schema="s")["options"]
     assert given.startswith("-cjit=on -c ")
     assert "work_mem" not in given
+
+
+async def test_a_pool_in_between_that_drops_the_settings_is_refused_by_name(database_url: str) -> None:
+    """As PgBouncer does with ignore_startup_parameters: the broker would look elsewhere for its tables."""
+    async with relayed(database_url, startup=_without_options) as pool:
+        with pytest.raises(DatabaseUnreachable, match=r"drops the session settings \(options\) of a connection"):
+            await asyncio.to_thread(inspect, f"{pool.url}?sslmode=disable&gssencmode=disable")
+
+
+def _without_options(packet: bytes) -> bytes:
+    """The first packet of a session: its length, the protocol's version, names and values, an end."""
+    pairs = packet[8:].split(b"\0")
+    where = pairs.index(b"options")
+    rest = packet[4:8] + b"\0".join(pairs[:where] + pairs[where + 2 :])
+    return (len(rest) + 4).to_bytes(4) + rest
 
 
 def test_how_the_database_is_reached_is_the_callers_to_say() -> None:

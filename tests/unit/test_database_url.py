@@ -59,6 +59,7 @@ def test_what_cannot_be_used_is_refused_without_a_word_of_it(url: str, reason: s
         (f"postgresql://h/db?password={SECRET}&a=b", "postgresql://h/db?password=***&a=b"),
         (f"postgresql://h/db?sslpassword={SECRET}", "postgresql://h/db?sslpassword=***"),
         ("postgresql://u@h/db", "postgresql://u@h/db"),
+        ("", ""),  # none is given: nothing is hidden
         (f"host=h password={SECRET} dbname=db", "host=h dbname=db"),
         (f"host=h password = 'a \\' {SECRET}' dbname=db", "host=h dbname=db"),
         (f"password={SECRET} {SECRET}", "***"),

@@ -108,9 +108,17 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
 
 @contextmanager
 def looking_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
-    """One that finds nothing by a search path."""
+    """One that finds nothing by a search path.
+
+    Raises SchemaUnusable if the session has not got the settings that it was given: brokers depend on theirs.
+    """
     parameters = connection_parameters(database_url, schema="pg_catalog")
     with psycopg.connect(autocommit=True, **parameters) as connection:
+        if connection.execute("SHOW search_path").fetchone() != ("pg_catalog",):
+            raise SchemaUnusable(
+                "something between the broker and PostgreSQL drops the session settings (options) of a connection, "
+                "as PgBouncer does with ignore_startup_parameters: give the URL of PostgreSQL itself"
+            )
         yield connection
 
 
