@@ -1,7 +1,6 @@
 """The bodies of what a claim hands out: each batch read once, however many subscriptions get messages of it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -15,10 +14,11 @@ from broker.store.log.messages import stored_messages
 _READ_BATCHES = statements.hot("read_batches")
 
 
-def read_bodies(request: ClaimRequest, runs: Iterable[Sequence[Stretch]]) -> Iterator[Bound]:
-    """What reads the batches that the stretches are of, range by range; `Bodies` makes sense of its rows."""
+def read_bodies(request: ClaimRequest, runs: Iterable[Sequence[Stretch]], bodies: "Bodies") -> Iterator[Bound]:
+    """What reads the batches of the stretches that `bodies` has not, range by range, for it to add."""
     distinct = {id(run): run for run in runs}.values()
-    ranges = list(_ranges(sorted(chain.from_iterable(distinct), key=attrgetter("first_seq"))))
+    missing = [stretch for run in distinct for stretch in run if stretch.batch not in bodies]
+    ranges = list(_ranges(sorted(missing, key=attrgetter("first_seq"))))
     if not ranges:
         return
     yield (
@@ -56,8 +56,11 @@ class Bodies:
         self._batches: dict[int, list[StoredMessage]] = {}
         self._runs: dict[int, list[StoredMessage] | None] = {}
 
+    def __contains__(self, batch: int) -> bool:
+        return batch in self._rows
+
     def add(self, rows: Iterable[Any]) -> None:
-        """What `read_bodies` has read."""
+        """Batches as `read_bodies` reads them."""
         self._rows.update((row.batch, row) for row in rows)
 
     def of(self, stretches: Sequence[Stretch]) -> list[StoredMessage] | None:

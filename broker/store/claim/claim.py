@@ -11,6 +11,7 @@ docs/claim.md has the whole story, and the rules that lose or double messages wh
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from broker.store.claim.bodies import Bodies
 from broker.store.claim.due import lock_due, look_up_due
 from broker.store.claim.fresh import look_at, place_of, shared_places
 from broker.store.claim.ordered import clear_away
@@ -38,16 +39,17 @@ async def claim_messages(
     What a claim has no room for (bodies, messages to scan) it leaves to the next, and says More.
     """
     try:
-        works, missing = await _lock_and_look(connection, request)
+        bodies = Bodies()
+        works, missing = await _lock_and_look(connection, request, bodies)
         outcomes: dict[int, Claimed] = {
             claimant.subscription_id: Claimed([()] * len(claimant.demands), rest) for claimant, rest in missing
         }
         if not works:
             await connection.run(*NOTHING_CHANGED)
             return outcomes
-        await _look_further(connection, request, works)
+        await _look_further(connection, request, works, bodies)
         share(request, works)
-        return {**outcomes, **await write(connection, request, works, attempt_ids)}
+        return {**outcomes, **await write(connection, request, works, attempt_ids, bodies)}
     except BaseException:
         await connection.close()  # its transaction is open
         raise
@@ -56,10 +58,12 @@ async def claim_messages(
 _Missing = list[tuple[Claimant, Gone | Locked]]
 
 
-async def _lock_and_look(connection: HotConnection, request: ClaimRequest) -> tuple[list[Work], _Missing]:
+async def _lock_and_look(
+    connection: HotConnection, request: ClaimRequest, bodies: Bodies
+) -> tuple[list[Work], _Missing]:
     """The claimants whose cursors this claim has locked with what there is for them, and the others."""
     if request.waits:
-        return await _of_one(connection, request)
+        return await _of_one(connection, request, bodies)
     where = request.where([claimant.subscription_id for claimant in request.claimants])
     _, locked = await connection.run((BEGIN, {}), (_LOCK_FREE_CURSORS, where))
     cursors = {row.subscription_id: _cursor(row) for row in locked}
@@ -70,7 +74,7 @@ async def _lock_and_look(connection: HotConnection, request: ClaimRequest) -> tu
     existing: set[int] = set()
     # In statements of their own, after the lock: what they see is as new as what it shows.
     trip = RoundTrip()
-    _look_first(trip, request, works)
+    _look_first(trip, request, works, bodies)
     if missing:
         others = request.where([claimant.subscription_id for claimant in missing])
         trip.add((_READ_CURSORS, others), take=lambda rows: existing.update(row.subscription_id for row in rows))
@@ -79,7 +83,7 @@ async def _lock_and_look(connection: HotConnection, request: ClaimRequest) -> tu
     return works, [(each, Locked() if each.subscription_id in existing else Gone()) for each in missing]
 
 
-async def _of_one(connection: HotConnection, request: ClaimRequest) -> tuple[list[Work], _Missing]:
+async def _of_one(connection: HotConnection, request: ClaimRequest, bodies: Bodies) -> tuple[list[Work], _Missing]:
     """As the others, in one round trip: statements follow each other on the server too."""
     [claimant] = request.claimants
     work = Work(claimant, place_of(claimant))
@@ -87,7 +91,7 @@ async def _of_one(connection: HotConnection, request: ClaimRequest) -> tuple[lis
     trip = RoundTrip()
     trip.add((BEGIN, {}))
     trip.add((_LOCK_CURSORS, request.where([claimant.subscription_id])), take=locked.extend)
-    _look_first(trip, request, [work])
+    _look_first(trip, request, [work], bodies)
     await trip.run(connection)
     if not locked:
         return [], [(claimant, Gone())]
@@ -99,13 +103,15 @@ def _cursor(row: Any) -> Cursor:
     return Cursor(row.next_publish_time, row.next_seq, row.due_floor)
 
 
-def _look_first(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
+def _look_first(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work], bodies: Bodies) -> None:
     """For what is due, and what is fresh where no keys have to be heeded."""
     lock_due(trip, request, [work for work in works if work.claimant.looks_for_due])
-    look_at(trip, request, [work.place for work in works if not work.claimant.ordered])
+    look_at(trip, request, [work.place for work in works if not work.claimant.ordered], bodies)
 
 
-async def _look_further(connection: HotConnection, request: ClaimRequest, works: Sequence[Work]) -> None:
+async def _look_further(
+    connection: HotConnection, request: ClaimRequest, works: Sequence[Work], bodies: Bodies
+) -> None:
     """What the log has of what is due; then what is fresh of keys that are free, and those that come free here."""
     trip = RoundTrip()
     look_up_due(trip, request, works)
@@ -113,6 +119,6 @@ async def _look_further(connection: HotConnection, request: ClaimRequest, works:
         await trip.run(connection)
     trip = RoundTrip()
     trip.add(*clear_away(request, works))
-    look_at(trip, request, [work.place for work in works if work.claimant.ordered])
+    look_at(trip, request, [work.place for work in works if work.claimant.ordered], bodies)
     if trip:
         await trip.run(connection)

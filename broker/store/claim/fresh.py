@@ -15,10 +15,12 @@ from typing import Any
 from broker.domain.delivery import MESSAGE_OVERHEAD
 from broker.domain.push_config import Digest
 from broker.domain.stretch import Stretch, count_of, drop_last, just_past, size_of
-from broker.store.claim.request import Claimant, ClaimRequest
+from broker.store.claim.bodies import Bodies
+from broker.store.claim.request import MAX_BYTES, Claimant, ClaimRequest
 from broker.store.claim.round_trip import RoundTrip
 from broker.store.driver import statements
 
+_READ_FRESH_BATCHES = statements.hot("read_fresh_batches")
 _FIND_FRESH_BATCHES = statements.hot("find_fresh_batches")
 _FIND_FRESH_MESSAGES = statements.hot("find_fresh_messages")
 
@@ -147,11 +149,16 @@ def with_room(wanted: Iterable[Place]) -> list[Place]:
     return chosen
 
 
-def look_at(trip: RoundTrip, request: ClaimRequest, places: Iterable[Place]) -> None:
-    """Look for what is fresh at these places."""
+def look_at(trip: RoundTrip, request: ClaimRequest, places: Iterable[Place], bodies: Bodies) -> None:
+    """Look for what is fresh at these places.  At one alone where all matches the bodies come along."""
     chosen = with_room(places)
     by_batch = [place for place in chosen if place.takes_all]
-    if by_batch:
+    if len(chosen) == 1 and by_batch and not by_batch[0].largest_digest:
+        [place] = by_batch
+        trip.add(
+            (_READ_FRESH_BATCHES, _at_one(request, place)), take=lambda rows: _take_bodies(place, rows, bodies)
+        )
+    elif by_batch:
         limits = {"limits": [place.wanted + 1 for place in by_batch]}  # one more shows whether there are others
         wanted = {**_at(request, by_batch), **limits}
         trip.add((_FIND_FRESH_BATCHES, wanted), take=lambda rows: _take_batches(by_batch, rows))
@@ -159,6 +166,16 @@ def look_at(trip: RoundTrip, request: ClaimRequest, places: Iterable[Place]) -> 
     if by_message:
         wanted = _by_message(request, by_message)
         trip.add((_FIND_FRESH_MESSAGES, wanted), take=lambda rows: _take_messages(by_message, rows))
+
+
+def _at_one(request: ClaimRequest, place: Place) -> dict[str, Any]:
+    return {
+        "shard_id": request.shard_id,
+        "subscription_id": place.at,
+        "since": place.since,
+        "max_messages": place.wanted + 1,
+        "max_bytes": min(place.max_bytes, MAX_BYTES),
+    }
 
 
 def _at(request: ClaimRequest, places: Sequence[Place]) -> dict[str, Any]:
@@ -184,18 +201,26 @@ def _by_place(places: Sequence[Place], rows: Iterable[Any]) -> Iterator[tuple[Pl
 
 
 def _take_batches(places: Sequence[Place], rows: Iterable[Any]) -> None:
-    """Whole batches; of the last one no more than are wanted."""
     for place, of_place in _by_place(places, rows):
-        if not of_place:
-            place.fresh = Fresh()
-            continue
-        stretches = [
-            Stretch(row.first_seq, row.count, row.publish_time, row.batch, row.size + row.count * MESSAGE_OVERHEAD)
-            for row in of_place
-        ]
-        beyond = count_of(stretches) - place.wanted
-        drop_last(stretches, beyond)
-        place.fresh = Fresh(stretches, just_past(stretches[-1]), all_seen=beyond <= 0)
+        place.fresh = _of_batches(of_place, place.wanted)
+
+
+def _take_bodies(place: Place, rows: Sequence[Any], bodies: Bodies) -> None:
+    place.fresh = _of_batches(rows, place.wanted)
+    bodies.add(row for row in rows if row.data is not None)
+
+
+def _of_batches(rows: Sequence[Any], wanted: int) -> Fresh:
+    """Whole batches; of the last one no more than are wanted."""
+    if not rows:
+        return Fresh()
+    stretches = [
+        Stretch(row.first_seq, row.count, row.publish_time, row.batch, row.size + row.count * MESSAGE_OVERHEAD)
+        for row in rows
+    ]
+    beyond = count_of(stretches) - wanted
+    drop_last(stretches, beyond)
+    return Fresh(stretches, just_past(stretches[-1]), all_seen=beyond <= 0)
 
 
 def _take_messages(places: Sequence[Place], rows: Iterable[Any]) -> None:

@@ -11,6 +11,7 @@ from broker.domain.push_config import Digest
 from broker.domain.retry_policy import RetryPolicy
 
 MAX_CLAIMANTS = 1_000  # cursors that one claim locks
+MAX_BYTES = 32_000_000  # of the bodies that one claim reads, each once; one larger message still goes alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

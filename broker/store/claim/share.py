@@ -7,10 +7,8 @@ from broker.domain.delivery import Demand, Share, as_attempts, due_quota, even_p
 from broker.domain.ordered_run import give_runs, share_in_order
 from broker.domain.stretch import Source, Stretch, count_of, size_of
 from broker.store.claim.fresh import may_go
-from broker.store.claim.request import ClaimRequest
+from broker.store.claim.request import MAX_BYTES, ClaimRequest
 from broker.store.claim.work import Parcel, Portion, Work
-
-MAX_BYTES = 32_000_000  # of the bodies that one claim reads, each once; one larger message still goes alone
 
 
 def share(request: ClaimRequest, works: Iterable[Work]) -> None:

@@ -34,14 +34,13 @@ class _Attempt(NamedTuple):
 
 
 async def write(
-    connection: HotConnection, request: ClaimRequest, works: Sequence[Work], attempt_ids: AttemptIds
+    connection: HotConnection, request: ClaimRequest, works: Sequence[Work], attempt_ids: AttemptIds, bodies: Bodies
 ) -> Mapping[int, Claimed]:
     """Make it so, durably if anything is handed out; what became of each, by subscription_id."""
     attempts = list(_attempts(request, works, attempt_ids))
     at = request.handed_out_at()
     asking = [work for work in works if _asks_for_next(work)]
     upcoming: dict[int, datetime] = {}
-    bodies = Bodies()
     trip = RoundTrip()
     trip.add(*_rewritten_rows(request, works), *_moved_cursors(request, works))
     # Before what goes out now is written, which is not meant, and after retry delays were.
@@ -50,7 +49,7 @@ async def write(
         take=lambda rows: upcoming.update((row.subscription_id, row.next_delivery_at) for row in rows),
     )
     trip.add(*rewrite_runs(request, works, at), *_new_rows(request, attempts, at))
-    trip.add(*read_bodies(request, [attempt.parcel.stretches for attempt in attempts]), take=bodies.add)
+    trip.add(*read_bodies(request, [attempt.parcel.stretches for attempt in attempts], bodies), take=bodies.add)
     # Without attempts nothing need wait for the disk: what was passed over would only be passed over again.
     trip.add(*(((COMMIT, {}),) if attempts else NOTHING_CHANGED))
     await trip.run(connection)

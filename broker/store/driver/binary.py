@@ -10,6 +10,7 @@ _FLOAT8 = struct.Struct("!d").pack
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
 _ARRAY_HEADER = struct.Struct("!iiIii").pack  # dimensions, has nulls, element type, length, lower bound
+_ARRAY_OF_ONE = struct.Struct("!iiIiii").pack  # the same, and the length of the element
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_TIMESTAMP = datetime.max.replace(tzinfo=UTC)
@@ -60,6 +61,9 @@ def array(element_oid: int, elements: Iterable[bytes], length: int) -> bytes:
 
 def _array_of(element_oid: int, encode: Callable[[Any], bytes]) -> Callable[[list[Any]], bytes]:
     def encode_array(values: list[Any]) -> bytes:
+        if len(values) == 1 and values[0] is not None:  # as in most claims, for one subscription
+            only = encode(values[0])
+            return _ARRAY_OF_ONE(1, 1, element_oid, 1, 1, len(only)) + only
         elements = []
         last, element = None, _NULL
         for value in values:

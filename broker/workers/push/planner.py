@@ -11,8 +11,7 @@ from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Demand
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.consumer import Answer, claimant_of
-from broker.store.claim.request import Claimant
-from broker.store.claim.share import MAX_BYTES
+from broker.store.claim.request import MAX_BYTES, Claimant
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
 from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.sender import DEADLINE_MARGIN_SECONDS, MAX_BUFFERED_SECONDS, PushSender
