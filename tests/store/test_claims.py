@@ -3,8 +3,10 @@
 from datetime import timedelta
 
 from broker.domain.retry_policy import RetryPolicy
+from broker.store.claim import bodies
 from broker.store.claim.request import Gone, Quiet
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
+from tests.store.query_plans.recorder import Recorder
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -221,3 +223,26 @@ async def test_what_is_left_of_a_nack_that_was_claimed_in_part_stays_nacked(log:
     assert await log.pull_texts(1, now=log.start + SECOND) == ["a"]
     assert await log.modify_ack_deadline(delivery, [1], log.start + 60 * SECOND) == {1}
     assert await log.pull_texts(now=log.start + SECOND) == ["b"]
+
+
+async def test_a_body_that_does_not_come_along_with_the_look_is_read_at_the_end(log: Log) -> None:
+    """Each pull gets one message whatever its size; together they may read 20 bytes at first."""
+    for text in ("a" * 100, "b" * 100, "c" * 100):
+        await log.publish(text)
+    async with log.database.hot() as connection:
+        recorder = Recorder(connection)
+        claimed = await log.claim(1, 1, max_bytes=10, connection=recorder)  # type: ignore[arg-type]
+    assert [texts(deliveries) for deliveries in claimed.deliveries] == [["a" * 100], ["b" * 100]]
+    assert bodies._READ_BATCHES in recorder.sent
+    assert recorder.sent[bodies._READ_BATCHES]["first_batches"] == [2]
+
+
+async def test_a_claim_at_one_place_reads_its_bodies_as_it_looks(log: Log) -> None:
+    await log.publish("a", "b")
+    await log.publish("c")
+    async with log.database.hot() as connection:
+        recorder = Recorder(connection)
+        claimed = await log.claim(connection=recorder)  # type: ignore[arg-type]
+    assert texts(claimed.deliveries[0]) == ["a", "b", "c"]
+    assert bodies._READ_BATCHES not in recorder.sent
+    assert recorder.round_trips == 2

@@ -47,12 +47,12 @@ async def test_they_would_if_the_lock_shared_a_snapshot_with_the_read(
     replaced(monkeypatch, "_LOCK_CURSORS", "FOR UPDATE", "")
     replaced(
         monkeypatch,
-        "_FIND_FRESH_BATCHES",
-        "FROM unnest(",
+        "_READ_FRESH_BATCHES",
+        "FROM cursors AS c",
         """FROM (
             SELECT count(*)
-            FROM (SELECT FROM cursors WHERE shard_id = $1 AND subscription_id = ANY ($2) FOR UPDATE) AS rows
-        ) AS locked CROSS JOIN unnest(""",
+            FROM (SELECT FROM cursors WHERE shard_id = $1 AND subscription_id = $2 FOR UPDATE) AS rows
+        ) AS locked CROSS JOIN cursors AS c""",
     )
     with pytest.raises(AssertionError, match="'a', 'b'"):
         await two_claims_never_hand_out_one_message(log)
