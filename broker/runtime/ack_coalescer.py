@@ -2,15 +2,20 @@
 
 Official clients send a deadline change for every response the moment they get it, and acks soon after; both meet
 here.  Within one flush an ack wins over any deadline change of the same message, and the last change over those
-before it, but for a nack, which is final.  One flush is in flight; what comes meanwhile goes with the next.
+before it, but for a nack, which is final.
 
-What may wait is bounded: by number, and by time, for nobody waits longer than MAX_WAIT_SECONDS behind a flush.
+One flush of a project is in flight; what comes of it meanwhile goes with the next.  Flushes of several projects run
+side by side, a few at once, and projects take turns by the seconds that their flushes take (fair_turns.py): so one
+writes as many in a statement as it has, and waits for nobody else's.
+
+What may wait is bounded: by number, shared by project, and by time, for nobody waits longer than MAX_WAIT_SECONDS
+behind a flush.
 A refusal is Unavailable: what was asked may be asked again without harm, done or not.
 """
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from operator import itemgetter
@@ -18,8 +23,10 @@ from typing import TypeVar
 
 from broker.domain.ack_id import AttemptName
 from broker.domain.errors import Aborted, BrokerError, Unavailable
-from broker.domain.retry_policy import RetryPolicy
+from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks, own
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.fair_stock import FairStock
+from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity
@@ -29,7 +36,6 @@ from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.delivery_attempts import (
-    AttemptStatus,
     DeadlineChange,
     MessageNames,
     acknowledge,
@@ -45,83 +51,27 @@ MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
 # Past some thousand rows a larger commit gains nothing, and takes longer than it may.
 MAX_STATEMENT_ATTEMPTS = 4_000
-_TOO_MANY = "Too many acknowledgements wait to be written; try again."
+LONG_SECONDS = 0.02  # a project whose flushes take so long leaves the last free one to others
+_TOO_SLOW = "Acknowledgements take too long to be written; try again."
 
 
-@dataclass(frozen=True, slots=True)
-class NewDeadline:
-    """Seconds from now, and what becomes of the messages till then (see DeadlineChange)."""
+@dataclass(eq=False, slots=True)
+class _Line:
+    """What waits of a project, of `taken` ids at most, so for `room` more.
 
-    seconds: float
-    status: AttemptStatus = "delivering"
-    retry_policy: RetryPolicy | None = None
-    exactly_once: bool = False
-    failure: str | None = None
+    `began`: when its flush did, or when it began to wait for its turn.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class RefusedAcks:
-    """Acks that changed nothing: stale ones, and those that came before their turn in an ordering key."""
-
-    stale: Mapping[AttemptName, set[int]] = field(default_factory=dict)
-    out_of_order: Mapping[AttemptName, set[int]] = field(default_factory=dict)
-
-    def of(self, acks: Mapping[AttemptName, set[int]]) -> "RefusedAcks":
-        """Those among `acks`."""
-        return RefusedAcks(_own(acks, self.stale), _own(acks, self.out_of_order))
-
-    def __bool__(self) -> bool:
-        return bool(self.stale or self.out_of_order)
-
-
-@dataclass(slots=True)
-class _Batch:
-    """`done` gives the acks that were refused, and the messages whose deadline change was stale."""
-
-    done: asyncio.Future[tuple[RefusedAcks, MessageNames]]
-    acks: MessageNames = field(default_factory=dict)
-    exactly_once_acks: MessageNames = field(default_factory=dict)
-    acks_in_order: MessageNames = field(default_factory=dict)
-    exactly_once: set[int] = field(default_factory=set)  # subscriptions
-    deadlines: dict[AttemptName, dict[int, NewDeadline]] = field(default_factory=dict)
-    size: int = 0  # ids, as often as they came
-
-    def fail(self, error: BaseException) -> None:
-        self.done.set_exception(error)
-        self.done.exception()  # every caller may be gone
-
-    def change(self, attempt: AttemptName, ordinals: Iterable[int], deadline: NewDeadline) -> None:
-        """The last change counts, but a message that was given up is not held on to."""
-        known = self.deadlines.setdefault(attempt, {})
-        if known and deadline.status == "delivering":
-            given_up = [each for each in ordinals if each in known and known[each].status != "delivering"]
-            ordinals = set(ordinals).difference(given_up)
-        known.update(dict.fromkeys(ordinals, deadline))
-
-    def acks_like(self, attempt: AttemptName, exactly_once: bool) -> MessageNames:
-        """Where acks of this kind are collected."""
-        if attempt.ordered:
-            return self.acks_in_order
-        return self.exactly_once_acks if exactly_once else self.acks
-
-    def settled(self, out_of_order: Mapping[AttemptName, set[int]]) -> Iterator[MessageNames]:
-        """What is out no more once the batch is written."""
-        yield self.acks
-        yield self.exactly_once_acks
-        yield {a: ordinals - out_of_order.get(a, set()) for a, ordinals in self.acks_in_order.items()}
-        yield {
-            attempt: nacked
-            for attempt, deadlines in self.deadlines.items()
-            if (nacked := {ordinal for ordinal, new in deadlines.items() if new.status != "delivering"})
-        }
-
-    def is_acked(self, attempt: AttemptName, ordinal: int) -> bool:
-        kinds = (self.acks, self.exactly_once_acks, self.acks_in_order)
-        return any(ordinal in acks.get(attempt, ()) for acks in kinds)
+    project: str
+    open: Batch | None = None
+    taken: int = 0
+    room: int = 0
+    began: float = 0.0
+    stalled: asyncio.TimerHandle | None = None  # when what waits is refused
 
 
 class AckCoalescer:
-    """Writes acks and deadline changes.  The open batch is filled by callers and taken by the one flush task."""
+    """Writes acks and deadline changes.  A project's open batch is filled by callers and taken by its flush."""
 
     def __init__(
         self,
@@ -132,10 +82,14 @@ class AckCoalescer:
         tasks: Tasks,
         activity: SubscriptionActivity,
         *,
+        flushes_at_once: int,
         jitter: Jitter = retry_jitter,
         settled: Callable[[Iterable[MessageNames]], None] = lambda _: None,
     ) -> None:
-        """`settled` is told what was acked or nacked, once that is durable."""
+        """`flushes_at_once`, each on a connection, 1 or more.
+
+        `settled` is told what was acked or nacked, once that is durable.
+        """
         self._settled = settled
         self._database = database
         self._clock = clock
@@ -144,19 +98,22 @@ class AckCoalescer:
         self._tasks = tasks
         self._jitter = jitter
         self._activity = activity
-        self._open: _Batch | None = None
-        self._flushing = False  # owned by _run, as is the time when its flush began
-        self._began = 0.0
+        self._turns = FairTurns[_Line](flushes_at_once, long=LONG_SECONDS)
+        self._waiting = FairStock(MAX_WAITING_IDS)
+        self._stopped = False
+        self._lines: dict[str, _Line] = {}  # by project; those that wait, or whose flush is in flight
 
-    async def acknowledge(self, acks: Mapping[AttemptName, set[int]], *, exactly_once: bool = False) -> RefusedAcks:
+    async def acknowledge(
+        self, acks: Mapping[AttemptName, set[int]], *, project: str, exactly_once: bool = False
+    ) -> RefusedAcks:
         """Acknowledge messages; returns once that is durable.  Raises Unavailable, also at once.
 
-        Returns those that could not be acked; always none unless `exactly_once`.
+        `project` is whose turn it is to be.  Returns those that could not be acked; always none unless
+        `exactly_once`.
         """
-        batch = self._batch()
-        for attempt, ordinals in acks.items():
-            batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(ordinals)
-            batch.size += len(ordinals)
+        batch = self._batch(project, sum(map(len, acks.values())))
+        for attempt, positions in acks.items():
+            batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(positions)
             # Here rather than in the service: a push that succeeded is an ack as well.
             self._activity.used(attempt.subscription_id)
             if exactly_once:
@@ -165,53 +122,93 @@ class AckCoalescer:
         return refused.of(acks) if exactly_once else RefusedAcks()
 
     async def modify_ack_deadline(
-        self, messages: Mapping[AttemptName, set[int]], deadline: NewDeadline
+        self, messages: Mapping[AttemptName, set[int]], deadline: NewDeadline, *, project: str
     ) -> Mapping[AttemptName, set[int]]:
         """Give messages a new ack deadline; returns once that is durable.  Raises Unavailable.
 
-        Returns those that were stale, and so have not changed.
+        `project` as for `acknowledge`.  Returns those that were stale, and so have not changed.
         """
-        batch = self._batch()
-        for attempt, ordinals in messages.items():
-            batch.change(attempt, ordinals, deadline)
-            batch.size += len(ordinals)
+        batch = self._batch(project, sum(map(len, messages.values())))
+        for attempt, positions in messages.items():
+            batch.change(attempt, positions, deadline)
         _, stale = await asyncio.shield(batch.done)
-        return _own(messages, stale)
+        return own(messages, stale)
 
-    def _batch(self) -> _Batch:
-        loop = asyncio.get_running_loop()
-        if self._flushing and loop.time() - self._began > MAX_WAIT_SECONDS:
-            raise Unavailable(_TOO_MANY)
-        if self._open is None:
-            self._open = _Batch(loop.create_future())
-        elif self._open.size > MAX_WAITING_IDS:
-            raise Unavailable(_TOO_MANY)
-        if not self._flushing:
-            self._flushing, self._began = True, loop.time()
-            self._tasks.start(self._run(), name="flush acks")
-        return self._open
+    # --- turns ---------------------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
+    def _batch(self, project: str, size: int) -> Batch:
+        """The one that waits, for so many ids more."""
         loop = asyncio.get_running_loop()
+        line = self._lines.get(project)
+        if line is not None and loop.time() - line.began > MAX_WAIT_SECONDS:
+            raise Unavailable(_TOO_SLOW)
+        more = 0
+        if line is None or size > line.room:
+            more = max(size, MAX_WAITING_IDS // 1_000)  # also for others to come: asking for each costs too much
+            over = self._waiting.take((project,), amount=more)
+            if over is not None:
+                whose = f"of {over.path[-1]} " if over.path else ""
+                raise Unavailable(f"Too many acknowledgements {whose}wait to be written; try again.")
+        if line is None:
+            line = self._lines[project] = _Line(project)
+            self._queue(line)
+        if line.open is None:
+            line.open = Batch(loop.create_future())
+        line.taken += more
+        line.room += more - size
+        return line.open
+
+    def _queue(self, line: _Line) -> None:
+        """For a turn; who has waited for too long gets none."""
+        loop = asyncio.get_running_loop()
+        line.began = loop.time()
+        line.stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)
+        self._turns.ask((line.project,), line)
+        self._begin_turns()
+
+    def _begin_turns(self) -> None:
+        while not self._stopped and (turn := self._turns.begin()) is not None:
+            self._tasks.start(self._run(turn), name="flush acks")
+
+    async def _run(self, turn: Turn[_Line]) -> None:
+        line = turn.item
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
-            while self._open is not None:
-                batch, self._open = self._open, None
-                self._began = loop.time()
-                stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting)
-                try:
-                    await self._flush(batch)
-                finally:
-                    stalled.cancel()
+            batch = self._take(line)
+            if batch is not None:
+                line.began = began
+                line.stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)
+                await self._flush(batch)
+        except asyncio.CancelledError:
+            self._stopped = True
+            raise
         finally:
-            self._flushing = False
+            self._turns.end(turn, loop.time() - began)
+            if line.stalled is not None:
+                line.stalled.cancel()
+            if line.open is None:
+                del self._lines[line.project]
+                self._begin_turns()
+            else:
+                self._queue(line)
 
-    def _refuse_waiting(self) -> None:
-        """The flush before them has taken too long."""
-        if self._open is not None:
-            self._open.fail(Unavailable(_TOO_MANY))
-            self._open = None
+    def _take(self, line: _Line) -> Batch | None:
+        """What waits; None: it was refused."""
+        if line.stalled is not None:
+            line.stalled.cancel()
+        batch, line.open = line.open, None
+        self._waiting.give_back((line.project,), amount=line.taken)
+        line.taken = line.room = 0
+        return batch
 
-    async def _flush(self, batch: _Batch) -> None:
+    def _refuse_waiting(self, line: _Line) -> None:
+        """The flush before them has taken too long, or others' have."""
+        batch = self._take(line)
+        if batch is not None:
+            batch.fail(Unavailable(_TOO_SLOW))
+
+    async def _flush(self, batch: Batch) -> None:
         try:
             stale = await retrying(lambda: self._write(batch), Aborted, Unavailable)  # may be repeated without harm
         except BrokerError as error:
@@ -227,7 +224,7 @@ class AckCoalescer:
             self._settled(batch.settled(refused.out_of_order))
             batch.done.set_result(stale)
 
-    async def _write(self, batch: _Batch) -> tuple[RefusedAcks, MessageNames]:
+    async def _write(self, batch: Batch) -> tuple[RefusedAcks, MessageNames]:
         await self._write_acks(batch.acks)
         stale = await self._write_exactly_once_acks(batch.exactly_once_acks)
         refused = await self._write_acks_in_order(batch.acks_in_order, batch.exactly_once)
@@ -275,7 +272,7 @@ class AckCoalescer:
                     self._wake_ups.redeliverable(subscription_id)
         return RefusedAcks(stale, out_of_order)
 
-    async def _write_deadlines(self, batch: _Batch) -> MessageNames:
+    async def _write_deadlines(self, batch: Batch) -> MessageNames:
         not_acked = {
             attempt: {
                 ordinal: deadline for ordinal, deadline in deadlines.items() if not batch.is_acked(attempt, ordinal)
@@ -334,16 +331,6 @@ class AckCoalescer:
                 connection, shard_id=shard_id, changes=in_order, jitter=jitter, now=now
             )
         return missing
-
-
-def _own(
-    asked: Mapping[AttemptName, set[int]], stale: Mapping[AttemptName, set[int]]
-) -> Mapping[AttemptName, set[int]]:
-    """The part of what a whole batch missed that one caller asked for."""
-    if not stale:
-        return {}
-    mine = {attempt: ordinals & stale.get(attempt, set()) for attempt, ordinals in asked.items()}
-    return {attempt: ordinals for attempt, ordinals in mine.items() if ordinals}
 
 
 def _by_shard(attempts: Iterable[tuple[AttemptName, V]]) -> Iterator[tuple[int, Sequence[tuple[AttemptName, V]]]]:

@@ -9,10 +9,11 @@ from broker.domain.ack_deadline import check_nack_delay, check_new_ack_deadline
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
 from broker.domain.dead_letter import NACK, REJECT
 from broker.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
-from broker.domain.names import leaf
+from broker.domain.names import leaf, project_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import Subscription
-from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline, RefusedAcks
+from broker.runtime.ack_batch import NewDeadline, RefusedAcks
+from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.store.log.delivery_attempts import AttemptStatus
@@ -66,6 +67,7 @@ class AcknowledgeService:
     async def _acknowledge(self, subscription: Subscription, ack_ids: Sequence[str]) -> RefusedAcks:
         return await self._coalescer.acknowledge(
             group_ack_ids(ack_ids, subscription_id=subscription.subscription_id),
+            project=project_of(subscription.name),
             exactly_once=subscription.enable_exactly_once_delivery,
         )
 
@@ -170,7 +172,7 @@ class AcknowledgeService:
     ) -> Mapping[AttemptName, set[int]]:
         messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
         self._activity.used(subscription.subscription_id)
-        return await self._coalescer.modify_ack_deadline(messages, deadline)
+        return await self._coalescer.modify_ack_deadline(messages, deadline, project=project_of(subscription.name))
 
 
 def _refused(refused: RefusedAcks) -> InvalidArgument:

@@ -8,13 +8,16 @@ import pytest
 
 from broker.domain.retry_policy import RetryPolicy
 from broker.runtime import ack_coalescer
-from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline
+from broker.runtime.ack_batch import NewDeadline
+from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.log.attempt_ids import AttemptIds
 from tests.fixtures.log import Log
+
+PROJECT = "projects/p"
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ async def acks(log: Log) -> AsyncIterator[AckCoalescer]:
     await clock.synchronise()
     wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
     activity = SubscriptionActivity(log.database, clock)
-    yield AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity)
+    yield AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity, flushes_at_once=2)
     await tasks.close()
 
 
@@ -42,7 +45,9 @@ async def test_messages_of_a_response_that_failed_in_different_ways_are_nacked_b
     name = log.name(delivery)
     policy = RetryPolicy(minimum_backoff=timedelta(seconds=10))
     nacks = [
-        acks.modify_ack_deadline({name: {ordinal}}, NewDeadline(0, "nacked", policy, failure=f"push 50{ordinal}"))
+        acks.modify_ack_deadline(
+            {name: {ordinal}}, NewDeadline(0, "nacked", policy, failure=f"push 50{ordinal}"), project=PROJECT
+        )
         for ordinal in range(4)
     ]
     assert await asyncio.gather(*nacks) == [{}] * 4
@@ -62,8 +67,8 @@ async def test_a_row_that_moves_whole_in_parts_leaves_nothing_behind(log: Log, a
     [delivery] = await log.pull()
     name = log.name(delivery)
     await asyncio.gather(
-        acks.modify_ack_deadline({name: {0, 2}}, NewDeadline(0, "nacked", failure="push 500")),
-        acks.modify_ack_deadline({name: {1}}, NewDeadline(30)),
+        acks.modify_ack_deadline({name: {0, 2}}, NewDeadline(0, "nacked", failure="push 500"), project=PROJECT),
+        acks.modify_ack_deadline({name: {1}}, NewDeadline(30), project=PROJECT),
     )
     rows = await log.rows("SELECT open::text, status, failure FROM delivery_attempts ORDER BY open DESC")
     assert rows == [("101", "nacked", "push 500"), ("010", "delivering", None)]
@@ -75,8 +80,8 @@ async def test_what_is_stale_in_one_part_is_told_beside_another_that_is_not(log:
     name = log.name(delivery)
     await log.acknowledge(delivery, [1])
     answers = await asyncio.gather(
-        acks.modify_ack_deadline({name: {0, 1}}, NewDeadline(20)),
-        acks.modify_ack_deadline({name: {2}}, NewDeadline(30)),
+        acks.modify_ack_deadline({name: {0, 1}}, NewDeadline(20), project=PROJECT),
+        acks.modify_ack_deadline({name: {2}}, NewDeadline(30), project=PROJECT),
     )
     assert answers == [{name: {1}}, {}]
 
@@ -92,6 +97,6 @@ async def test_acks_of_many_attempts_are_written_by_statements_of_a_bounded_numb
         await log.publish("1", "2", key=key if ordered else "")
         [delivery] = await log.pull(ordered=ordered)
         names[log.name(delivery)] = {0}
-    await acks.acknowledge(names)
+    await acks.acknowledge(names, project=PROJECT)
     assert [bits for _, _, bits in await log.attempts()] == ["01"] * 5
     assert await _transactions(log) == 3

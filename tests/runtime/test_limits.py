@@ -41,19 +41,35 @@ class Parts:
         self.log = log
         self.publishes = PublishCoalescer(log.database, clock, wake_ups, tasks)
         activity = SubscriptionActivity(log.database, clock)
-        self.acks = AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity)
+        self.acks = AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity, flushes_at_once=2)
 
     def publish(self, count: int = 1) -> asyncio.Task[Appended]:
         return asyncio.create_task(self.publishes.publish(self.log.shard_id, _batch(count)))
 
-    def ack(self) -> asyncio.Task[object]:
-        name = AttemptName(self.log.subscription.subscription_id, self.log.shard_id, attempt_id=1, count=3)
-        return asyncio.create_task(self.acks.acknowledge({name: {0, 1, 2}}))
+    def ack(self, project: str = "projects/p", attempt_id: int = 1) -> asyncio.Task[object]:
+        name = AttemptName(self.log.subscription.subscription_id, self.log.shard_id, attempt_id, count=3)
+        return asyncio.create_task(self.acks.acknowledge({name: {0, 1}}, project=project))
 
     @asynccontextmanager
     async def shard_locked(self) -> AsyncIterator[None]:
         async with open_transaction(self.log.database) as locking:
             await execute(locking, "UPDATE shards SET head = head")
+            yield
+
+    @asynccontextmanager
+    async def attempt_locked(self) -> AsyncIterator[None]:
+        """The first of five attempts, of three messages each."""
+        values = ", ".join(
+            f"({self.log.shard_id}, {self.log.subscription.subscription_id}, {number}, 0, 'delivering', 1,"
+            " now() + interval '1 hour', now(), '{[1,4)}', B'111', now(), now())"
+            for number in range(1, 6)
+        )
+        await self.log.execute(
+            "INSERT INTO delivery_attempts (shard_id, subscription_id, attempt_id, part, status, attempt_number,"
+            " next_delivery_at, delivered_at, seqs, open, first_publish_time, last_publish_time) VALUES " + values
+        )
+        async with open_transaction(self.log.database) as locking:
+            await execute(locking, "UPDATE delivery_attempts SET failure = NULL WHERE attempt_id = 1")
             yield
 
     @asynccontextmanager
@@ -131,16 +147,47 @@ async def test_acks_behind_a_flush_that_takes_too_long_are_refused(
     await parts.ack()
 
 
-async def test_acks_past_their_number_are_refused(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ack_coalescer, "MAX_WAITING_IDS", 2)
+async def test_acks_past_their_number_are_refused_by_project(
+    log: Log, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ack_coalescer, "MAX_WAITING_IDS", 6)
+    clock = DatabaseClock(log.database)
+    await clock.synchronise()
+    parts = Parts(log, clock, tasks)
     async with parts.attempts_locked():
-        sent = parts.ack()
-        await until_waiting(parts.log.database)
-        waiting = parts.ack()
+        sent = [parts.ack("projects/p"), parts.ack("projects/q")]
+        await until_waiting(parts.log.database, 2)
+        waiting = [parts.ack("projects/p"), parts.ack("projects/p")]
         await asyncio.sleep(0)
-        with pytest.raises(Unavailable):
-            await parts.ack()
-    await asyncio.gather(sent, waiting)
+        with pytest.raises(Unavailable, match="of projects/p "):
+            await parts.ack("projects/p")
+        waiting.append(parts.ack("projects/q"))
+    await asyncio.gather(*sent, *waiting)
+
+
+async def test_acks_of_a_project_do_not_wait_for_those_of_others(parts: Parts) -> None:
+    """Two flushes at once: what comes of the project whose flush waits goes with its next one."""
+    async with parts.attempt_locked():
+        held = [parts.ack("projects/p")]
+        await until_waiting(parts.log.database)
+        held += [parts.ack("projects/p") for _ in range(3)]
+        await parts.ack("projects/q", attempt_id=2)
+        await parts.ack("projects/q", attempt_id=2)
+        assert not any(ack.done() for ack in held)
+    await asyncio.gather(*held)
+
+
+async def test_acks_that_come_beside_a_flush_of_their_project_go_together(parts: Parts) -> None:
+    """However many flushes may be under way: a statement for each ack would cost several times as much."""
+    async with parts.attempt_locked():
+        acks = [parts.ack("projects/p")]
+        await until_waiting(parts.log.database)
+        acks += [parts.ack("projects/p", attempt_id=number) for number in range(2, 6)]
+        await asyncio.sleep(0)
+        assert not any(ack.done() for ack in acks)
+    await asyncio.gather(*acks)
+    [(transactions,)] = await parts.log.rows("SELECT count(DISTINCT xmin::text) FROM delivery_attempts")
+    assert transactions == 2
 
 
 # --- connections ------------------------------------------------------------------------------------------------

@@ -19,19 +19,19 @@ async def test_a_repeated_ack_of_a_key_succeeds_beside_the_claim_that_lets_the_k
     await clock.synchronise()
     wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
     activity = SubscriptionActivity(log.database, clock)
-    acks = AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity)
+    acks = AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity, flushes_at_once=2)
     await log.publish("a1", key="a")
     [run] = await log.pull(ordered=True, exactly_once=True)
     ack = {log.name(run): {0}}
-    assert not await acks.acknowledge(ack, exactly_once=True)
+    assert not await acks.acknowledge(ack, project="projects/p", exactly_once=True)
     later = clock.now() + timedelta(milliseconds=1)
     async with paused(log.database, before="UPDATE cursors") as claiming:
         claim = asyncio.create_task(log.claim(10, connection=claiming, ordered=True, exactly_once=True, now=later))
         await claiming.reached.wait()
-        again = asyncio.create_task(acks.acknowledge(ack, exactly_once=True))
+        again = asyncio.create_task(acks.acknowledge(ack, project="projects/p", exactly_once=True))
         await until_waiting(log.database)
         claiming.go.set()
         assert (await claim).deliveries == [()]
     assert not await again
-    assert not await acks.acknowledge(ack, exactly_once=True)
+    assert not await acks.acknowledge(ack, project="projects/p", exactly_once=True)
     await tasks.close()

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from broker.domain.ack_id import AttemptName
 from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.retry_policy import RetryPolicy
-from broker.runtime.ack_coalescer import AckCoalescer, NewDeadline
+from broker.runtime.ack_batch import NewDeadline
+from broker.runtime.ack_coalescer import AckCoalescer
 from broker.workers.push.endpoint import Item
 
 _RELEASED = NewDeadline(0, "released")
 _AWAY_SECONDS = 0.5  # after which acks that the database did not take are sent to it again
+_PUSHES = "pushes"  # they take turns as if they were a project
 _MAX_KEPT = 100_000  # attempts whose acks wait for the database; what is beyond is delivered again
 
 logger = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ class Settlement:
     async def close(self) -> None:
         """Write what there is, and wait for what is being written."""
         await self.flush()
-        await self._coalescer.acknowledge({})  # flushes follow each other
+        await self._coalescer.acknowledge({}, project=_PUSHES)  # flushes follow each other
 
     async def flush(self) -> bool:
         """Write what there is.  Returns whether the database took it."""
@@ -68,8 +70,11 @@ class Settlement:
         acks, self._acks = self._acks, {}
         deadlines, self._deadlines = self._deadlines, {}
         of_acks, *others = await asyncio.gather(
-            self._coalescer.acknowledge(acks),
-            *(self._coalescer.modify_ack_deadline(messages, new) for new, messages in deadlines.items()),
+            self._coalescer.acknowledge(acks, project=_PUSHES),
+            *(
+                self._coalescer.modify_ack_deadline(messages, new, project=_PUSHES)
+                for new, messages in deadlines.items()
+            ),
             return_exceptions=True,
         )
         if isinstance(of_acks, Unavailable):

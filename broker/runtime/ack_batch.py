@@ -1,0 +1,90 @@
+"""What was asked of delivered messages, and waits to be written together (runtime/ack_coalescer.py)."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from broker.domain.ack_id import AttemptName
+from broker.domain.retry_policy import RetryPolicy
+from broker.store.log.delivery_attempts import AttemptStatus, MessageNames
+
+
+@dataclass(frozen=True, slots=True)
+class NewDeadline:
+    """Seconds from now, and what becomes of the messages till then (see DeadlineChange)."""
+
+    seconds: float
+    status: AttemptStatus = "delivering"
+    retry_policy: RetryPolicy | None = None
+    exactly_once: bool = False
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedAcks:
+    """Acks that changed nothing: stale ones, and those that came before their turn in an ordering key."""
+
+    stale: Mapping[AttemptName, set[int]] = field(default_factory=dict)
+    out_of_order: Mapping[AttemptName, set[int]] = field(default_factory=dict)
+
+    def of(self, acks: Mapping[AttemptName, set[int]]) -> "RefusedAcks":
+        """Those among `acks`."""
+        return RefusedAcks(own(acks, self.stale), own(acks, self.out_of_order))
+
+    def __bool__(self) -> bool:
+        return bool(self.stale or self.out_of_order)
+
+
+@dataclass(slots=True)
+class Batch:
+    """`done` gives the acks that were refused, and the messages whose deadline change was stale."""
+
+    done: asyncio.Future[tuple[RefusedAcks, MessageNames]]
+    acks: MessageNames = field(default_factory=dict)
+    exactly_once_acks: MessageNames = field(default_factory=dict)
+    acks_in_order: MessageNames = field(default_factory=dict)
+    exactly_once: set[int] = field(default_factory=set)  # subscriptions
+    deadlines: dict[AttemptName, dict[int, NewDeadline]] = field(default_factory=dict)
+
+    def fail(self, error: BaseException) -> None:
+        self.done.set_exception(error)
+        self.done.exception()  # every caller may be gone
+
+    def change(self, attempt: AttemptName, ordinals: Iterable[int], deadline: NewDeadline) -> None:
+        """The last change counts, but a message that was given up is not held on to."""
+        known = self.deadlines.setdefault(attempt, {})
+        if known and deadline.status == "delivering":
+            given_up = [each for each in ordinals if each in known and known[each].status != "delivering"]
+            ordinals = set(ordinals).difference(given_up)
+        known.update(dict.fromkeys(ordinals, deadline))
+
+    def acks_like(self, attempt: AttemptName, exactly_once: bool) -> MessageNames:
+        """Where acks of this kind are collected."""
+        if attempt.ordered:
+            return self.acks_in_order
+        return self.exactly_once_acks if exactly_once else self.acks
+
+    def settled(self, out_of_order: Mapping[AttemptName, set[int]]) -> Iterator[MessageNames]:
+        """What is out no more once the batch is written."""
+        yield self.acks
+        yield self.exactly_once_acks
+        yield {a: ordinals - out_of_order.get(a, set()) for a, ordinals in self.acks_in_order.items()}
+        yield {
+            attempt: nacked
+            for attempt, deadlines in self.deadlines.items()
+            if (nacked := {ordinal for ordinal, new in deadlines.items() if new.status != "delivering"})
+        }
+
+    def is_acked(self, attempt: AttemptName, ordinal: int) -> bool:
+        kinds = (self.acks, self.exactly_once_acks, self.acks_in_order)
+        return any(ordinal in acks.get(attempt, ()) for acks in kinds)
+
+
+def own(
+    asked: Mapping[AttemptName, set[int]], stale: Mapping[AttemptName, set[int]]
+) -> Mapping[AttemptName, set[int]]:
+    """The part of what a whole batch missed that one caller asked for."""
+    if not stale:
+        return {}
+    mine = {attempt: ordinals & stale.get(attempt, set()) for attempt, ordinals in asked.items()}
+    return {attempt: ordinals for attempt, ordinals in mine.items() if ordinals}
