@@ -71,7 +71,7 @@ StartFailed = Callable[[Exception], None]
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
-ACK_FLUSHES_AT_ONCE = 3  # of several projects; beside claims they are few, for they are short
+ACK_FLUSHES_AT_ONCE = 2  # and one that began alone; beside claims they are few, for they are short
 AWAY_SECONDS = 0.2  # between two attempts to reach the database at the start
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
 # Key in the state of the ASGI lifespan, besides those of port/first_bytes.py:

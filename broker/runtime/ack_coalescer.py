@@ -86,7 +86,7 @@ class AckCoalescer:
         jitter: Jitter = retry_jitter,
         settled: Callable[[Iterable[MessageNames]], None] = lambda _: None,
     ) -> None:
-        """`flushes_at_once`, each on a connection, 1 or more.
+        """`flushes_at_once`, each on a connection, 1 or more, beside that of a project which began alone.
 
         `settled` is told what was acked or nacked, once that is durable.
         """
@@ -159,19 +159,21 @@ class AckCoalescer:
         return line.open
 
     def _queue(self, line: _Line) -> None:
-        """For a turn; who has waited for too long gets none."""
+        """For a turn, which who is alone does not need; who has waited for too long gets none."""
         loop = asyncio.get_running_loop()
         line.began = loop.time()
+        if len(self._lines) == 1 and not self._stopped:
+            self._tasks.start(self._run(line, None), name="flush acks")
+            return
         line.stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)
         self._turns.ask((line.project,), line)
         self._begin_turns()
 
     def _begin_turns(self) -> None:
         while not self._stopped and (turn := self._turns.begin()) is not None:
-            self._tasks.start(self._run(turn), name="flush acks")
+            self._tasks.start(self._run(turn.item, turn), name="flush acks")
 
-    async def _run(self, turn: Turn[_Line]) -> None:
-        line = turn.item
+    async def _run(self, line: _Line, turn: Turn[_Line] | None) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -184,7 +186,8 @@ class AckCoalescer:
             self._stopped = True
             raise
         finally:
-            self._turns.end(turn, loop.time() - began)
+            if turn is not None:
+                self._turns.end(turn, loop.time() - began)
             if line.stalled is not None:
                 line.stalled.cancel()
             if line.open is None:
