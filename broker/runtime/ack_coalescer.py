@@ -112,8 +112,8 @@ class AckCoalescer:
         `exactly_once`.
         """
         batch = self._batch(project, sum(map(len, acks.values())))
-        for attempt, positions in acks.items():
-            batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(positions)
+        for attempt, ordinals in acks.items():
+            batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(ordinals)
             # Here rather than in the service: a push that succeeded is an ack as well.
             self._activity.used(attempt.subscription_id)
             if exactly_once:
@@ -129,8 +129,8 @@ class AckCoalescer:
         `project` as for `acknowledge`.  Returns those that were stale, and so have not changed.
         """
         batch = self._batch(project, sum(map(len, messages.values())))
-        for attempt, positions in messages.items():
-            batch.change(attempt, positions, deadline)
+        for attempt, ordinals in messages.items():
+            batch.change(attempt, ordinals, deadline)
         _, stale = await asyncio.shield(batch.done)
         return own(messages, stale)
 
