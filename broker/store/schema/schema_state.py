@@ -89,11 +89,6 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
     should be.  Raises DatabaseUnreachable.
     """
     with saying_why("The database cannot be used"), looking_session(database_url) as connection:
-        postgres = connection.info.server_version // 10_000
-        if postgres < MIN_SERVER_VERSION:
-            raise DatabaseUnreachable(
-                f"PostgreSQL {postgres} is too old: the broker needs {MIN_SERVER_VERSION} or newer"
-            )
         found = find_installation(connection, schema)
         remark = ""
         if found.schema == RELEASE_0_1_SCHEMA and not schema:
@@ -103,23 +98,32 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
             )
         elif found.others:
             remark = f"Tables of another broker are in: {', '.join(found.others)} (--database-schema)."
-        return DatabaseState(postgres, found.schema, found.revision, remark)
+        return DatabaseState(_major_version(connection), found.schema, found.revision, remark)
 
 
 @contextmanager
 def looking_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
     """One that finds nothing by a search path.
 
-    Raises SchemaUnusable if the session has not got the settings that it was given: brokers depend on theirs.
+    Raises DatabaseUnreachable if the server is too old, SchemaUnusable if the session has not got the settings that
+    it was given: brokers depend on theirs.
     """
     parameters = connection_parameters(database_url, schema="pg_catalog")
     with psycopg.connect(autocommit=True, **parameters) as connection:
+        if _major_version(connection) < MIN_SERVER_VERSION:
+            raise DatabaseUnreachable(
+                f"PostgreSQL {_major_version(connection)} is too old: the broker needs {MIN_SERVER_VERSION} or newer"
+            )
         if connection.execute("SHOW search_path").fetchone() != ("pg_catalog",):
             raise SchemaUnusable(
                 "something between the broker and PostgreSQL drops the session settings (options) of a connection, "
                 "as PgBouncer does with ignore_startup_parameters: give the URL of PostgreSQL itself"
             )
         yield connection
+
+
+def _major_version(connection: psycopg.Connection[Any]) -> int:
+    return connection.info.server_version // 10_000
 
 
 @contextmanager
