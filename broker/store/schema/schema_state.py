@@ -110,9 +110,10 @@ def looking_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
     """
     parameters = connection_parameters(database_url, schema="pg_catalog")
     with psycopg.connect(autocommit=True, **parameters) as connection:
-        if _major_version(connection) < MIN_SERVER_VERSION:
+        version = _major_version(connection)
+        if version < MIN_SERVER_VERSION:
             raise DatabaseUnreachable(
-                f"PostgreSQL {_major_version(connection)} is too old: the broker needs {MIN_SERVER_VERSION} or newer"
+                f"PostgreSQL {version} is too old: the broker needs {MIN_SERVER_VERSION} or newer"
             )
         if connection.execute("SHOW search_path").fetchone() != ("pg_catalog",):
             raise SchemaUnusable(
