@@ -1,4 +1,4 @@
-"""What `broker serve` tells whoever started it, on standard output; the log is on standard error."""
+"""What a command tells whoever started it, on standard output; the log is on standard error."""
 
 import os
 import socket

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from broker.cli.announcements import say
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.settings import Settings
@@ -32,7 +33,7 @@ def migrate(settings: Settings, flags: Mapping[str, Any]) -> int:
         raise Misuse(str(error)) from error
     except (DatabaseUnreachable, ClusterError) as error:
         raise Stop(str(error)) from error
-    print(f"The schema {state.schema} is at {revision}. {state.remark}".strip())  # noqa: T201
+    say(f"The schema {state.schema} is at {revision}. {state.remark}".strip())
     return 0
 
 
@@ -57,4 +58,4 @@ def _database(settings: Settings) -> Iterator[str]:
 
 def _move(database_url: str, schema: str) -> None:
     moved = migrations.move_schema(database_url, schema=schema)
-    print("The tables were moved." if moved else "There is nothing to be moved.")  # noqa: T201
+    say("The tables were moved." if moved else "There is nothing to be moved.")

@@ -1,5 +1,6 @@
 """`broker settings`: what is in force, and whence."""
 
+from broker.cli.announcements import say
 from broker.settings import NAMES, SettingsInForce
 
 
@@ -8,5 +9,5 @@ def show_settings(in_force: SettingsInForce) -> int:
     rows = [(name, in_force.shown(name) or "-", in_force.origins[name]) for name in NAMES]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for name, value, origin in rows:
-        print(f"{name:{widths[0]}}  {value:{widths[1]}}  {origin}")  # noqa: T201
+        say(f"{name:{widths[0]}}  {value:{widths[1]}}  {origin}")
     return 0

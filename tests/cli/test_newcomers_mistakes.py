@@ -222,3 +222,13 @@ def test_without_a_command_the_help_is_shown() -> None:
     done = subprocess.run([sys.executable, "-m", "broker"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert "serve the API" in done.stderr
+
+
+def test_whoever_reads_only_the_first_lines_of_the_settings_gets_no_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "broker", "settings"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
