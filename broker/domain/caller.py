@@ -1,0 +1,29 @@
+"""Who calls: what a credential proved, for the doors, the checks of permission and the audit log (E1)."""
+
+from dataclasses import dataclass
+
+ALL_USERS = "allUsers"
+ALL_AUTHENTICATED_USERS = "allAuthenticatedUsers"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One principal, as its credential showed it.
+
+    `member` is the principal as policies name it (`serviceAccount:a@p.iam.broker.internal`, `user:a@b.c`);
+    empty for a caller without a credential.  `members` are all the members of policies that it matches:
+    itself, its groups, `domain:…`, `principalSet:…`, ALL_USERS and, with a credential,
+    ALL_AUTHENTICATED_USERS.  `credential` names what was shown (the id of a key or an API key, an issuer
+    and its token's id, a certificate's fingerprint), for the audit log and for revocation; it is no secret.
+    """
+
+    member: str
+    members: frozenset[str]
+    credential: str
+
+    @property
+    def authenticated(self) -> bool:
+        return self.member != ""
+
+
+ANONYMOUS = Caller(member="", members=frozenset({ALL_USERS}), credential="")
