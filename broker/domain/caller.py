@@ -7,6 +7,14 @@ ALL_AUTHENTICATED_USERS = "allAuthenticatedUsers"
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """Roles (`roles/pubsub.publisher`) on a resource (`projects/p`, `projects/p/topics/t`) and all below it."""
+
+    roles: frozenset[str]
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """One principal, as its credential showed it.
 
@@ -15,11 +23,17 @@ class Caller:
     itself, its groups, `domain:…`, `principalSet:…`, ALL_USERS and, with a credential,
     ALL_AUTHENTICATED_USERS.  `credential` names what was shown (the id of a key or an API key, an issuer
     and its token's id, a certificate's fingerprint), for the audit log and for revocation; it is no secret.
+
+    `grants` are what the credential itself allows, beside what policies give to `members`: an API key has its roles
+    so, on its project or on the resources that it is restricted to.  `confined`: it may do nothing else, whatever
+    policies say.
     """
 
     member: str
     members: frozenset[str]
     credential: str
+    grants: tuple[Grant, ...] = ()
+    confined: bool = False
 
     @property
     def authenticated(self) -> bool:

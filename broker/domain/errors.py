@@ -6,6 +6,8 @@ BrokerError
 ├── OutOfRange           a value past the end of what exists
 ├── NotFound             the named resource does not exist
 ├── AlreadyExists        the named resource exists
+├── Unauthenticated      no credential, or one that proves nothing
+├── PermissionDenied     the caller may not; nor is it told whether the resource exists
 ├── Aborted              lost against a concurrent change; the caller may try the whole again
 ├── ResourceExhausted    too many publishes wait in this process; nothing was stored, try later
 ├── Unavailable          try again; a publish answered so may or may not have been stored
@@ -50,6 +52,14 @@ class NotFound(BrokerError):
 
 class AlreadyExists(BrokerError):
     code = "ALREADY_EXISTS"
+
+
+class Unauthenticated(BrokerError):
+    code = "UNAUTHENTICATED"
+
+
+class PermissionDenied(BrokerError):
+    code = "PERMISSION_DENIED"
 
 
 class Aborted(BrokerError):
