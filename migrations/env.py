@@ -11,7 +11,7 @@ from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
-from broker.store.schema.tables import metadata
+from broker.store.schema.every_table import metadata
 
 told = context.config.attributes
 schema = told.get("schema", DEFAULT_SCHEMA)

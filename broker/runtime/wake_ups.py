@@ -11,7 +11,13 @@ from collections.abc import Callable, Collection
 
 from broker.domain.errors import BrokerError
 from broker.store.driver.database import Database
-from broker.store.driver.notifications import ResourceChanged, listen, notify_resources_changed, notify_wake
+from broker.store.driver.notifications import (
+    AccessChanged,
+    ResourceChanged,
+    listen,
+    notify_resources_changed,
+    notify_wake,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -28,15 +34,17 @@ class WakeUps:
         wake: Callable[[int | None, int | None], None],
         drop: Callable[[str | None], None],
         is_alone: Callable[[], bool] = lambda: False,
+        access_changed: Callable[[], None] = lambda: None,
     ) -> None:
         """`wake(shard_id, subscription_id)` and `drop(name)` reach this process's pulls and caches; None: all.
 
-        `is_alone()`: there is no other process.
+        `is_alone()`: there is no other process.  `access_changed()`: a credential or a policy has, or may have.
         """
         self._database = database
         self._wake = wake
         self._drop = drop
         self._is_alone = is_alone
+        self._access_changed = access_changed
         self._shard_ids: set[int] = set()
         self._subscription_ids: set[int] = set()
         self._untold: set[str] = set()  # what has changed, and could not be announced
@@ -110,6 +118,9 @@ class WakeUps:
                     case None:  # listening anew: whatever was announced before has been missed
                         self._drop(None)
                         self._wake(None, None)
+                        self._access_changed()
+                    case AccessChanged():
+                        self._access_changed()
                     case ResourceChanged(name):
                         self._drop(name)
                     case wake:

@@ -2,7 +2,8 @@
 
 Two channels, for each schema its own.  `broker_wake` carries what may be claimed now, as words: `s12` (shard 12 has
 new messages), `r7` (subscription 7 has redeliveries, or another time for them).  `broker_resources` carries the
-name of a topic or subscription that changed; nothing where that is too long for it, and then any may have changed.
+name of a topic or subscription that changed; nothing where that is too long for it, and then any may have changed;
+ACCESS_CHANGED, which names no resource, where a credential or a policy did.
 A lost notification costs time, never a message: pulls also look for themselves.
 """
 
@@ -17,6 +18,7 @@ from broker.store.driver.database import Connection, Database, translate_errors
 from broker.store.driver.hot_connection import HotConnection
 
 _WAKE, _RESOURCES = "broker_wake", "broker_resources"
+ACCESS_CHANGED = "access"
 _MAX_PAYLOAD = 7900  # bytes; PostgreSQL refuses 8,000
 _SILENCE_SECONDS = 5.0  # without a notification, after which the server is asked whether it is there
 _ANSWER_SECONDS = 5.0
@@ -39,6 +41,11 @@ class ResourceChanged:
     name: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class AccessChanged:
+    """A credential or a policy has changed (store/access/version.py)."""
+
+
 def _payloads(words: Iterable[str]) -> list[str]:
     payloads = [""]
     for word in words:
@@ -51,6 +58,11 @@ def _payloads(words: Iterable[str]) -> list[str]:
 def _channel(name: str, schema: str) -> str:
     """Channels belong to a database.  In `public` they are as in release 0.1.0, which may work there as well."""
     return name if schema == RELEASE_0_1_SCHEMA else f"{name}.{schema}"
+
+
+def resources_channel(schema: str) -> str:
+    """Where changes are told, to be told in the transaction that makes them."""
+    return _channel(_RESOURCES, schema)
 
 
 async def notify_wake(
@@ -67,13 +79,13 @@ async def notify_resources_changed(connection: Connection, *, schema: str, names
     payloads = [name if len(name.encode()) <= _MAX_PAYLOAD else "" for name in names]
     await connection.execute(
         "SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS changed (payload)",
-        [_channel(_RESOURCES, schema), payloads],
+        [resources_channel(schema), payloads],
     )
 
 
 async def listen(
     database: Database, *, silence_seconds: float = _SILENCE_SECONDS, answer_seconds: float = _ANSWER_SECONDS
-) -> AsyncIterator[Wake | ResourceChanged | None]:
+) -> AsyncIterator[Wake | ResourceChanged | AccessChanged | None]:
     """What other processes (and this one) announce; None first, once the connection listens.
 
     Raises a BrokerError when the connection is lost, or the server has been silent for both times: the caller
@@ -95,8 +107,10 @@ async def listen(
             await connection.close()
 
 
-def _announcement(notification: Notify) -> Wake | ResourceChanged:
+def _announcement(notification: Notify) -> Wake | ResourceChanged | AccessChanged:
     if notification.channel.startswith(_RESOURCES):
+        if notification.payload == ACCESS_CHANGED:
+            return AccessChanged()
         return ResourceChanged(notification.payload or None)
     return _parse_wake(notification.payload)
 

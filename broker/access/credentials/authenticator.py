@@ -1,0 +1,143 @@
+"""Who calls, by the credential that a request shows.
+
+A credential that was verified is known until it expires or the version changes: the calls that follow cost a look
+into a dictionary.  One that was refused is remembered for a while as well.  Neither costs a statement, ever.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from broker.access.credentials import refusals
+from broker.access.credentials.directory import CredentialDirectory
+from broker.access.credentials.service_account_tokens import Proven, ServiceAccountTokens
+from broker.access.credentials.tokens import read_token
+from broker.access.version import AccessVersion
+from broker.domain.api_key import MAX_KEY_BYTES, ApiKey, digest_of
+from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, ANONYMOUS, Caller, Grant
+from broker.domain.errors import Unauthenticated
+
+MAX_KNOWN, MAX_REFUSED = 20_000, 5_000  # credentials; some 30 MB of the longest usual ones, and some 5 MB
+REFUSED_SECONDS = 10.0  # for which a refusal is remembered: a token may become valid
+_BEARER = b"bearer"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a request shows: the value of `Authorization`, and an API key; empty where it has none."""
+
+    authorization: bytes = b""
+    api_key: bytes = b""
+
+
+class Authenticator:
+    """`caller` for every call.  What it knows is dropped when the version changes."""
+
+    def __init__(
+        self,
+        version: AccessVersion,
+        directory: CredentialDirectory,
+        accounts: ServiceAccountTokens,
+        *,
+        now: Callable[[], datetime],
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`now`: the database's time.  `ticks`: seconds, of a clock that only goes forward."""
+        self._version = version
+        self._directory = directory
+        self._accounts = accounts
+        self._now = now
+        self._ticks = ticks
+        self._known: dict[bytes, tuple[Caller, float]] = {}
+        self._refused: dict[bytes, tuple[Unauthenticated, float]] = {}
+        version.after_change(self._forget)
+
+    def warm(self, authorization: bytes) -> Caller | None:
+        """The caller with this `Authorization`, if that is known now; else `caller` has to look."""
+        found = self._known.get(authorization)
+        if found is not None and found[1] > self._ticks() and self._version.is_fresh:
+            return found[0]
+        return None
+
+    async def caller(self, shown: Shown) -> Caller:
+        """ANONYMOUS if nothing is shown.
+
+        Raises Unauthenticated for a credential that proves nothing; Unavailable where that cannot be known now.
+        """
+        await self._version.check()
+        if shown.authorization:
+            return self._bearer(shown.authorization)
+        if shown.api_key:
+            return self._of_api_key(shown.api_key)
+        return ANONYMOUS
+
+    def still_holds(self, caller: Caller) -> bool:
+        """Whether a caller that was let in would be let in now, its token's end apart: for streams that are open."""
+        kind = caller.credential.partition(":")[0]
+        if kind == "key":
+            return self._accounts.still_holds(caller)
+        if kind == "apiKey":
+            return any(
+                f"apiKey:{key.name}" == caller.credential for key in self._directory.current.api_keys.values()
+            )
+        return True
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._refused.clear()
+
+    def _bearer(self, authorization: bytes) -> Caller:
+        ticks = self._ticks()
+        known = self._known.get(authorization)
+        if known is not None and known[1] > ticks:
+            return known[0]
+        refused = self._refused.get(authorization)
+        if refused is not None and refused[1] > ticks:
+            raise _again(refused[0])
+        try:
+            proven = self._verify(authorization)
+        except Unauthenticated as error:
+            if len(self._refused) >= MAX_REFUSED:
+                self._refused.clear()
+            if len(authorization) <= 4096:
+                self._refused[authorization] = (_again(error), ticks + REFUSED_SECONDS)
+            raise
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        left = max((proven.until - self._now()) / timedelta(seconds=1), 0.0)
+        self._known[authorization] = (proven.caller, ticks + left)
+        return proven.caller
+
+    def _verify(self, authorization: bytes) -> Proven:
+        scheme, _, value = authorization.partition(b" ")
+        if scheme.lower() != _BEARER:
+            raise refusals.invalid("must come as `Authorization: Bearer TOKEN`")
+        token, now = read_token(value.strip()), self._now()
+        if self._accounts.is_of_key(token):
+            return self._accounts.check_self_signed(token, now=now)
+        if self._accounts.is_access_token(token):
+            return self._accounts.check_access_token(token, now=now)
+        raise refusals.invalid("is of no key that this broker knows")
+
+    def _of_api_key(self, shown: bytes) -> Caller:
+        if len(shown) > MAX_KEY_BYTES:
+            raise refusals.api_key_invalid()
+        found = self._directory.current.api_keys.get(digest_of(shown))
+        if found is None:
+            raise refusals.api_key_invalid()
+        return _api_key_caller(found)
+
+
+def _again(error: Unauthenticated) -> Unauthenticated:
+    """The same refusal, without the traceback of the first."""
+    return Unauthenticated(error.message, details=error.details)
+
+
+def _api_key_caller(key: ApiKey) -> Caller:
+    member = f"apiKey:{key.name}"
+    roles = frozenset(key.roles)
+    grants = tuple(Grant(roles, resource) for resource in key.resources or [key.project])
+    return Caller(
+        member, frozenset({member, ALL_USERS, ALL_AUTHENTICATED_USERS}), member, grants=grants, confined=True
+    )

@@ -1,0 +1,72 @@
+"""All credentials of this broker, in memory: what a caller shows is looked for here, and never in the database.
+
+So a credential that is new to a process costs a verification, and one that is made up costs less than that.  It is
+read anew, as a whole, when the version says that a credential has changed; a thousand accounts with their keys take
+some 2 MB.
+"""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from broker.domain.api_key import ApiKey
+from broker.domain.service_account import ServiceAccount
+from broker.store.access.access_token_keys import AccessTokenKey, list_access_token_keys
+from broker.store.access.api_keys import all_api_keys
+from broker.store.access.service_accounts import all_accounts, all_keys
+from broker.store.access.version import Versions
+from broker.store.driver.database import Database
+
+_MAX_LOADED_KEYS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """As of one version.  `keys`: (account's address, PEM) by the key's id; the newest of `token_keys` is last."""
+
+    accounts: dict[str, ServiceAccount] = field(default_factory=dict)
+    keys: dict[str, tuple[str, str]] = field(default_factory=dict)
+    api_keys: dict[bytes, ApiKey] = field(default_factory=dict)
+    token_keys: dict[str, AccessTokenKey] = field(default_factory=dict)
+
+    def account_of(self, key_id: str) -> ServiceAccount | None:
+        """Whose key it is."""
+        found = self.keys.get(key_id)
+        return None if found is None else self.accounts.get(found[0])
+
+
+class CredentialDirectory:
+    """`current` is replaced as a whole by `load`, which AccessVersion calls."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._loaded = 0
+        self.current = Credentials()
+
+    async def load(self, versions: Versions) -> None:
+        """Read the credentials if one has changed.  Raises a BrokerError."""
+        if versions.credentials == self._loaded:
+            return
+        async with self._database.transaction() as connection:
+            # Keys before accounts, so that whatever has a key also has its account.
+            keys = await all_keys(connection)
+            accounts = await all_accounts(connection)
+            api_keys = await all_api_keys(connection)
+            token_keys = await list_access_token_keys(connection)
+        self.current = Credentials(
+            accounts={account.email: account for account in accounts},
+            keys={key.key_id: (key.email, key.public_key) for key in keys},
+            api_keys={key.digest: key for key in api_keys},
+            token_keys={key.key_id: key for key in token_keys},
+        )
+        self._loaded = versions.credentials
+
+
+@lru_cache(_MAX_LOADED_KEYS)
+def public_key(pem: str) -> RSAPublicKey:
+    """A key for its PEM."""
+    key = load_pem_public_key(pem.encode("ascii"))
+    assert isinstance(key, RSAPublicKey)
+    return key

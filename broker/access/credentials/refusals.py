@@ -1,0 +1,54 @@
+"""What a caller is told whose credential proves nothing, in Google's words and with Google's reasons.
+
+https://cloud.google.com/docs/authentication/troubleshoot-adc and the reasons of google.api.ErrorReason.
+"""
+
+from broker.domain.errors import Unauthenticated
+
+_ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+_EXPECTED = "Expected OAuth 2 access token, login cookie or other valid authentication credential."
+
+
+def refusal(reason: str, why: str) -> Unauthenticated:
+    """`reason` is one of google.api.ErrorReason; `why` a sentence without anything of the credential itself."""
+    info = {
+        "@type": _ERROR_INFO,
+        "reason": reason,
+        "domain": "googleapis.com",
+        "metadata": {"service": "pubsub.googleapis.com"},
+    }
+    return Unauthenticated(why, details=[info])
+
+
+def missing() -> Unauthenticated:
+    """Nothing was shown, and that is not enough."""
+    return refusal(
+        "CREDENTIALS_MISSING",
+        f"Request is missing required authentication credential. {_EXPECTED}",
+    )
+
+
+def invalid(why: str) -> Unauthenticated:
+    """A token that proves nothing; `why` completes the sentence "the token …"."""
+    return refusal(
+        "ACCESS_TOKEN_TYPE_UNSUPPORTED",
+        f"Request had invalid authentication credentials: the token {why}. {_EXPECTED}",
+    )
+
+
+def expired() -> Unauthenticated:
+    return refusal(
+        "ACCESS_TOKEN_EXPIRED",
+        f"Request had invalid authentication credentials: the token has expired. {_EXPECTED}",
+    )
+
+
+def account_disabled() -> Unauthenticated:
+    return refusal(
+        "ACCOUNT_STATE_INVALID",
+        f"Request had invalid authentication credentials: the service account is disabled. {_EXPECTED}",
+    )
+
+
+def api_key_invalid() -> Unauthenticated:
+    return refusal("API_KEY_INVALID", "API key not valid. Please pass a valid API key.")

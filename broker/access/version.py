@@ -1,0 +1,116 @@
+"""The version of all that access depends on: how long what a process knows of credentials and policies is good.
+
+Whoever changes a credential or a policy raises the version in the same transaction, and tells all processes.  A
+process also reads the version by itself, so that a lost notification, or a listener that is down, costs no more
+than that.  Where the version cannot be read what is known counts for nothing: calls are refused until it can.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from broker.domain.errors import BrokerError, Unavailable
+from broker.store.access.version import Versions, read_versions
+from broker.store.driver.database import Connection, Database
+from broker.store.driver.patient_connection import PatientConnection
+
+READ_SECONDS = 0.5  # between two looks at the version; a change holds within a second everywhere (E1)
+STALE_SECONDS = 2.0  # after which what is known is believed no more
+PATIENCE_SECONDS = 2.0  # for one look, and for a call that waits for it
+
+_UNKNOWN = (
+    "Whether the caller may do that cannot be looked up: the database cannot be reached or is slow; try again."
+)
+
+Load = Callable[[Versions], Awaitable[None]]
+
+
+class AccessVersion:
+    """`known`: the versions that all loaders have loaded.  `run` is a supervised worker."""
+
+    def __init__(self, database: Database, *, ticks: Callable[[], float] = time.monotonic) -> None:
+        """`ticks`: seconds, of a clock that only goes forward."""
+        self._database = database
+        self._ticks = ticks
+        self.known = Versions(0, 0)
+        self._read_at = float("-inf")  # when the last look that succeeded began
+        self._loaders: list[Load] = []
+        self._watchers: list[Callable[[], None]] = []
+        self._connection: PatientConnection | None = None  # owned by whoever has the lock
+        self._lock = asyncio.Lock()
+        self._hint = asyncio.Event()
+
+    def before_change(self, load: Load) -> None:
+        """Have `load(versions)` called, and waited for, before a new version counts as known; it drops or reads anew
+        what it keeps.  It may raise a BrokerError: then the version is not known, and it is called again.
+        """
+        self._loaders.append(load)
+
+    def after_change(self, watch: Callable[[], None]) -> None:
+        """Have `watch()` called when a new version is known: whoever was let in before is looked at again."""
+        self._watchers.append(watch)
+
+    def changed(self) -> None:
+        """Somebody says that there is a new version."""
+        self._hint.set()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether what is known may be believed now."""
+        return self._ticks() - self._read_at < STALE_SECONDS
+
+    async def check(self) -> None:
+        """Be sure that what is known may be believed.  Raises Unavailable."""
+        if not self.is_fresh:
+            await self._look_in_time(unless_fresh=True)
+
+    async def look(self) -> None:
+        """Know of all changes that are committed now.  Raises Unavailable."""
+        await self._look_in_time(unless_fresh=False)
+
+    async def _look_in_time(self, *, unless_fresh: bool) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS), self._lock:
+                if not (unless_fresh and self.is_fresh):  # else another call's look has done
+                    await self._look()
+        except (BrokerError, TimeoutError) as error:
+            raise Unavailable(_UNKNOWN) from error
+
+    async def run(self) -> None:
+        """Look at the version for ever, at once where somebody says that it has changed."""
+        try:
+            while True:
+                self._hint.clear()
+                with suppress(Unavailable):  # calls say so
+                    await self.look()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._hint.wait(), READ_SECONDS)
+        finally:
+            await self._hang_up()
+
+    async def _look(self) -> None:
+        began = self._ticks()
+        try:
+            versions = await read_versions(await self._connected())
+            if versions != self.known:
+                for load in self._loaders:
+                    await load(versions)
+        except BaseException:  # given up in the middle, too: nobody knows what the connection would say next
+            await self._hang_up()
+            raise
+        changed, self.known, self._read_at = versions != self.known, versions, began
+        if changed:
+            for watch in self._watchers:
+                watch()
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = await self._database.dedicated_connection()
+            self._connection.patience = PATIENCE_SECONDS
+        return self._connection
+
+    async def _hang_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()

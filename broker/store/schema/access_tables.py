@@ -1,0 +1,73 @@
+"""The tables of access: who may show what.  They are a part of the metadata of tables.py."""
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    Table,
+    Text,
+    text,
+)
+
+from broker.store.schema.tables import metadata
+
+# One row.  `version` is raised by whatever changes a credential or a policy, in the same transaction; `credentials`
+# is the version at which a credential changed last.
+access_version = Table(
+    "access_version",
+    metadata,
+    Column("only_row", Boolean, CheckConstraint("only_row"), primary_key=True, server_default=text("true")),
+    Column("version", BigInteger, nullable=False),
+    Column("credentials", BigInteger, nullable=False),
+)
+
+service_accounts = Table(
+    "service_accounts",
+    metadata,
+    Column("email", Text, primary_key=True),
+    Column("project", Text, nullable=False),  # "projects/p"
+    Column("unique_id", Text, nullable=False, unique=True),
+    Column("display_name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("disabled", Boolean, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Index("service_accounts_project_idx", "project", "email"),
+)
+
+# Of a key only the public half is kept (PEM).
+service_account_keys = Table(
+    "service_account_keys",
+    metadata,
+    Column("key_id", Text, primary_key=True),
+    Column("email", Text, ForeignKey("service_accounts.email", ondelete="CASCADE"), nullable=False),
+    Column("public_key", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Index("service_account_keys_email_idx", "email", "key_id"),
+)
+
+# `digest`: SHA-256 of the key, which has 256 random bits of its own.  `resources`: those that it is restricted to;
+# empty: its project.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("name", Text, primary_key=True),  # "projects/p/apiKeys/…"
+    Column("display_name", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("roles", ARRAY(Text), nullable=False),
+    Column("resources", ARRAY(Text), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+)
+
+access_token_keys = Table(
+    "access_token_keys",
+    metadata,
+    Column("key_id", Text, primary_key=True),
+    Column("secret", LargeBinary, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+)
