@@ -4,26 +4,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
 
-from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
+from broker.access.access import ROTATION_SECONDS, Access
 from broker.app_config import AppConfig
 from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
-from broker.front.call_log import CallLog
-from broker.front.grpc.methods import METHODS
-from broker.front.grpc.server import GrpcDoor
-from broker.front.health import health_routes
-from broker.front.openapi import openapi_routes
 from broker.front.request_memory import RequestMemory
-from broker.front.resource_calls import ResourceCalls
-from broker.front.rest.app import RestDoor
-from broker.front.rest.routes import ROUTES
 from broker.front.well_known import well_known_routes
-from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
@@ -40,10 +29,12 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.services.acknowledge import AcknowledgeService
+from broker.services.api_keys import ApiKeyService
 from broker.services.filters import FilterService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.pushes import PushService
+from broker.services.service_accounts import ServiceAccountService
 from broker.services.services import Services
 from broker.services.snapshots import SnapshotService
 from broker.services.streaming_pull import StreamingPullService
@@ -67,15 +58,12 @@ from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Loop, Supervisor, Worker
 
 WhileAway = Callable[[], AbstractAsyncContextManager[None]]
-StartFailed = Callable[[Exception], None]
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
 ACK_FLUSHES_AT_ONCE = 2  # and one that began alone; beside claims they are few, for they are short
 AWAY_SECONDS = 0.2  # between two attempts to reach the database at the start
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
-# Key in the state of the ASGI lifespan, besides those of port/first_bytes.py:
-STOP_WAITING = "stop_waiting"  # what a server calls before it stops
 
 
 class Broker:
@@ -105,7 +93,14 @@ class Broker:
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
         is_alone = self._processes.is_alone
-        self._wake_ups = WakeUps(self._database, wake=self.wake, drop=self._drop, is_alone=is_alone)
+        self.access = self._access()
+        self._wake_ups = WakeUps(
+            self._database,
+            wake=self.wake,
+            drop=self._drop,
+            is_alone=is_alone,
+            access_changed=self.access.version.changed if self.access is not None else lambda: None,
+        )
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.issuer or config.base_url)
@@ -120,6 +115,18 @@ class Broker:
         self.services = self._services(
             PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks), acks, attempt_ids
         )
+
+    def _access(self) -> Access | None:
+        """None: anybody may do anything."""
+        config = self._config
+        if config.auth == "off":
+            return None
+        return Access(self._database, audiences=[config.address, *config.audiences], now=self._clock.now)
+
+    async def _access_changed(self) -> None:
+        """A change of this process's own holds before it is answered."""
+        if self.access is not None:
+            await self.access.version.look()
 
     def _running_processes(self) -> RunningProcesses:
         return RunningProcesses(
@@ -185,6 +192,10 @@ class Broker:
             acknowledge=AcknowledgeService(self._resources, acks, self._activity),
             filters=FilterService(self._database, self._clock),
             pushes=PushService(self._database, self._clock, self._wake_ups),
+            service_accounts=ServiceAccountService(
+                self._database, self._clock, changed=self._access_changed, base_url=self._config.address
+            ),
+            api_keys=ApiKeyService(self._database, self._clock, changed=self._access_changed),
         )
 
     def _pusher(self, acks: AckCoalescer) -> Pusher:
@@ -310,6 +321,8 @@ class Broker:
             await make_partitions_ahead(connection, now=self._clock.now())
         await self._processes.run_once()
         await self._signer.refresh()
+        if self.access is not None:
+            await self.access.start()
 
     async def _finish_pushes(self) -> None:
         with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
@@ -324,6 +337,10 @@ class Broker:
 
     def _workers(self) -> dict[str, Worker]:
         config = self._config
+        access: dict[str, Worker] = {}
+        if self.access is not None:
+            access["access version"] = Loop(self.access.version.run)
+            access["access token keys"] = PeriodicWorker(self.access.rotate, ROTATION_SECONDS)
         expirer = SubscriptionExpirer(self._database, self._clock, self._activity, self._wake_ups)
         return {
             "notification listener": Loop(self._wake_ups.run_listener),
@@ -337,55 +354,7 @@ class Broker:
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()),
             "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()),
             **self.pusher.workers(),
+            **access,
             "log": PeriodicWorker(self.states.run_once, TICK_SECONDS),
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
         }
-
-
-def create_app(
-    config: AppConfig, *, while_away: WhileAway = contextlib.nullcontext, start_failed: StartFailed | None = None
-) -> ASGIApp:
-    """The broker for a server of ASGI with the protocol of port/first_bytes.py.
-
-    Its lifespan opens and closes everything, and gives the doors; what the application itself answers is what
-    surrounds the API: health, the specification, the keys of tokens.
-
-    `start_failed` is told why it could not begin; servers of ASGI only get the text of a traceback.
-    """
-    return serve_broker(Broker(config), while_away=while_away, start_failed=start_failed)
-
-
-def serve_broker(
-    broker: Broker, *, while_away: WhileAway = contextlib.nullcontext, start_failed: StartFailed | None = None
-) -> ASGIApp:
-    """As create_app, for a broker that the caller has built and keeps hold of."""
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
-        begun = False
-        try:
-            async with broker.running(while_away):
-                begun = True
-                yield {STOP_WAITING: broker.stop_waiting, **for_port(broker)}
-        except Exception as error:
-            if start_failed is not None and not begun:
-                start_failed(error)
-            raise
-
-    routes = [*health_routes(broker.check_ready), *openapi_routes(), *broker.well_known_routes()]
-    return Starlette(routes=routes, lifespan=lifespan)
-
-
-def for_port(broker: Broker) -> dict[str, Any]:
-    """What port/first_bytes.py finds in the state of the lifespan."""
-    limits: dict[str, Any] = {
-        "requests": broker.requests,
-        "answers": broker.answers,
-        "resource_calls": ResourceCalls(),
-        "calls": CallLog(broker.states, excused=broker.is_excused),
-    }
-    return {
-        HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),
-        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, **limits),
-        STATES: broker.states,
-    }

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from broker.domain.audiences import split_list
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 
@@ -26,6 +27,18 @@ class AppConfig:
     min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS
     base_url: str = "http://127.0.0.1:8085"
     issuer: str = ""
+    auth: str = "off"
+    auth_audiences: str = ""
     push_private_addresses: str = "allow"
     push_allowed_networks: str = ""
     push_ca_file: str = ""
+
+    @property
+    def address(self) -> str:
+        """The URL at which the broker is reached, as far as it is known."""
+        return (self.issuer or self.base_url).rstrip("/")
+
+    @property
+    def audiences(self) -> list[str]:
+        """Other URLs that it is addressed by."""
+        return split_list(self.auth_audiences)

@@ -102,3 +102,16 @@ class Text:
         if text and self.check is not None:
             self.check(text)
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """On or off; the option alone means on."""
+
+    placeholder: str = "true|false"
+    allowed: str = "true or false"
+
+    def read(self, text: str) -> bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError
+        return text.lower() == "true"

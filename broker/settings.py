@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
+from broker.domain.audiences import check_audiences
 from broker.domain.database_url import check_database_url, check_schema_name, without_password
 from broker.setting_checks import (
     check_ca_file,
@@ -18,7 +19,7 @@ from broker.setting_checks import (
     check_issuer,
     check_networks,
 )
-from broker.setting_values import Kind, OneOf, Seconds, Text, Whole
+from broker.setting_values import Kind, OneOf, Seconds, Switch, Text, Whole
 
 PREFIX = "BROKER_"
 _NEAR = 0.75  # of difflib's ratio: PROT is near PORT, and URL near nothing
@@ -90,6 +91,21 @@ class Settings:
         "Issuer (iss) of the tokens that pushes carry: the URL at which receivers reach the broker.",
         Text("a URL such as https://broker.example.com", "URL", check_issuer),
     )
+    auth: str = _setting(
+        "off",
+        "Whether callers must show who they are; off: anybody who reaches the port may do anything.",
+        OneOf(("off", "required")),
+    )
+    auth_audiences: str = _setting(
+        "",
+        "Other URLs that tokens may be for (aud), beside the issuer, the address, and Google's.",
+        Text("URLs such as https://broker.example.com, commas between", "URLS", check_audiences),
+    )
+    insecure_transport: bool = _setting(
+        False,
+        "Whether credentials may come in cleartext to an address that is not loopback.",
+        Switch(),
+    )
     push_private_addresses: str = _setting(
         "allow",
         "Whether pushes may go to private, loopback and link-local addresses.",
@@ -126,7 +142,7 @@ class SettingsInForce:
 
     def shown(self, name: str) -> str:
         """The value as it may be shown to people: without a password."""
-        text: str = _FIELDS[name].metadata["show"](str(getattr(self.settings, name)))
+        text: str = _FIELDS[name].metadata["show"](_text(getattr(self.settings, name)))
         return text
 
 
@@ -153,7 +169,11 @@ def meaning(name: str) -> str:
 
 def default(name: str) -> str:
     """What the setting is unless it is given, as text ("": nothing)."""
-    return str(_FIELDS[name].default)
+    return _text(_FIELDS[name].default)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def find_settings(

@@ -10,8 +10,8 @@ from sqlalchemy import create_engine, pool
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters
-from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
 from broker.store.schema.every_table import metadata
+from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
 
 told = context.config.attributes
 schema = told.get("schema", DEFAULT_SCHEMA)

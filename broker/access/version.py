@@ -42,8 +42,10 @@ class AccessVersion:
         self._hint = asyncio.Event()
 
     def before_change(self, load: Load) -> None:
-        """Have `load(versions)` called, and waited for, before a new version counts as known; it drops or reads anew
-        what it keeps.  It may raise a BrokerError: then the version is not known, and it is called again.
+        """Have `load(versions)` called, and waited for, before a new version counts as known.
+
+        It drops or reads anew what it keeps.  It may raise a BrokerError: then the version is not known, and it is
+        called again.
         """
         self._loaders.append(load)
 

@@ -8,8 +8,10 @@ from typing import Any, NoReturn
 
 from broker import settings
 from broker.cli.stop import Misuse
+from broker.setting_values import Switch
 from broker.settings import SettingsInForce
 
+_ALONE: Mapping[str, Any] = {"nargs": "?", "const": "true"}  # an option that may stand without a value
 _NEAR = 0.6  # of difflib's ratio; a guess too many does no harm here
 
 
@@ -24,6 +26,7 @@ class Command:
     settings: Sequence[str]
     run: Callable[[SettingsInForce, Mapping[str, Any]], int]
     flags: Mapping[str, str] = field(default_factory=dict)  # "move-schema": what that does
+    values: Mapping[str, str] = field(default_factory=dict)  # "key-file": what that names; each must be given
     program: str = ""  # the one that runs if none is named, for a command that runs another program
 
 
@@ -51,11 +54,14 @@ def make_parser(commands: Mapping[str, Command], *, version: str) -> argparse.Ar
                 settings.option(setting),
                 dest=setting,
                 metavar=settings.kind(setting).placeholder,
+                **_ALONE if isinstance(settings.kind(setting), Switch) else {},
                 help=_help(setting),
             )
         if command.program:
             meaning = f"the program, and what follows is its own; default {command.program}"
             own.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER, help=meaning)
+        for value, meaning in command.values.items():
+            own.add_argument(f"--{value}", dest=value, metavar="FILE", required=True, help=meaning)
         for flag, meaning in command.flags.items():
             own.add_argument(f"--{flag}", dest=flag, action="store_true", help=meaning)
     return parser
@@ -75,6 +81,8 @@ def parse(
     parser: argparse.ArgumentParser, commands: Mapping[str, Command], arguments: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:
     """The command's name, and its options by name (None: not given).  Raises Misuse."""
+    if " ".join(arguments[:2]) in commands:  # a command of two words
+        arguments = [" ".join(arguments[:2]), *arguments[2:]]
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise Misuse(
             f"there is no command {arguments[0]!r}{_guess(arguments[0], commands)} ({', '.join(commands)})"
@@ -88,7 +96,7 @@ def parse(
                 f"`broker {name}` does not know what {unknown!r} is for (`broker {name} --help` says more)"
             )
         known = [settings.option(setting) for setting in commands[name].settings]
-        known += [f"--{flag}" for flag in commands[name].flags]
+        known += [f"--{own}" for own in (*commands[name].flags, *commands[name].values)]
         word = unknown.partition("=")[0]
         raise Misuse(
             f"`broker {name}` has no option {word}{_guess(word, known)} (`broker {name} --help` lists them)"

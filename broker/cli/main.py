@@ -42,6 +42,13 @@ def _database(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
     return run_on_embedded(in_force.settings, options["program"])
 
 
+def _bootstrap(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
+    from broker.cli.bootstrap import bootstrap
+
+    settings.forget_session_variables()
+    return bootstrap(in_force.settings, options["key-file"])
+
+
 COMMANDS = {
     "serve": Command(
         summary="serve the API; without a database URL on an embedded PostgreSQL",
@@ -61,6 +68,12 @@ COMMANDS = {
         summary="show the settings that `broker serve` would have, and where each is from",
         settings=settings.NAMES,
         run=_settings,
+    ),
+    "auth bootstrap": Command(
+        summary="make a key that may do everything, for `--auth required`",
+        settings=("database_url", "database_schema", "data_dir", "issuer", "host", "port", "log_level"),
+        values={"key-file": "the file for the key (JSON); it must not exist"},
+        run=_bootstrap,
     ),
     "database": Command(
         summary="run psql, pg_dump or pg_restore on the embedded PostgreSQL",

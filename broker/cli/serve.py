@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.app_config import AppConfig
+from broker.cli.admin_key import FILE_NAME, is_administered, make_admin_key
 from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.children import Children
 from broker.cli.schema import Served, check_schema, upgrade_schema
@@ -24,7 +25,10 @@ from broker.port.listener import url as url_of
 from broker.settings import Settings
 from broker.telemetry.log import set_up_log
 
-_NO_AUTHENTICATION = "there is no authentication yet; keep the port on a network that you trust"
+_NO_AUTHENTICATION = "authentication is off (--auth required); keep the port on a network that you trust"
+_CLEARTEXT = (
+    "credentials come in cleartext, and whoever reads them on their way can use them (--insecure-transport)"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +42,10 @@ def serve(settings: Settings) -> int:
         with (
             _data_directory(settings) as cluster,
             bound_socket(settings.host, settings.port) as listener,
-            _database(settings, cluster) as (url, served),
+            _database(settings, cluster, _check_transport(settings, listener)) as (url, served),
         ):
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
-            if is_open_to_others(listener):
-                logger.warning("anyone who reaches %s may do anything: %s", url_of(listener), _NO_AUTHENTICATION)
+            _warn_of_strangers(settings, listener)
             asyncio.run(_serve(settings, listener, cluster, url, served.schema))
     except CannotListen as error:
         raise Stop(str(error)) from error
@@ -50,6 +53,26 @@ def serve(settings: Settings) -> int:
         pass
     say("Stopped.")
     return 0
+
+
+def _check_transport(settings: Settings, listener: socket.socket) -> str:
+    """The URL at which the holders of keys reach the broker.  Raises Misuse if their credentials would be readable
+    on their way.
+    """
+    if settings.auth == "required" and is_open_to_others(listener) and not settings.insecure_transport:
+        raise Misuse(
+            f"--auth required on {url_of(listener)} would take credentials in cleartext from other machines: "
+            "listen on 127.0.0.1 behind something that speaks TLS, or give --insecure-transport"
+        )
+    return (settings.issuer or base_url(listener)).rstrip("/")
+
+
+def _warn_of_strangers(settings: Settings, listener: socket.socket) -> None:
+    if is_open_to_others(listener):
+        if settings.auth == "off":
+            logger.warning("anyone who reaches %s may do anything: %s", url_of(listener), _NO_AUTHENTICATION)
+        else:
+            logger.warning("%s is open to other machines without TLS: %s", url_of(listener), _CLEARTEXT)
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -85,16 +108,25 @@ def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
 
 
 @contextmanager
-def _database(settings: Settings, cluster: Cluster | None) -> Iterator[tuple[str, Served]]:
+def _database(settings: Settings, cluster: Cluster | None, address: str) -> Iterator[tuple[str, Served]]:
     """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated; and
-    where the tables are in it.
+    where the tables are in it.  With authentication there is somebody who owns everything.
     """
+    is_guarded = settings.auth == "required"
     if cluster is None:
-        yield settings.database_url, check_schema(settings.database_url, settings.database_schema)
+        served = check_schema(settings.database_url, settings.database_schema)
+        if is_guarded and not is_administered(settings.database_url, served.schema):
+            raise Stop("nobody has a key for this database yet: run `broker auth bootstrap --key-file FILE` first")
+        yield settings.database_url, served
         return
     say(f"{'Starting' if cluster.exists() else 'Making'} a PostgreSQL in {Path(settings.data_dir).absolute()} …")
     cluster.open()
-    yield cluster.url, upgrade_schema(cluster.url, settings.database_schema)
+    served = upgrade_schema(cluster.url, settings.database_schema)
+    if is_guarded and not is_administered(cluster.url, served.schema):
+        path = Path(settings.data_dir).absolute() / FILE_NAME
+        make_admin_key(cluster.url, served.schema, base_url=address, path=path)
+        say(f"The key of the administrator, who may do everything, is in {path}")
+    yield cluster.url, served
 
 
 async def _serve(
@@ -112,6 +144,8 @@ async def _serve(
         min_delivery_attempts=settings.min_delivery_attempts,
         base_url=base_url(listener),
         issuer=settings.issuer,
+        auth=settings.auth,
+        auth_audiences=settings.auth_audiences,
         push_private_addresses=settings.push_private_addresses,
         push_allowed_networks=settings.push_allowed_networks,
         push_ca_file=settings.push_ca_file,

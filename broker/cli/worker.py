@@ -18,8 +18,8 @@ from typing import cast
 import uvicorn
 import uvloop
 
-from broker.app import STOP_WAITING, create_app
 from broker.app_config import AppConfig
+from broker.asgi import STOP_WAITING, create_app
 from broker.cli.child_process import Failed, Serving
 from broker.port.first_bytes import MakeProtocol
 from broker.port.turning_away import turning_away

@@ -62,8 +62,8 @@ def email_of(project: str, account_id: str) -> str:
     """The address of an account to be.  Raises InvalidArgument for ids that no address can be made of."""
     if not _ACCOUNT_ID.fullmatch(account_id):
         raise InvalidArgument(
-            f"account_id must have 6 to 30 small letters, digits and hyphens, begin with a letter and not end with a "
-            f"hyphen (account_id={account_id[:100]})."
+            f"account_id must have 6 to 30 small letters, digits and hyphens, begin with a letter not end with "
+            f"a hyphen (account_id={account_id[:100]})."
         )
     match = _PROJECT.fullmatch(leaf(project))
     if match is None:

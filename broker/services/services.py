@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from broker.services.acknowledge import AcknowledgeService
+from broker.services.api_keys import ApiKeyService
 from broker.services.filters import FilterService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.pushes import PushService
+from broker.services.service_accounts import ServiceAccountService
 from broker.services.snapshots import SnapshotService
 from broker.services.streaming_pull import StreamingPullService
 from broker.services.subscriptions import SubscriptionService
@@ -24,3 +26,5 @@ class Services:
     acknowledge: AcknowledgeService
     filters: FilterService
     pushes: PushService
+    service_accounts: ServiceAccountService
+    api_keys: ApiKeyService

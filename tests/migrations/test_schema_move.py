@@ -9,9 +9,9 @@ import pytest
 from broker.store.driver.database import Database
 from broker.store.log.partitions import list_partitions, make_partitions_ahead
 from broker.store.schema import migrations, schema_state
+from broker.store.schema.every_table import metadata
 from broker.store.schema.migration_waits import Patience
 from broker.store.schema.schema_state import DatabaseUnreachable, head_revision
-from broker.store.schema.every_table import metadata
 from broker.store.schema.tables import FUNCTIONS, VIEWS
 
 SHORT = Patience(lock_seconds=0.1, pause_seconds=0.1, total_seconds=0.1)

@@ -73,7 +73,7 @@ class Authenticator:
         return ANONYMOUS
 
     def still_holds(self, caller: Caller) -> bool:
-        """Whether a caller that was let in would be let in now, its token's end apart: for streams that are open."""
+        """Whether a caller that was let in would be let in now, its token's end apart: for open streams."""
         kind = caller.credential.partition(":")[0]
         if kind == "key":
             return self._accounts.still_holds(caller)

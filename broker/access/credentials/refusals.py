@@ -43,6 +43,14 @@ def expired() -> Unauthenticated:
     )
 
 
+def revoked() -> Unauthenticated:
+    """Of a call that was let in, and is still open."""
+    return refusal(
+        "ACCESS_TOKEN_REVOKED",
+        f"Request had invalid authentication credentials: the credential was revoked. {_EXPECTED}",
+    )
+
+
 def account_disabled() -> Unauthenticated:
     return refusal(
         "ACCOUNT_STATE_INVALID",

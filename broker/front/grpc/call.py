@@ -4,22 +4,24 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
+from broker.domain.caller import ANONYMOUS, Caller
 from broker.services.services import Services
 
 
 class UnaryCall:
-    """A request and its answer.
+    """A request and its answer.  `caller` is ANONYMOUS where authentication is off.
 
     `hung_up()` completes once the caller has cancelled the call, has lost the connection or has let its deadline
     pass.  A handler is never cancelled for that: what it has begun may already be committed.  `trailers` is
     metadata that comes after the answer.
     """
 
-    __slots__ = ("_deadline", "_gone", "_waiting", "services", "trailers", "unsent")
+    __slots__ = ("_deadline", "_gone", "_waiting", "caller", "services", "trailers", "unsent")
 
     def __init__(self, services: Services, deadline: float | None = None) -> None:
         """`deadline`: the caller's, in the event loop's time."""
         self.services = services
+        self.caller = ANONYMOUS
         self._deadline = deadline
         self.trailers: Sequence[tuple[bytes, bytes]] = ()
         self._gone = False
@@ -59,6 +61,9 @@ class StreamingCall(Protocol):
 
     @property
     def services(self) -> Services: ...
+
+    @property
+    def caller(self) -> Caller: ...
 
     def requests(self) -> AsyncIterator[bytes]:
         """The requests as they come, to the caller's half-close; what is not taken is not acknowledged to the

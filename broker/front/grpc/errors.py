@@ -7,6 +7,7 @@ from google.protobuf import json_format
 
 from broker.domain.errors import BrokerError
 from broker.front.error_details import error_details
+from broker.front.gate import CHALLENGE
 from broker.front.generated import messages
 
 GRPC_STATUS = {
@@ -40,6 +41,8 @@ def error_trailers(error: BrokerError) -> list[tuple[bytes, bytes]]:
     code = GRPC_STATUS[error.code]
     message = error.message if len(error.message) <= MAX_MESSAGE else error.message[:MAX_MESSAGE] + "…"
     trailers = [(b"grpc-status", b"%d" % code), (b"grpc-message", quote(message, safe=_PLAIN).encode())]
+    if error.code == "UNAUTHENTICATED":
+        trailers.append((b"www-authenticate", CHALLENGE))
     details = error_details(error)
     if details:
         status = messages.Status(code=code, message=message)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from broker.domain.errors import Unavailable, Unimplemented
 from broker.front.admission import Admission, admission_of
 from broker.front.call_log import CallLog
+from broker.front.gate import OPEN_SERVICES, WAITING_RPCS, Gate
 from broker.front.grpc.messages import unsupported_encoding
 from broker.front.grpc.methods import Method, Unary
 from broker.front.grpc.responses import refuse, refuse_content_type
@@ -35,6 +36,8 @@ class _Target(NamedTuple):
     method: Method
     unary: Unary | None
     admission: Admission
+    waits: bool
+    is_open: bool
 
 
 class GrpcDoor:
@@ -49,8 +52,11 @@ class GrpcDoor:
         answers: RequestMemory,
         resource_calls: ResourceCalls,
         calls: CallLog,
+        gate: Gate | None = None,
     ) -> None:
+        """`gate`: what each call passes; None: anybody may do anything."""
         self._services = services
+        self._gate = gate
         self._calls = calls
         self._requests, self._answers = requests, answers
         self._targets = {
@@ -58,6 +64,8 @@ class GrpcDoor:
                 method,
                 resource_calls.bounded(method.unary) if method.unary and method.is_bounded else method.unary,
                 admission_of(method.rpc, requests),
+                method.rpc in WAITING_RPCS,
+                method.service in OPEN_SERVICES,
             )
             for method in methods
         }
@@ -90,12 +98,20 @@ class GrpcDoor:
             self._calls.refused(error)
             refuse(stream, error)
         else:
-            timeout = _timeout(fields.get(b"grpc-timeout"))
-            if target.unary is not None:
-                return UnaryRpc(session, stream, target.unary, target.admission, encoding, timeout)
-            if target.method.streaming is not None:
-                return StreamingRpc(session, stream, target.method.streaming, target.admission, encoding, timeout)
+            return self._start(session, stream, target, encoding)
         return Ignored()
+
+    def _start(self, session: Session, stream: Stream, target: _Target, encoding: bytes) -> Receiver:
+        gate = None if target.is_open else self._gate
+        timeout = _timeout(stream.headers.fields.get(b"grpc-timeout"))
+        if target.unary is not None:
+            return UnaryRpc(
+                session, stream, target.unary, target.admission, encoding, timeout, gate=gate, waits=target.waits
+            )
+        assert target.method.streaming is not None
+        return StreamingRpc(
+            session, stream, target.method.streaming, target.admission, encoding, timeout, gate=gate
+        )
 
     def _unknown(self, path: bytes) -> Unimplemented:
         service = path[1:].partition(b"/")[0]

@@ -5,14 +5,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from time import perf_counter
 
+from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.front.admission import Admission
 from broker.front.call_log import resource_of
+from broker.front.gate import Gate
 from broker.front.grpc.call import StreamingCall
 from broker.front.grpc.held import BODY_TICKS, Holder
 from broker.front.grpc.messages import MessageReader, pack_message
 from broker.front.grpc.responses import BEGINNING, OK, error_block
-from broker.front.grpc.unary import Session, shown, taken
+from broker.front.grpc.unary import Session, caller_of, shown, taken
 from broker.port.http2.stream import Stream
 from broker.services.services import Services
 
@@ -33,9 +35,13 @@ class StreamingRpc(Holder):
         admission: Admission,
         encoding: bytes,
         timeout: float | None,
+        *,
+        gate: Gate | None = None,
     ) -> None:
+        """`gate`: what the call passes first."""
         super().__init__(session.budget, admission)
         self._session = session
+        self._gate = gate
         self._stream = stream
         self._handler = handler
         self._reader = MessageReader(encoding)
@@ -48,6 +54,7 @@ class StreamingRpc(Holder):
         self._error: BrokerError | None = None  # what the call fails with
         self._news = asyncio.Event()
         self._started = False
+        self._caller = ANONYMOUS
         self._when_gone: Callable[[], None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._opened = perf_counter() if session.calls.on else 0.0
@@ -93,6 +100,10 @@ class StreamingRpc(Holder):
         if self._started:  # a task that has not begun would be cancelled before its first line
             self._task.cancel()
 
+    def end(self, error: BrokerError) -> None:
+        """End the call with an error."""
+        self._cancel(error)
+
     def stop(self) -> None:
         self._cancel(Unavailable("The broker stops."))
 
@@ -101,6 +112,10 @@ class StreamingRpc(Holder):
     @property
     def services(self) -> Services:
         return self._session.services
+
+    @property
+    def caller(self) -> Caller:
+        return self._caller
 
     async def requests(self) -> AsyncIterator[bytes]:
         while True:
@@ -159,6 +174,9 @@ class StreamingRpc(Holder):
         self._started = True
         try:
             if not self._stream.closed:
+                if self._gate is not None:
+                    self._caller = await caller_of(self._gate, self._stream)
+                    self._gate.hold(self)
                 await self._handler(self)
                 self._begin()
                 self._stream.send_trailers(OK)
@@ -174,6 +192,8 @@ class StreamingRpc(Holder):
             self._session.calls.fault(shown(self._stream), error)
             self._fail(Internal("The broker met an unexpected fault; its log has the details."))
         finally:
+            if self._gate is not None:
+                self._gate.let_go(self)
             if self._deadline is not None:
                 self._deadline.cancel()
             self._requests.clear()

@@ -5,9 +5,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from time import perf_counter
 from typing import Any
 
+from broker.access.credentials.authenticator import Shown
+from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.front.admission import Admission
 from broker.front.call_log import CallLog, resource_of
+from broker.front.gate import Gate
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.held import BODY_TICKS, ConnectionBudget, Holder
 from broker.front.grpc.messages import MessageReader, pack_message
@@ -59,6 +62,13 @@ class Session:
         self._tasks.discard(task)
 
 
+async def caller_of(gate: Gate, stream: Stream) -> Caller:
+    """Who opened it.  Raises Unauthenticated, Unavailable."""
+    fields = stream.headers.fields
+    authorization = fields.get(b"authorization", b"")
+    return gate.warm(authorization) or await gate.caller(Shown(authorization, fields.get(b"x-goog-api-key", b"")))
+
+
 async def taken(stream: Stream, answers: RequestMemory, size: int) -> bool:
     """Wait until the caller has taken what was sent; till then it counts.  False: the stream was closed before.
 
@@ -89,6 +99,7 @@ class UnaryRpc(Holder):
         "_began",
         "_call",
         "_deadline",
+        "_gate",
         "_handler",
         "_message",
         "_reader",
@@ -97,6 +108,7 @@ class UnaryRpc(Holder):
         "_session",
         "_stream",
         "_ticks",
+        "_waits",
     )
 
     def __init__(
@@ -107,8 +119,14 @@ class UnaryRpc(Holder):
         admission: Admission,
         encoding: bytes,
         timeout: float | None,
+        *,
+        gate: Gate | None = None,
+        waits: bool = False,
     ) -> None:
+        """`gate`: what the call passes first; `waits`: it may be open for long."""
         super().__init__(session.budget, admission)
+        self._gate = gate
+        self._waits = waits and gate is not None
         self._session = session
         self._stream = stream
         self._handler = handler
@@ -170,6 +188,10 @@ class UnaryRpc(Holder):
         if self._began:
             self._resource = resource_of(request)
         try:
+            if self._gate is not None:
+                call.caller = await caller_of(self._gate, stream)
+                if self._waits:
+                    self._gate.hold(self)
             answer = await self._handler(call, request)
             del request
             self._let_go()
@@ -186,11 +208,22 @@ class UnaryRpc(Holder):
         finally:
             self._running = False
             self._finish()
+            if self._gate is not None and self._waits:
+                self._gate.let_go(self)
+
+    @property
+    def caller(self) -> Caller:
+        return self._call.caller
+
+    def end(self, error: BrokerError) -> None:
+        """The caller may not have the answer any more: what is claimed for it is released."""
+        self._fail(error)
+        self._call.hang_up()
 
     async def _send(self, answer: bytes) -> bool:
         """Returns whether the caller has taken all of it."""
         stream = self._stream
-        if stream.closed:
+        if stream.closed or stream.trailers is not None:
             return False
         stream.send_headers(BEGINNING)
         stream.send_data(pack_message(answer))

@@ -6,18 +6,22 @@ does not use.  Starlette serves what surrounds it (broker/app.py).
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.front.admission import Admission, admission_of
 from broker.front.call_log import CallLog
+from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import HOT, ResourceCalls
 from broker.front.rest.body import BodyReader
 from broker.front.rest.call import Call
-from broker.front.rest.errors import encode_error
+from broker.front.rest.credentials import shown_by
+from broker.front.rest.errors import HTTP_STATUS, encode_error
 from broker.front.rest.routes import Handler, Route
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.head import Head
@@ -34,6 +38,7 @@ MAX_KNOWN_PATH = 512  # bytes
 class _Target(NamedTuple):
     handler: Handler
     admission: Admission
+    waits: bool
 
 
 class RestDoor:
@@ -52,8 +57,11 @@ class RestDoor:
         answers: RequestMemory,
         resource_calls: ResourceCalls,
         calls: CallLog,
+        gate: Gate | None = None,
     ) -> None:
+        """`gate`: what each call passes; None: anybody may do anything."""
         self._services = services
+        self._gate = gate
         self._calls = calls
         self._requests, self._answers = requests, answers
         self._bodies = BodyReader(requests)
@@ -71,12 +79,18 @@ class RestDoor:
     async def serve(self, exchange: Exchange) -> None:
         """Answer a request, whatever happens."""
         head = exchange.head
-        status, retry_after, held = 200, None, 0
+        status, retry_after, held, caller = 200, None, 0, ANONYMOUS
         began = perf_counter() if self._calls.on else 0.0
         try:
             target, name = self._find(head)
+            if self._gate is not None:
+                caller = await self._caller(self._gate, head)
             body, held = await self._bodies.read(exchange, target.admission)
-            answer = await target.handler(Call(self._services, name, _query(head), body, exchange))
+            call = Call(self._services, name, _query(head), body, exchange, caller)
+            if self._gate is not None and target.waits:
+                answer = await _held(self._gate, target, call)
+            else:
+                answer = await target.handler(call)
         except BrokerError as error:
             self._calls.refused(error)
             status, answer, retry_after = encode_error(error)
@@ -90,10 +104,13 @@ class RestDoor:
             self._requests.held -= held
         if began:
             self._calls.answered(_shown(head), status, perf_counter() - began, exchange.peer)
-        headers = _HEADERS if retry_after is None else b"%bretry-after: %d\r\n" % (_HEADERS, retry_after)
-        exchange.respond(status, headers, answer)
+        exchange.respond(status, _headers(status, retry_after), answer)
         if len(answer) >= LARGE_ANSWER_BYTES:
             await self._taken(exchange, len(answer))
+
+    async def _caller(self, gate: Gate, head: Head) -> Caller:
+        shown = shown_by(head)
+        return gate.warm(shown.authorization) or await gate.caller(shown)
 
     async def _taken(self, exchange: Exchange, size: int) -> None:
         """The answer counts until the reader has taken all but the last 64 KB."""
@@ -145,9 +162,37 @@ def _targets(
         (route.method, route.path): _Target(
             route.handler if route.rpc in HOT else resource_calls.bounded(route.handler),
             admission_of(route.rpc, requests),
+            route.rpc in WAITING_RPCS,
         )
         for route in routes
     }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """A call that waits, as the gate sees it: once it is answered its handler takes it for one that hung up."""
+
+    caller: Caller
+    exchange: Exchange
+
+    def end(self, error: BrokerError) -> None:
+        status, answer, retry_after = encode_error(error)
+        self.exchange.respond(status, _headers(status, retry_after), answer)
+
+
+async def _held(gate: Gate, target: _Target, call: Call) -> bytes:
+    waiting = _Waiting(call.caller, call.exchange)
+    gate.hold(waiting)
+    try:
+        return await target.handler(call)
+    finally:
+        gate.let_go(waiting)
+
+
+def _headers(status: int, retry_after: int | None) -> bytes:
+    if status == HTTP_STATUS["UNAUTHENTICATED"]:
+        return b"%bwww-authenticate: %b\r\n" % (_HEADERS, CHALLENGE)
+    return _HEADERS if retry_after is None else b"%bretry-after: %d\r\n" % (_HEADERS, retry_after)
 
 
 def _shown(head: Head) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.domain.caller import Caller
 from broker.port.http1.exchange import Exchange
 from broker.services.services import Services
 
@@ -13,7 +14,8 @@ _SECONDS = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{0,9})?")
 @dataclass(slots=True)
 class Call:
     """`name` is the resource that the path names, decoded once: "projects/p/topics/t", or the parent of a
-    collection.  `query` has the first value of each parameter.  `body` is decompressed.
+    collection.  `query` has the first value of each parameter.  `body` is decompressed.  `caller` is
+    ANONYMOUS where authentication is off.
     """
 
     services: Services
@@ -21,6 +23,7 @@ class Call:
     query: Mapping[str, str]
     body: bytes
     exchange: Exchange
+    caller: Caller
 
     @property
     def update_mask(self) -> str | None:

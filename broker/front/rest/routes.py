@@ -10,12 +10,14 @@ from typing import NamedTuple
 from broker.front.not_served import not_served
 from broker.front.resources.rpcs import RPCS, SNAPSHOT, SUBSCRIPTION, TOPIC
 from broker.front.rest.call import Call
-from broker.front.rest.handlers import acknowledge, filters, positions, publish, pull, pushes
+from broker.front.rest.handlers import acknowledge, api_keys, filters, positions, publish, pull, pushes
+from broker.front.rest.handlers import service_accounts as accounts
 from broker.front.rest.resources import resource_handler
 
 Handler = Callable[[Call], Awaitable[bytes]]
 
 SCHEMA = "projects/*/schemas/*"
+SERVICE_ACCOUNT = "projects/*/serviceAccounts/*"
 
 
 class Route(NamedTuple):
@@ -35,6 +37,26 @@ def _refused(method: str, path: str, rpc: str) -> Route:
 
     return Route(method, path, rpc, refuse)
 
+
+_ACCOUNTS = [
+    Route("POST", "projects/*/serviceAccounts", "IAM.CreateServiceAccount", accounts.create_service_account),
+    Route("GET", "projects/*/serviceAccounts", "IAM.ListServiceAccounts", accounts.list_service_accounts),
+    Route("GET", SERVICE_ACCOUNT, "IAM.GetServiceAccount", accounts.get_service_account),
+    Route("DELETE", SERVICE_ACCOUNT, "IAM.DeleteServiceAccount", accounts.delete_service_account),
+    Route("POST", f"{SERVICE_ACCOUNT}:disable", "IAM.DisableServiceAccount", accounts.disable_service_account),
+    Route("POST", f"{SERVICE_ACCOUNT}:enable", "IAM.EnableServiceAccount", accounts.enable_service_account),
+    Route("POST", f"{SERVICE_ACCOUNT}/keys", "IAM.CreateServiceAccountKey", accounts.create_key),
+    Route("GET", f"{SERVICE_ACCOUNT}/keys", "IAM.ListServiceAccountKeys", accounts.list_keys),
+    Route("GET", f"{SERVICE_ACCOUNT}/keys/*", "IAM.GetServiceAccountKey", accounts.get_key),
+    Route("DELETE", f"{SERVICE_ACCOUNT}/keys/*", "IAM.DeleteServiceAccountKey", accounts.delete_key),
+]
+
+_API_KEYS = [
+    Route("POST", "projects/*/apiKeys", "ApiKeys.CreateApiKey", api_keys.create_api_key),
+    Route("GET", "projects/*/apiKeys", "ApiKeys.ListApiKeys", api_keys.list_api_keys),
+    Route("GET", "projects/*/apiKeys/*", "ApiKeys.GetApiKey", api_keys.get_api_key),
+    Route("DELETE", "projects/*/apiKeys/*", "ApiKeys.DeleteApiKey", api_keys.delete_api_key),
+]
 
 ROUTES = [
     *(Route(rpc.method, rpc.path, rpc.name, resource_handler(rpc)) for rpc in RPCS),
@@ -65,6 +87,8 @@ ROUTES = [
     Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", positions.get_position),  # an extension (A12)
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
+    *_ACCOUNTS,
+    *_API_KEYS,
     # Not served yet.
     _refused("POST", "projects/*/schemas", "SchemaService.CreateSchema"),
     _refused("GET", SCHEMA, "SchemaService.GetSchema"),

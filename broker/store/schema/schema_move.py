@@ -11,9 +11,9 @@ from psycopg import sql
 
 from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters, session_name
+from broker.store.schema.every_table import metadata
 from broker.store.schema.installations import VERSION_TABLE
 from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience, migrate_patiently
-from broker.store.schema.every_table import metadata
 from broker.store.schema.tables import FUNCTIONS, VIEWS
 
 _Connection = psycopg.Connection[Any]

@@ -1,0 +1,52 @@
+"""All of access in a process: the version, the credentials, who calls."""
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from broker.access.credentials.authenticator import Authenticator
+from broker.access.credentials.directory import CredentialDirectory
+from broker.access.credentials.service_account_tokens import SIGNS_FOR, ServiceAccountTokens, make_token_key
+from broker.access.version import AccessVersion
+from broker.store.access.access_token_keys import delete_access_token_keys, insert_access_token_key
+from broker.store.access.version import raise_access_version
+from broker.store.driver.database import Database
+
+ROTATION_SECONDS = 3600.0  # between two looks whether access tokens need a new key
+
+
+class Access:
+    """Where authentication is required.  `start` first; `version.run` and `rotate` are workers."""
+
+    def __init__(self, database: Database, *, audiences: Collection[str], now: Callable[[], datetime]) -> None:
+        """`audiences`: URLs that the broker is addressed by.  `now`: the database's time."""
+        self._database = database
+        self._now = now
+        self.version = AccessVersion(database)
+        self.directory = CredentialDirectory(database)
+        self.version.before_change(self.directory.load)
+        self._accounts = ServiceAccountTokens(self.directory, audiences=audiences)
+        self.authenticator = Authenticator(self.version, self.directory, self._accounts, now=now)
+
+    async def start(self) -> None:
+        """Raises a BrokerError."""
+        await self.version.look()
+        await self.rotate()
+
+    async def rotate(self) -> None:
+        """Make a new key for access tokens when the last one has signed for long enough.  Raises a BrokerError."""
+        now, keys = self._now(), list(self.directory.current.token_keys.values())
+        if keys and keys[-1].created_at > now - SIGNS_FOR:
+            return
+        async with self._database.transaction() as connection:
+            await insert_access_token_key(connection, key=make_token_key(now))
+            await delete_access_token_keys(connection, before=now - 2 * SIGNS_FOR)
+            await raise_access_version(connection, schema=self._database.schema, credentials=True)
+        await self.version.look()
+
+    async def exchange(self, assertion: bytes) -> str:
+        """An access token for a JWT that a service account's key has signed for it (RFC 7523).
+
+        Raises Unauthenticated, Unavailable.
+        """
+        await self.version.check()
+        return self._accounts.exchange(assertion, now=self._now())

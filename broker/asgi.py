@@ -1,0 +1,84 @@
+"""A broker behind a server of ASGI: its lifespan, its doors, and what surrounds the API."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from broker.app import Broker, WhileAway
+from broker.app_config import AppConfig
+from broker.front.call_log import CallLog
+from broker.front.gate import Gate
+from broker.front.grpc.methods import METHODS
+from broker.front.grpc.server import GrpcDoor
+from broker.front.health import health_routes
+from broker.front.openapi import openapi_routes
+from broker.front.resource_calls import ResourceCalls
+from broker.front.rest.app import RestDoor
+from broker.front.rest.routes import ROUTES
+from broker.front.token import token_routes
+from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES
+
+StartFailed = Callable[[Exception], None]
+
+# Key in the state of the ASGI lifespan, besides those of port/first_bytes.py:
+STOP_WAITING = "stop_waiting"  # what a server calls before it stops
+
+
+def create_app(
+    config: AppConfig, *, while_away: WhileAway = contextlib.nullcontext, start_failed: StartFailed | None = None
+) -> ASGIApp:
+    """The broker for a server of ASGI with the protocol of port/first_bytes.py.
+
+    Its lifespan opens and closes everything, and gives the doors; what the application itself answers is what
+    surrounds the API: health, the specification, the keys of tokens.
+
+    `start_failed` is told why it could not begin; servers of ASGI only get the text of a traceback.
+    """
+    return serve_broker(Broker(config), while_away=while_away, start_failed=start_failed)
+
+
+def serve_broker(
+    broker: Broker, *, while_away: WhileAway = contextlib.nullcontext, start_failed: StartFailed | None = None
+) -> ASGIApp:
+    """As create_app, for a broker that the caller has built and keeps hold of."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
+        begun = False
+        try:
+            async with broker.running(while_away):
+                begun = True
+                yield {STOP_WAITING: broker.stop_waiting, **for_port(broker)}
+        except Exception as error:
+            if start_failed is not None and not begun:
+                start_failed(error)
+            raise
+
+    routes = [
+        *health_routes(broker.check_ready),
+        *openapi_routes(),
+        *broker.well_known_routes(),
+        *(token_routes(broker.access.exchange) if broker.access is not None else ()),
+    ]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+def for_port(broker: Broker) -> dict[str, Any]:
+    """What port/first_bytes.py finds in the state of the lifespan."""
+    limits: dict[str, Any] = {
+        "requests": broker.requests,
+        "answers": broker.answers,
+        "resource_calls": ResourceCalls(),
+        "calls": CallLog(broker.states, excused=broker.is_excused),
+    }
+    if broker.access is not None:
+        limits["gate"] = Gate(broker.access.authenticator, broker.access.version)
+    return {
+        HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),
+        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, **limits),
+        STATES: broker.states,
+    }

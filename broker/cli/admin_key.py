@@ -1,0 +1,86 @@
+"""The key of whoever owns everything, made in a process of its own: its imports are not for the parent of brokers."""
+
+import asyncio
+import os
+import secrets
+from contextlib import suppress
+from datetime import datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from broker.cli.child_process import CONTEXT, start_deaf
+from broker.cli.stop import Stop
+
+FILE_NAME = "admin-key.json"  # in the data directory
+
+
+def make_admin_key(database_url: str, schema: str, *, base_url: str, path: Path) -> None:
+    """Make a key, and write it to a file that only its owner may read.  Raises Stop."""
+    _in_a_process(database_url, schema, base_url, path)
+
+
+def is_administered(database_url: str, schema: str) -> bool:
+    """Whether there is somebody who owns everything.  Raises Stop."""
+    return _in_a_process(database_url, schema, "", None)
+
+
+def _in_a_process(database_url: str, schema: str, base_url: str, path: Path | None) -> bool:
+    ours, theirs = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_answer, args=(database_url, schema, base_url, path, theirs), name="admin key")
+    start_deaf(process)
+    theirs.close()
+    answer: bool | str
+    try:
+        answer = ours.recv()
+    except EOFError:
+        answer = "the process that makes the first key ended without a word"
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
+    finally:
+        process.join()
+    if isinstance(answer, str):
+        raise Stop(answer)
+    return answer
+
+
+def _answer(database_url: str, schema: str, base_url: str, path: Path | None, pipe: Connection) -> None:
+    from broker.domain.errors import BrokerError
+
+    try:
+        pipe.send(asyncio.run(_run(database_url, schema, base_url, path)))
+    except BrokerError as error:
+        pipe.send(f"the first key cannot be made: {error.message}")
+    except OSError as error:
+        pipe.send(f"the first key cannot be written to {path}: {error.strerror or error}")
+
+
+async def _run(database_url: str, schema: str, base_url: str, path: Path | None) -> bool:
+    from broker.access.credentials.bootstrap import has_admin, make_admin_key
+    from broker.store.driver.database import Database
+
+    database = Database(database_url, schema=schema, pool_size=1)
+    try:
+        if path is None:
+            return await has_admin(database)
+        now: datetime = await database.now()
+        await make_admin_key(database, base_url=base_url, now=now, write=lambda text: _write(path, text))
+        return True
+    finally:
+        await database.close()
+
+
+def _write(path: Path, text: str) -> None:
+    """In one piece or not at all; readable by its owner alone from its first moment on."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise

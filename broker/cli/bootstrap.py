@@ -1,0 +1,45 @@
+"""`broker auth bootstrap`: a key that may do everything, for whoever has the database."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from broker.cli.admin_key import make_admin_key
+from broker.cli.announcements import say
+from broker.cli.schema import check_schema, upgrade_schema
+from broker.cli.stop import Misuse, Stop
+from broker.embedded_postgres.cluster import Cluster, ClusterError
+from broker.port.listener import host_and_port
+from broker.settings import Settings
+from broker.telemetry.log import set_up_log
+
+
+def bootstrap(settings: Settings, key_file: str) -> int:
+    """Returns the exit code.  Raises Stop."""
+    set_up_log(settings.log_level)
+    path = Path(key_file).absolute()
+    if path.exists():
+        raise Misuse(f"--key-file: {path} exists; name a file that does not, so that no key is lost")
+    base_url = settings.issuer or f"http://{host_and_port(settings.host, settings.port)}"
+    with _database(settings) as (url, schema):
+        make_admin_key(url, schema, base_url=base_url.rstrip("/"), path=path)
+    say(f"The key of the administrator is in {path}; its token_uri is {base_url.rstrip('/')}/token (--issuer).")
+    return 0
+
+
+@contextmanager
+def _database(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Where the database is, and its schema.  Raises Stop."""
+    if settings.database_url:
+        yield settings.database_url, check_schema(settings.database_url, settings.database_schema).schema
+        return
+    cluster = Cluster(Path(settings.data_dir))
+    if not cluster.exists():
+        raise Stop(f"there is no database in {settings.data_dir}; give --data-dir, or --database-url for your own")
+    try:
+        cluster.open()
+        yield cluster.url, upgrade_schema(cluster.url, settings.database_schema).schema
+    except ClusterError as error:
+        raise Stop(str(error)) from error
+    finally:
+        cluster.close()

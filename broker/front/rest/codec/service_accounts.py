@@ -1,0 +1,88 @@
+"""Service accounts and their keys, as Google's IAM prints them."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.names import leaf
+from broker.domain.service_account import ServiceAccount, ServiceAccountKey
+from broker.domain.timestamps import format_timestamp
+from broker.front.rest.codec.requests import decode_request
+
+_FILE, _ALGORITHM = "TYPE_GOOGLE_CREDENTIALS_FILE", "KEY_ALG_RSA_2048"
+_NEVER = format_timestamp(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
+
+
+class NewServiceAccount(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """What of an account a caller may say."""
+
+    display_name: str = ""
+    description: str = ""
+
+
+class CreateServiceAccountRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    account_id: str = ""
+    service_account: NewServiceAccount = msgspec.field(default_factory=NewServiceAccount)
+    name: object = None  # in the path
+
+
+class CreateServiceAccountKeyRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    private_key_type: str = ""
+    key_algorithm: str = ""
+    name: object = None  # in the path
+
+
+_create_account = msgspec.json.Decoder(CreateServiceAccountRequest)
+_create_key = msgspec.json.Decoder(CreateServiceAccountKeyRequest)
+
+
+def decode_create_service_account(body: bytes) -> CreateServiceAccountRequest:
+    """Raises InvalidArgument."""
+    return decode_request(_create_account, body)
+
+
+def check_create_key(body: bytes) -> None:
+    """Raises InvalidArgument for a kind of key that is not made."""
+    request = decode_request(_create_key, body)
+    for field, value, only in (
+        ("private_key_type", request.private_key_type, _FILE),
+        ("key_algorithm", request.key_algorithm, _ALGORITHM),
+    ):
+        if value not in ("", only, f"{field.upper().removeprefix('PRIVATE_')}_UNSPECIFIED"):
+            raise InvalidArgument(f"{field} must be {only}, or be left out ({field}={value[:100]}).")
+
+
+def service_account_json(account: ServiceAccount) -> dict[str, Any]:
+    body = {
+        "name": account.name,
+        "projectId": leaf(account.project),
+        "uniqueId": account.unique_id,
+        "email": account.email,
+        "displayName": account.display_name,
+        "description": account.description,
+        "oauth2ClientId": account.unique_id,
+        "disabled": account.disabled,
+    }
+    return {name: value for name, value in body.items() if value not in ("", False)}
+
+
+def key_json(
+    account: ServiceAccount, key: ServiceAccountKey, file: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """With the `file` for its holder, when the key was made just now."""
+    body = {
+        "name": f"{account.name}/keys/{key.key_id}",
+        "keyAlgorithm": _ALGORITHM,
+        "keyOrigin": "GOOGLE_PROVIDED",
+        "keyType": "USER_MANAGED",
+        "validAfterTime": format_timestamp(key.created_at),
+        "validBeforeTime": _NEVER,
+    }
+    if file is not None:
+        text = msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+        body |= {"privateKeyType": _FILE, "privateKeyData": b64encode(text).decode("ascii")}
+    return body
