@@ -1,4 +1,4 @@
-"""The key of whoever owns everything, made in a process of its own: its imports are not for the parent of brokers."""
+"""The key of whoever owns everything, made in a process of its own: what it imports the parent must not hold."""
 
 import asyncio
 import os

@@ -47,7 +47,7 @@ class Authenticator:
         self._version = version
         self._directory = directory
         self._accounts = accounts
-        self._now = now
+        self.now = now
         self._ticks = ticks
         self._known: dict[bytes, tuple[Caller, float]] = {}
         self._refused: dict[bytes, tuple[Unauthenticated, float]] = {}
@@ -105,7 +105,7 @@ class Authenticator:
             raise
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
-        left = max((proven.until - self._now()) / timedelta(seconds=1), 0.0)
+        left = max((proven.until - self.now()) / timedelta(seconds=1), 0.0)
         self._known[authorization] = (proven.caller, ticks + left)
         return proven.caller
 
@@ -113,7 +113,7 @@ class Authenticator:
         scheme, _, value = authorization.partition(b" ")
         if scheme.lower() != _BEARER:
             raise refusals.invalid("must come as `Authorization: Bearer TOKEN`")
-        token, now = read_token(value.strip()), self._now()
+        token, now = read_token(value.strip()), self.now()
         if self._accounts.is_of_key(token):
             return self._accounts.check_self_signed(token, now=now)
         if self._accounts.is_access_token(token):

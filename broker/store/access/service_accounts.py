@@ -26,8 +26,8 @@ def _key(row: Any) -> ServiceAccountKey:
 async def insert_service_account(connection: ResourceConnection, *, account: ServiceAccount) -> bool:
     """Returns False if the address is taken."""
     values = {column.name: getattr(account, column.name) for column in service_accounts.columns}
-    inserted = await connection.execute(upsert(service_accounts).values(values).on_conflict_do_nothing())
-    return inserted.rowcount == 1
+    statement = upsert(service_accounts).values(values).on_conflict_do_nothing()
+    return await connection.scalar(statement.returning(service_accounts.c.email)) is not None
 
 
 async def count_service_accounts(connection: ResourceConnection, *, project: str) -> int:
