@@ -92,15 +92,8 @@ class Broker:
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
-        is_alone = self._processes.is_alone
         self.access = self._access()
-        self._wake_ups = WakeUps(
-            self._database,
-            wake=self.wake,
-            drop=self._drop,
-            is_alone=is_alone,
-            access_changed=self.access.version.changed if self.access is not None else lambda: None,
-        )
+        self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.issuer or config.base_url)
@@ -122,6 +115,15 @@ class Broker:
         if config.auth == "off":
             return None
         return Access(self._database, audiences=[config.address, *config.audiences], now=self._clock.now)
+
+    def _make_wake_ups(self) -> WakeUps:
+        return WakeUps(
+            self._database,
+            wake=self.wake,
+            drop=self._drop,
+            is_alone=self._processes.is_alone,
+            access_changed=self.access.version.changed if self.access is not None else lambda: None,
+        )
 
     async def _access_changed(self) -> None:
         """A change of this process's own holds before it is answered."""

@@ -27,13 +27,11 @@ class NewServiceAccount(msgspec.Struct, rename="camel", forbid_unknown_fields=Tr
 class CreateServiceAccountRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     account_id: str = ""
     service_account: NewServiceAccount = msgspec.field(default_factory=NewServiceAccount)
-    name: object = None  # in the path
 
 
 class CreateServiceAccountKeyRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     private_key_type: str = ""
     key_algorithm: str = ""
-    name: object = None  # in the path
 
 
 _create_account = msgspec.json.Decoder(CreateServiceAccountRequest)
