@@ -71,10 +71,15 @@ def test_commands_in_the_documentation_are_commands_of_the_broker(page: Path) ->
         if not (command := _COMMAND.match(line)):
             continue
         name, arguments = command.groups()
+        arguments = arguments.strip()
+        if f"{name} {arguments.split(' ')[0]}" in COMMANDS:  # of two words
+            first, _, arguments = arguments.partition(" ")
+            name = f"{name} {first}"
         assert name in COMMANDS, line
         if COMMANDS[name].program:
             arguments = re.split(r" (?=[a-z])(?<!--data-dir )", arguments)[0]  # the rest is the program's
         known = {f"--{flag}" for flag in COMMANDS[name].flags} | {"--help"}
+        known |= {f"--{value}" for value in COMMANDS[name].values}
         known |= {settings.option(setting) for setting in COMMANDS[name].settings}
         assert set(re.findall(r"(?<!\S)--[a-z-]+", arguments)) <= known, line
 

@@ -10,6 +10,7 @@ _WRITING = {"info", "warning", "error", "exception", "critical", "log"}
 # Each is bounded by what it is about: a deletion, a look at the clock, a stop, a worker's life, a wait.
 _LISTED = {
     "broker/cli/serve.py: anyone who reaches %s may do anything: %s",
+    "broker/cli/serve.py: %s is open to other machines without TLS: %s",
     "broker/cli/children.py: worker process %d %s; starting it again%s",
     "broker/cli/children.py: worker process %d serves again",
     "broker/cli/schema.py: logger.info(served.remark)",
