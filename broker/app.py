@@ -11,6 +11,7 @@ from broker.access.access import ROTATION_SECONDS, Access
 from broker.app_config import AppConfig
 from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
+from broker.front.gate import Gate
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
 from broker.runtime.ack_coalescer import AckCoalescer
@@ -93,6 +94,7 @@ class Broker:
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
         self.access = self._access()
+        self.gate = None if self.access is None else Gate(self.access.authenticator, self.access.version)
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         acks = self._acks(attempt_ids, jitter)

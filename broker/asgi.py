@@ -11,7 +11,6 @@ from starlette.types import ASGIApp
 from broker.app import Broker, WhileAway
 from broker.app_config import AppConfig
 from broker.front.call_log import CallLog
-from broker.front.gate import Gate
 from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
@@ -74,9 +73,8 @@ def for_port(broker: Broker) -> dict[str, Any]:
         "answers": broker.answers,
         "resource_calls": ResourceCalls(),
         "calls": CallLog(broker.states, excused=broker.is_excused),
+        "gate": broker.gate,
     }
-    if broker.access is not None:
-        limits["gate"] = Gate(broker.access.authenticator, broker.access.version)
     return {
         HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),
         HTTP2_DOOR: GrpcDoor(broker.services, METHODS, **limits),
