@@ -116,7 +116,8 @@ class Broker:
         config = self._config
         if config.auth == "off":
             return None
-        return Access(self._database, audiences=[config.address, *config.audiences], now=self._clock.now)
+        audiences = [config.address, *config.audiences]
+        return Access(self._database, audiences=audiences, issuers=config.oidc_issuers, now=self._clock.now)
 
     def _make_wake_ups(self) -> WakeUps:
         return WakeUps(

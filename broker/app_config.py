@@ -1,9 +1,11 @@
 """What a broker process is told.  It imports next to nothing: the parent of the processes has it as well."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from broker.domain.audiences import split_list
 from broker.domain.database_url import DEFAULT_SCHEMA
+from broker.domain.oidc_issuer import OidcIssuer
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 
 
@@ -29,6 +31,7 @@ class AppConfig:
     issuer: str = ""
     auth: str = "off"
     auth_audiences: str = ""
+    oidc_issuers: Sequence[OidcIssuer] = ()
     push_private_addresses: str = "allow"
     push_allowed_networks: str = ""
     push_ca_file: str = ""

@@ -1,8 +1,10 @@
 """What is asked of the settings that are texts.  Each raises ValueError; its message, if any, has the detail."""
 
 from ipaddress import IPv6Address
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
 from broker.workers.push.address_policy import parse_networks
 from broker.workers.push.tls_context import make_tls_context
 
@@ -25,6 +27,21 @@ def check_issuer(issuer: str) -> None:
 
 def check_networks(networks: str) -> None:
     parse_networks(networks)
+
+
+def read_oidc_issuers(path: str) -> tuple[OidcIssuer, ...]:
+    """Those of a file ("": none).  Raises ValueError."""
+    if not path:
+        return ()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
+    return parse_issuers(text)
+
+
+def check_oidc_issuers(path: str) -> None:
+    read_oidc_issuers(path)
 
 
 def check_ca_file(path: str) -> None:

@@ -18,6 +18,7 @@ from broker.setting_checks import (
     check_host,
     check_issuer,
     check_networks,
+    check_oidc_issuers,
 )
 from broker.setting_values import Kind, OneOf, Seconds, Switch, Text, Whole
 
@@ -100,6 +101,11 @@ class Settings:
         "",
         "Other URLs that tokens may be for (aud), beside the issuer, the address, and Google's.",
         Text("URLs such as https://broker.example.com, commas between", "URLS", check_audiences),
+    )
+    oidc_issuers: str = _setting(
+        "",
+        "Issuers outside of the broker whose tokens are taken (OpenID Connect).",
+        Text("a file with tables [[issuer]] (TOML)", "FILE", check_oidc_issuers),
     )
     insecure_transport: bool = _setting(
         False,

@@ -5,8 +5,10 @@ from datetime import datetime
 
 from broker.access.credentials.authenticator import Authenticator
 from broker.access.credentials.directory import CredentialDirectory
+from broker.access.credentials.issuer_tokens import IssuerTokens
 from broker.access.credentials.service_account_tokens import SIGNS_FOR, ServiceAccountTokens, make_token_key
 from broker.access.version import AccessVersion
+from broker.domain.oidc_issuer import OidcIssuer
 from broker.store.access.access_token_keys import delete_access_token_keys, insert_access_token_key
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database
@@ -17,15 +19,26 @@ ROTATION_SECONDS = 3600.0  # between two looks whether access tokens need a new 
 class Access:
     """Where authentication is required.  `start` first; `version.run` and `rotate` are workers."""
 
-    def __init__(self, database: Database, *, audiences: Collection[str], now: Callable[[], datetime]) -> None:
-        """`audiences`: URLs that the broker is addressed by.  `now`: the database's time."""
+    def __init__(
+        self,
+        database: Database,
+        *,
+        audiences: Collection[str],
+        issuers: Collection[OidcIssuer] = (),
+        now: Callable[[], datetime],
+    ) -> None:
+        """`audiences`: URLs that the broker is addressed by.  `issuers`: whose tokens are taken, too.  `now`: the
+        database's time.
+        """
         self._database = database
         self._now = now
         self.version = AccessVersion(database)
         self.directory = CredentialDirectory(database)
         self.version.before_change(self.directory.load)
         self._accounts = ServiceAccountTokens(self.directory, audiences=audiences)
-        self.authenticator = Authenticator(self.version, self.directory, self._accounts, now=now)
+        self.authenticator = Authenticator(
+            self.version, self.directory, self._accounts, IssuerTokens(issuers), now=now
+        )
 
     async def start(self) -> None:
         """Raises a BrokerError."""

@@ -22,6 +22,7 @@ from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.port.listener import CannotListen, base_url, bound_socket, is_open_to_others, listen
 from broker.port.listener import url as url_of
+from broker.setting_checks import read_oidc_issuers
 from broker.settings import Settings
 from broker.telemetry.log import set_up_log
 
@@ -146,6 +147,7 @@ async def _serve(
         issuer=settings.issuer,
         auth=settings.auth,
         auth_audiences=settings.auth_audiences,
+        oidc_issuers=read_oidc_issuers(settings.oidc_issuers),
         push_private_addresses=settings.push_private_addresses,
         push_allowed_networks=settings.push_allowed_networks,
         push_ca_file=settings.push_ca_file,

@@ -56,6 +56,8 @@ def test_serve_takes_every_setting_and_the_others_no_more() -> None:
     assert all(set(command.settings) <= set(NAMES) for command in COMMANDS.values())
 
 
+_ISSUERS = str(repository() / "examples" / "oidc-issuers.toml")
+
 # A value for each that is not its default, and one that cannot be ("": any text will do).
 _VALUES: dict[str, tuple[Any, str]] = {
     "host": ("0.0.0.0", "http://localhost:80"),
@@ -74,6 +76,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "issuer": ("https://broker.example.com", "broker.example.com"),
     "auth": ("required", "yes"),
     "auth_audiences": ("https://a.example/, https://b.example", "a.example"),
+    "oidc_issuers": (_ISSUERS, "/no/such.toml"),
     "insecure_transport": (True, "perhaps"),
     "push_private_addresses": ("deny", "never"),
     "push_allowed_networks": ("10.0.0.0/8, fd00::/8", "10.0.0.0/99"),

@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 
 from broker.access.credentials import refusals
 from broker.access.credentials.directory import CredentialDirectory
-from broker.access.credentials.service_account_tokens import Proven, ServiceAccountTokens
+from broker.access.credentials.issuer_tokens import IssuerTokens
+from broker.access.credentials.proven import Proven
+from broker.access.credentials.service_account_tokens import ServiceAccountTokens
 from broker.access.credentials.tokens import read_token
 from broker.access.version import AccessVersion
 from broker.domain.api_key import MAX_KEY_BYTES, ApiKey, digest_of
@@ -39,6 +41,7 @@ class Authenticator:
         version: AccessVersion,
         directory: CredentialDirectory,
         accounts: ServiceAccountTokens,
+        issuers: IssuerTokens,
         *,
         now: Callable[[], datetime],
         ticks: Callable[[], float] = time.monotonic,
@@ -47,6 +50,7 @@ class Authenticator:
         self._version = version
         self._directory = directory
         self._accounts = accounts
+        self._issuers = issuers
         self.now = now
         self._ticks = ticks
         self._known: dict[bytes, tuple[Caller, float]] = {}
@@ -67,7 +71,7 @@ class Authenticator:
         """
         await self._version.check()
         if shown.authorization:
-            return self._bearer(shown.authorization)
+            return await self._bearer(shown.authorization)
         if shown.api_key:
             return self._of_api_key(shown.api_key)
         return ANONYMOUS
@@ -87,7 +91,7 @@ class Authenticator:
         self._known.clear()
         self._refused.clear()
 
-    def _bearer(self, authorization: bytes) -> Caller:
+    async def _bearer(self, authorization: bytes) -> Caller:
         ticks = self._ticks()
         known = self._known.get(authorization)
         if known is not None and known[1] > ticks:
@@ -96,7 +100,7 @@ class Authenticator:
         if refused is not None and refused[1] > ticks:
             raise _again(refused[0])
         try:
-            proven = self._verify(authorization)
+            proven = await self._verify(authorization)
         except Unauthenticated as error:
             if len(self._refused) >= MAX_REFUSED:
                 self._refused.clear()
@@ -109,7 +113,7 @@ class Authenticator:
         self._known[authorization] = (proven.caller, ticks + left)
         return proven.caller
 
-    def _verify(self, authorization: bytes) -> Proven:
+    async def _verify(self, authorization: bytes) -> Proven:
         scheme, _, value = authorization.partition(b" ")
         if scheme.lower() != _BEARER:
             raise refusals.invalid("must come as `Authorization: Bearer TOKEN`")
@@ -118,6 +122,8 @@ class Authenticator:
             return self._accounts.check_self_signed(token, now=now)
         if self._accounts.is_access_token(token):
             return self._accounts.check_access_token(token, now=now)
+        if self._issuers.is_of_issuer(token):
+            return await self._issuers.check(token, now=now)
         raise refusals.invalid("is of no key that this broker knows")
 
     def _of_api_key(self, shown: bytes) -> Caller:

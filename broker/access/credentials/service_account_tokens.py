@@ -7,13 +7,13 @@ exchanged for: it ends with that key, or with its account.
 
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import jwt
 
 from broker.access.credentials import refusals
 from broker.access.credentials.directory import CredentialDirectory, public_key
+from broker.access.credentials.proven import Proven
 from broker.access.credentials.tokens import Unverified, audiences_of, check_times, read_token, verify
 from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller
 from broker.domain.errors import Unavailable
@@ -34,14 +34,6 @@ GOOGLES_TOKEN_URLS = frozenset(
 SCOPES = frozenset(f"https://www.googleapis.com/auth/{scope}" for scope in ("pubsub", "cloud-platform", "iam"))
 _SERVICES = ("google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber", "google.pubsub.v1.SchemaService")
 _OURS = "https://iam.broker.internal"  # the `iss` and `aud` of access tokens: they are for nobody else
-
-
-@dataclass(frozen=True, slots=True)
-class Proven:
-    """A caller, and until when its token proves that."""
-
-    caller: Caller
-    until: datetime
 
 
 def make_token_key(now: datetime) -> AccessTokenKey:

@@ -1,0 +1,128 @@
+"""The public keys of an issuer: found by discovery, kept, and read anew when there is one that is not known.
+
+https://openid.net/specs/openid-connect-discovery-1_0.html.  An issuer that is slow, or away, holds up nobody whose
+key is known; one that gives keys for another, secrets for public keys, or more than it should, is not believed.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import jwt
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from broker.domain.errors import Unavailable
+from broker.domain.oidc_issuer import OidcIssuer, check_url
+
+FETCH_SECONDS = 5.0  # for both documents
+AGAIN_SECONDS = 10.0  # at least, between two fetches for keys that are not known
+MAX_AGE_SECONDS = 600.0  # after which keys are read anew: one that was withdrawn is believed no longer
+MAX_DOCUMENT_BYTES = 1_000_000
+MAX_KEYS = 100
+_LEAST_RSA_BITS = 2048
+_PARTS = ("kty", "n", "e", "crv", "x", "y")  # of a public key
+_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_EC = {"secp256r1": ("ES256",), "secp384r1": ("ES384",), "secp521r1": ("ES512",)}
+
+
+class _Disbelieved(Exception):
+    """What the issuer answers is not what it should; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerKey:
+    """`algorithms`: those that the kind of key allows, whatever a token says."""
+
+    key: RSAPublicKey | EllipticCurvePublicKey
+    algorithms: tuple[str, ...]
+
+
+class IssuerKeys:
+    """The keys of one issuer, in this process."""
+
+    def __init__(self, issuer: OidcIssuer, *, ticks: Callable[[], float] = time.monotonic) -> None:
+        """`ticks`: seconds, of a clock that only goes forward."""
+        self._issuer = issuer
+        self._ticks = ticks
+        self._keys: Mapping[str, IssuerKey] = {}
+        self._read_at = self._tried_at = float("-inf")
+        self._fetch: asyncio.Task[None] | None = None
+
+    async def find(self, key_id: str) -> IssuerKey | None:
+        """The key of that id; None: the issuer has none.  Raises Unavailable: its keys cannot be read."""
+        now = self._ticks()
+        old = now - self._read_at > MAX_AGE_SECONDS
+        if (key_id not in self._keys or old) and now - self._tried_at > AGAIN_SECONDS and self._fetch is None:
+            self._tried_at = now
+            self._fetch = asyncio.create_task(self._fetch_keys(), name="issuer keys")
+        if self._fetch is not None and key_id not in self._keys:
+            await asyncio.shield(self._fetch)
+        if self._read_at == float("-inf"):
+            raise Unavailable("The keys of the token's issuer cannot be read; try again.")
+        return self._keys.get(key_id)
+
+    async def _fetch_keys(self) -> None:
+        try:
+            async with asyncio.timeout(FETCH_SECONDS), _client() as client:
+                self._keys = await self._read(client)
+                self._read_at = self._ticks()
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, msgspec.MsgspecError, _Disbelieved):
+            pass  # what is known stays; the next call that needs more tries again
+        finally:
+            self._fetch = None
+
+    async def _read(self, client: httpx.AsyncClient) -> Mapping[str, IssuerKey]:
+        uri = self._issuer.jwks_uri
+        if not uri:
+            base = self._issuer.issuer.rstrip("/")
+            document = await _document(client, f"{base}/.well-known/openid-configuration")
+            if document.get("issuer") != self._issuer.issuer:
+                raise _Disbelieved("the discovery document is of another issuer")
+            uri = str(document.get("jwks_uri"))
+            check_url(uri)
+        keys = (await _document(client, uri)).get("keys")
+        if not isinstance(keys, list) or len(keys) > MAX_KEYS:
+            raise _Disbelieved(f"there is no list of at most {MAX_KEYS} keys")
+        return {str(key["kid"]): found for key in keys if (found := _public_key(key)) is not None}
+
+
+def _client() -> httpx.AsyncClient:
+    return httpx.AsyncClient(timeout=FETCH_SECONDS, verify=ssl.create_default_context())  # what the system trusts
+
+
+async def _document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    body = bytearray()
+    async with client.stream("GET", url, headers={"Accept": "application/json"}) as response:
+        if response.status_code != httpx.codes.OK:  # nor a redirection: the keys are where the issuer says
+            raise _Disbelieved(f"{url} answers {response.status_code}")
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > MAX_DOCUMENT_BYTES:
+                raise _Disbelieved(f"{url} is longer than {MAX_DOCUMENT_BYTES} bytes")
+    document = msgspec.json.decode(bytes(body))
+    if not isinstance(document, dict):
+        raise _Disbelieved(f"{url} is no JSON object")
+    return document
+
+
+def _public_key(jwk: Any) -> IssuerKey | None:
+    """None for what verifies no signature: a secret, a weak key, one for another use, or none that can be read."""
+    if not isinstance(jwk, dict) or not isinstance(jwk.get("kid"), str) or jwk.get("use", "sig") != "sig":
+        return None
+    if jwk.get("kty") not in ("RSA", "EC") or "d" in jwk:
+        return None
+    try:
+        key = jwt.PyJWK.from_dict({name: jwk[name] for name in _PARTS if name in jwk}).key
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return None
+    if isinstance(key, RSAPublicKey) and key.key_size >= _LEAST_RSA_BITS:
+        return IssuerKey(key, _RSA)
+    if isinstance(key, EllipticCurvePublicKey) and key.curve.name in _EC:
+        return IssuerKey(key, _EC[key.curve.name])
+    return None

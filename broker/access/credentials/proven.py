@@ -1,0 +1,14 @@
+"""What a credential has proved."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from broker.domain.caller import Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A caller, and until when its token proves that."""
+
+    caller: Caller
+    until: datetime
