@@ -14,7 +14,7 @@ _FIELDS = {"issuer", "audiences", "domains", "groups_claim", "attribute_claims",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcIssuer:
-    """`audiences`: its tokens must be for one of them.  `domains`: of the addresses and groups that it may speak for.
+    """`audiences`: its tokens are for one of them.  `domains`: of the addresses and groups that it may speak for.
     `groups_claim`: names of groups.  `attribute_claims`: what policies may choose callers by, besides.
     `jwks_uri`: where its keys are; "": its discovery document says so.
     """
