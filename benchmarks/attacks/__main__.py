@@ -1,0 +1,26 @@
+"""`python -m benchmarks.attacks NAME HOST PORT`: attack a broker, in a process of its own, until it is ended.
+
+Says "ready" once the attack goes on with full force.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+
+from benchmarks.attacks.filters import seek_and_filter
+from benchmarks.attacks.pulls import pulls_that_wait
+
+# Each gets host, port and what to call when it is at full force; it goes on until it is cancelled.
+ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]] = {
+    "filters": seek_and_filter,
+    "pulls": pulls_that_wait,
+}
+
+
+def _ready() -> None:
+    print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    name, host, port = sys.argv[1:]
+    asyncio.run(ATTACKS[name](host, int(port), _ready))  # type: ignore[arg-type]
