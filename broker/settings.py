@@ -73,7 +73,11 @@ class Settings:
         "Bytes (MB) of requests that a process holds at most, and as many again of answers to slow readers.",
         Whole(1, 1_000_000, "MB"),
     )
-    max_waiting_pulls: int = _setting(20_000, "Pulls that wait at most in each process.", Whole(1, 1_000_000))
+    max_waiting_pulls: int = _setting(
+        20_000,
+        "Pulls that wait at most in each process; one project has four fifths of them at most.",
+        Whole(1, 1_000_000),
+    )
     janitor_interval_seconds: float = _setting(
         30.0,
         "How often partitions are made ahead and space is given back.",

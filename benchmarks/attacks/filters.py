@@ -1,5 +1,5 @@
-"""Claims that take long: 40 subscriptions of 40 topics go back to their beginning and look, through a filter, for what
-is not there.
+"""Claims that take long: 40 subscriptions, of a topic each, go back to its beginning and look through a filter for
+what is not there.
 """
 
 import asyncio
