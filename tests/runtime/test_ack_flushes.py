@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 from broker.domain.retry_policy import RetryPolicy
-from broker.runtime import ack_coalescer
+from broker.runtime import ack_writer
 from broker.runtime.ack_batch import NewDeadline
 from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.ack_writer import AckWriter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -26,7 +27,8 @@ async def acks(log: Log) -> AsyncIterator[AckCoalescer]:
     await clock.synchronise()
     wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
     activity = SubscriptionActivity(log.database, clock)
-    yield AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity, flushes_at_once=2)
+    writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
+    yield AckCoalescer(writer, tasks, activity, flushes_at_once=2)
     await tasks.close()
 
 
@@ -91,7 +93,7 @@ async def test_acks_of_many_attempts_are_written_by_statements_of_a_bounded_numb
     log: Log, acks: AckCoalescer, monkeypatch: pytest.MonkeyPatch, *, ordered: bool
 ) -> None:
     """With ordering keys an attempt is a key's: a flush may have as many as there are messages."""
-    monkeypatch.setattr(ack_coalescer, "MAX_STATEMENT_ATTEMPTS", 2)
+    monkeypatch.setattr(ack_writer, "MAX_STATEMENT_ATTEMPTS", 2)
     names = {}
     for key in "abcde":
         await log.publish("1", "2", key=key if ordered else "")
