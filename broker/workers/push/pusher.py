@@ -88,7 +88,6 @@ class Pusher:
         """What the supervisor is to keep running."""
         return {
             "push endpoints": Loop(self._endpoints.run),
-            "push settlement": Loop(self._settlement.run),
             "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS),
             "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS),
         }

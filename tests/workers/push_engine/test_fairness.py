@@ -5,6 +5,7 @@ import pytest
 from broker.workers.push.slots import PushSlots
 from tests.fixtures.broker import eventually
 from tests.fixtures.pusher import Call, Pushing
+from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
 
 @pytest.fixture
@@ -86,3 +87,30 @@ async def test_what_waits_long_for_a_slot_is_given_back_and_nothing_is_claimed_m
     for n in range(5):
         await pushing.settled(f"hanging-{n}")
     assert few_slots.taken == 0
+
+
+_WAITING = "SELECT pid, query_start FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
+
+
+async def test_acks_of_pushes_do_not_wait_for_those_of_another_project(pushing: Pushing) -> None:
+    neighbour = type(pushing.rest)(pushing.rest.client, "projects/neighbour")
+    await pushing.subscribe()
+    await pushing.rest.publish("held")
+    [call] = await pushing.far_side.wait_for(1)
+    async with open_transaction(pushing.database) as locking:
+        await execute(locking, "SELECT FROM delivery_attempts FOR UPDATE")
+        call.answer(200)
+        await until_waiting(pushing.database)
+        waiting = await pushing.rows(_WAITING)
+        pushing.far_side.answers = _answers_neighbours
+        await neighbour.create_topic()
+        await neighbour.create_subscription(pushConfig={"pushEndpoint": "http://far.example/neighbour"})
+        await neighbour.publish("free")
+        await pushing.far_side.wait_for(2)
+
+        async def only_one_is_left() -> bool:
+            return await pushing.rows("SELECT count(*) FROM delivery_attempts") == [(1,)]
+
+        await eventually(only_one_is_left)
+        assert await pushing.rows(_WAITING) == waiting, "the other is still the first try"
+    await pushing.settled()
