@@ -159,14 +159,17 @@ async def test_far_more_publishers_than_a_stalled_database_serves_are_answered_s
         first = [asyncio.create_task(publish()) for _ in range(100)]
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)  # the limit of the wait
         late = await asyncio.gather(*[publish() for _ in range(20)])
-        for answer in late:
-            _assert_hint(answer, 429, "RESOURCE_EXHAUSTED")
     answers = await asyncio.gather(*first)
     stored = [answer for answer in answers if answer.status_code == 200]
-    for answer in answers:
-        if answer.status_code != 200:
-            _assert_hint(answer, 429, "RESOURCE_EXHAUSTED")
+    refused = [answer for answer in [*late, *answers] if answer.status_code != 200]
     assert 1 <= len(stored) < 100
+    assert len(refused) == 120 - len(stored)
+    for answer in refused:
+        if "took too long" in answer.text:  # on its way when PostgreSQL's limit of 8 s came: on a busy machine
+            _assert_hint(answer, 503, "UNAVAILABLE")
+        else:
+            _assert_hint(answer, 429, "RESOURCE_EXHAUSTED")
+    assert sum(answer.status_code == 429 for answer in refused) > 50
     assert len(await small.drain()) == len(stored)
     assert max(taken) < 20
     assert worker.memory_info().rss - before < 100 * MEGABYTE
