@@ -25,6 +25,7 @@ from broker.store.log.delivery_attempts import (
     acknowledge,
     acknowledge_exactly_once,
     acknowledge_in_order,
+    merge_parts,
     modify_ack_deadline,
     modify_ordered_deadline,
 )
@@ -33,6 +34,8 @@ V = TypeVar("V")
 
 # Past some thousand rows a larger commit gains nothing, and takes longer than it may.
 MAX_STATEMENT_ATTEMPTS = 4_000
+PARTS_BEFORE_MERGE = 32  # changes of some messages of an attempt: as many parts as that may leave, at the most
+_MAX_SPLIT_ATTEMPTS = 10_000  # whose changes are counted
 
 
 class AckWriter:
@@ -52,6 +55,7 @@ class AckWriter:
         self._attempt_ids = attempt_ids
         self._wake_ups = wake_ups
         self._jitter = jitter
+        self._splits: dict[AttemptName, int] = {}  # how often attempts were, since their parts were merged
 
     async def write(self, shard_id: int, batch: Batch) -> tuple[RefusedAcks, MessageNames]:
         """Returns the acks that were refused, and the messages whose deadline change was stale.
@@ -143,7 +147,27 @@ class AckWriter:
                 for change in changes
                 if (rest := change.ordinals & missing.get(change.attempt, set()))
             ]
-            return await self._modify(connection, shard_id, again) if again else {}
+            stale = await self._modify(connection, shard_id, again) if again else {}
+            await self._merge(connection, shard_id, changes)
+        return stale
+
+    async def _merge(self, connection: HotConnection, shard_id: int, changes: Iterable[DeadlineChange]) -> None:
+        """What was changed message by message, after so many times."""
+        splits = self._splits
+        many: list[AttemptName] = []
+        for change in changes:
+            attempt = change.attempt
+            if attempt.ordered or len(change.ordinals) == attempt.count:
+                continue
+            splits[attempt] = splits.pop(attempt, 0) + 1  # those that were changed last are last
+            if splits[attempt] == PARTS_BEFORE_MERGE:
+                many.append(attempt)
+        if many:
+            for attempt in many:
+                del splits[attempt]
+            await merge_parts(connection, shard_id=shard_id, attempts=many, now=self._clock.now())
+        while len(splits) > _MAX_SPLIT_ATTEMPTS:
+            del splits[next(iter(splits))]
 
     async def _modify(
         self, connection: HotConnection, shard_id: int, changes: list[DeadlineChange]

@@ -102,3 +102,40 @@ async def test_acks_of_many_attempts_are_written_by_statements_of_a_bounded_numb
     await acks.acknowledge(names, project=PROJECT)
     assert [bits for _, _, bits in await log.attempts()] == ["01"] * 5
     assert await _transactions(log) == 3
+
+
+_SECONDS_LEFT = "SELECT extract(epoch FROM next_delivery_at - clock_timestamp())::float8 FROM delivery_attempts"
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+async def test_messages_that_are_extended_one_by_one_do_not_stay_as_many_parts(
+    log: Log, acks: AckCoalescer, *, exactly_once: bool
+) -> None:
+    """Each statement about an attempt reads all its parts."""
+    count = 4 * ack_writer.PARTS_BEFORE_MERGE
+    await log.publish(*map(str, range(count)))
+    [delivery] = await log.pull(exactly_once=exactly_once)
+    name = log.name(delivery)
+    deadline = NewDeadline(600, exactly_once=exactly_once)
+    for ordinal in range(count):
+        assert await acks.modify_ack_deadline({name: {ordinal}}, deadline, project=PROJECT) == {}
+    # More would take more than half a minute: a sixteenth of the 512 seconds that are left at least.
+    assert len(await log.attempts()) <= 3
+    assert all(560 < left < 600 + 32 for (left,) in await log.rows(_SECONDS_LEFT))
+    for _ in range(2):
+        refused = await acks.acknowledge({name: set(range(count))}, project=PROJECT, exactly_once=exactly_once)
+        assert not refused
+    assert not any("1" in bits for _, _, bits in await log.attempts())
+
+
+async def test_messages_that_are_nacked_one_by_one_come_together(log: Log, acks: AckCoalescer) -> None:
+    await log.publish(*map(str, range(ack_writer.PARTS_BEFORE_MERGE)))
+    [delivery] = await log.pull()
+    for ordinal in range(ack_writer.PARTS_BEFORE_MERGE - 1):
+        await acks.modify_ack_deadline(
+            {log.name(delivery): {ordinal}}, NewDeadline(0, "nacked", failure="nack"), project=PROJECT
+        )
+    last = {log.name(delivery): {ack_writer.PARTS_BEFORE_MERGE - 1}}
+    await acks.modify_ack_deadline(last, NewDeadline(0, "nacked", failure="push 500"), project=PROJECT)
+    rows = await log.rows("SELECT bit_count(open), status, failure FROM delivery_attempts ORDER BY 1")
+    assert rows == [(1, "nacked", "push 500"), (ack_writer.PARTS_BEFORE_MERGE - 1, "nacked", "nack")]
