@@ -7,6 +7,8 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 
+from benchmarks.attacks.acks import many_acks, single_extensions
+from benchmarks.attacks.dead_letters import dead_letter_storm
 from benchmarks.attacks.filters import seek_and_filter
 from benchmarks.attacks.pulls import pulls_that_wait
 
@@ -14,6 +16,9 @@ from benchmarks.attacks.pulls import pulls_that_wait
 ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]] = {
     "filters": seek_and_filter,
     "pulls": pulls_that_wait,
+    "acks": many_acks,
+    "extensions": single_extensions,
+    "dead letters": dead_letter_storm,
 }
 
 
