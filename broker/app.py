@@ -34,6 +34,7 @@ from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.resource_turns import ResourceTurns
 from broker.runtime.retrying import retrying
 from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
 from broker.runtime.shard_heads import ShardHeads
@@ -378,7 +379,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
     limits: dict[str, Any] = {
         "requests": broker.requests,
         "answers": broker.answers,
-        "resource_calls": ResourceCalls(),
+        "resource_calls": ResourceCalls(ResourceTurns().of),
         "calls": CallLog(broker.states, excused=broker.is_excused),
     }
     return {

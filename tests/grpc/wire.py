@@ -16,6 +16,7 @@ from broker.front.grpc.server import GrpcDoor
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
+from broker.runtime.resource_turns import ResourceTurns
 from broker.telemetry.state_changes import StateChanges
 
 SERVICE = "test.Service"
@@ -268,7 +269,7 @@ def make_door(service: Service) -> GrpcDoor:
         service.methods(),
         requests=service.requests,
         answers=service.answers,
-        resource_calls=ResourceCalls(),
+        resource_calls=ResourceCalls(ResourceTurns().of),
         calls=CallLog(StateChanges()),
     )
 

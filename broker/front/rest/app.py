@@ -143,11 +143,15 @@ def _targets(
     """By method and path."""
     return {
         (route.method, route.path): _Target(
-            route.handler if route.rpc in HOT else resource_calls.bounded(route.handler),
+            route.handler if route.rpc in HOT else resource_calls.bounded(route.handler, _resource_of),
             admission_of(route.rpc, requests),
         )
         for route in routes
     }
+
+
+def _resource_of(call: Call) -> str:
+    return call.name
 
 
 def _shown(head: Head) -> str:
