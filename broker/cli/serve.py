@@ -7,7 +7,6 @@ is a whole broker that accepts from the same socket.  The children end with the 
 import asyncio
 import logging
 import signal
-import socket
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -16,10 +15,13 @@ from typing import Any
 from broker.app_config import AppConfig
 from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.children import Children
+from broker.cli.own_database import own_database
+from broker.cli.ports import Ports, bound_ports
 from broker.cli.schema import Served, check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
+from broker.cli.tls_files import Renewal, TlsFiles, tls_at_start
 from broker.embedded_postgres.cluster import Cluster, ClusterError
-from broker.port.listener import CannotListen, base_url, bound_socket, is_open_to_others, listen
+from broker.port.listener import CannotListen, base_url, is_open_to_others
 from broker.port.listener import url as url_of
 from broker.settings import Settings
 from broker.telemetry.log import set_up_log
@@ -30,20 +32,24 @@ logger = logging.getLogger(__name__)
 
 
 def serve(settings: Settings) -> int:
-    """Serve until SIGINT, SIGTERM or SIGHUP.  Returns the exit code.  Raises Stop."""
+    """Serve until SIGINT or SIGTERM, or, without TLS, SIGHUP.  Returns the exit code.  Raises Stop."""
     set_up_log(settings.log_level)
+    tls = tls_at_start(settings)
+    own_url = own_database(settings)
     for number in _stop_signals():
         signal.signal(number, signal.default_int_handler)  # until the loop runs, each unwinds what was started
     try:
         with (
             _data_directory(settings) as cluster,
-            bound_socket(settings.host, settings.port) as listener,
-            _database(settings, cluster) as (url, served),
+            bound_ports(settings, tls.material if tls else None) as ports,
+            _database(settings, cluster, own_url) as (url, served),
         ):
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
-            if is_open_to_others(listener):
-                logger.warning("anyone who reaches %s may do anything: %s", url_of(listener), _NO_AUTHENTICATION)
-            asyncio.run(_serve(settings, listener, cluster, url, served.schema))
+            for listener in ports.sockets:
+                if is_open_to_others(listener):
+                    where = url_of(listener, secure=ports.speaks_tls(listener))
+                    logger.warning("anyone who reaches %s may do anything: %s", where, _NO_AUTHENTICATION)
+            asyncio.run(_serve(settings, ports, tls, cluster, url, served.schema))
     except CannotListen as error:
         raise Stop(str(error)) from error
     except KeyboardInterrupt:
@@ -85,12 +91,12 @@ def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
 
 
 @contextmanager
-def _database(settings: Settings, cluster: Cluster | None) -> Iterator[tuple[str, Served]]:
+def _database(settings: Settings, cluster: Cluster | None, own_url: str) -> Iterator[tuple[str, Served]]:
     """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated; and
     where the tables are in it.
     """
     if cluster is None:
-        yield settings.database_url, check_schema(settings.database_url, settings.database_schema)
+        yield own_url, check_schema(own_url, settings.database_schema)
         return
     say(f"{'Starting' if cluster.exists() else 'Making'} a PostgreSQL in {Path(settings.data_dir).absolute()} …")
     cluster.open()
@@ -98,7 +104,7 @@ def _database(settings: Settings, cluster: Cluster | None) -> Iterator[tuple[str
 
 
 async def _serve(
-    settings: Settings, listener: socket.socket, cluster: Cluster | None, url: str, schema: str
+    settings: Settings, ports: Ports, tls: TlsFiles | None, cluster: Cluster | None, url: str, schema: str
 ) -> None:
     config = AppConfig(
         database_url=url,
@@ -110,7 +116,7 @@ async def _serve(
         janitor_interval_seconds=settings.janitor_interval_seconds,
         shards_per_topic=settings.shards_per_topic,
         min_delivery_attempts=settings.min_delivery_attempts,
-        base_url=base_url(listener),
+        base_url=base_url(ports.main, secure=ports.is_secure),
         issuer=settings.issuer,
         push_private_addresses=settings.push_private_addresses,
         push_allowed_networks=settings.push_allowed_networks,
@@ -120,14 +126,14 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in _stop_signals():
         loop.add_signal_handler(number, stopping.set)
-    children = Children(config, listener, count=settings.workers, log_level=settings.log_level)
-    listen(listener)
-    async with _kept_running(cluster), children.running():
+    children = Children(config, ports, count=settings.workers, log_level=settings.log_level)
+    ports.listen()
+    async with _kept_running(cluster), children.running(), _renewed(tls, children):
         await _first(children.ready.wait(), children.given_up.wait(), stopping.wait())
         if children.given_up.is_set() and not stopping.is_set():
             raise Stop(children.why)
         if not stopping.is_set():
-            say_ready(listener)
+            say_ready(settings, ports)
         await stopping.wait()
         for number in _stop_signals():
             loop.remove_signal_handler(number)  # the loop would restore the deadly default at its end
@@ -152,3 +158,19 @@ async def _kept_running(cluster: Cluster | None) -> AsyncIterator[None]:
     finally:
         keeper.cancel()
         await asyncio.gather(keeper, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _renewed(tls: TlsFiles | None, children: Children) -> AsyncIterator[None]:
+    """Files of TLS that change are used within the block, at SIGHUP at once."""
+    if tls is None:
+        yield
+        return
+    renewal = Renewal(tls, children.renew)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renewal.look_now)
+    looking = asyncio.create_task(renewal.run())
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
