@@ -18,9 +18,9 @@ HOST = b"Host: x\r\n"
 CHUNKED = b"POST /c HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    async with serving() as served:
+@pytest.fixture(params=["http", "https"])
+async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
+    async with serving(scheme=request.param) as served:
         yield served
 
 

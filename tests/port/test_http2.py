@@ -13,9 +13,9 @@ from tests.grpc.wire import Peer, Served, packed, request_headers, serving, unti
 END = Flag.END_HEADERS | Flag.END_STREAM
 
 
-@pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    async with serving() as server:
+@pytest.fixture(params=["cleartext", "TLS"])
+async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
+    async with serving(secure=request.param == "TLS") as server:
         yield server
 
 
