@@ -144,8 +144,6 @@ class Peer:
             while True:
                 self.send(frames)
                 await self.writer.drain()
-                if self.writer.is_closing():  # asyncio's TLS forgets why
-                    raise ConnectionResetError
 
     async def goaway(self) -> tuple[int, Code]:
         """The last stream id and the code of the GOAWAY that comes, and then the end of the connection."""
