@@ -11,6 +11,7 @@ from benchmarks.attacks.acks import many_acks, single_extensions
 from benchmarks.attacks.dead_letters import dead_letter_storm
 from benchmarks.attacks.filters import seek_and_filter
 from benchmarks.attacks.pulls import pulls_that_wait
+from benchmarks.attacks.pushes import changed_endpoints, hanging_endpoints, slow_endpoints
 
 # Each gets host, port and what to call when it is at full force; it goes on until it is cancelled.
 ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]] = {
@@ -19,6 +20,9 @@ ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]]
     "acks": many_acks,
     "extensions": single_extensions,
     "dead letters": dead_letter_storm,
+    "hanging endpoints": hanging_endpoints,
+    "changed endpoints": changed_endpoints,
+    "slow endpoints": slow_endpoints,
 }
 
 

@@ -22,13 +22,14 @@ class State(Enum):
 class Watch:
     """A consumer in one of its shards.
 
-    `lane`: where it waits for the next turn.  `again`: something came while it was claimed for.  `due_at`: when to
-    look for redeliveries; None: nothing is known of.
+    `lane`: where it waits for the next turn; `home`: its project's.  `again`: something came while it was claimed
+    for.  `due_at`: when to look for redeliveries; None: nothing is known of.
     """
 
     member: "Member"
     shard_id: int
     lane: "Lane"
+    home: "Lane"
     state: State = State.IDLE
     again: bool = False
     due_at: datetime | None = None
@@ -53,10 +54,16 @@ class Watch:
         elif not alone and self.lane.common is not None:
             self.lane = self.lane.common
 
+    def go_with(self, lane: "Lane") -> None:
+        """With those of a common lane, unless it goes alone."""
+        if not self.lane.alone:
+            self.lane = lane
+
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """Those who are claimed for together: what one project has in a shard; or one of that, whose claims take long.
+    """Those who are claimed for together: what one project has in a shard; what all projects have there that is in
+    doubt; or one of these, whose claims take long.
 
     `path`: whose turns they are.  `common`: where the others are, if this one is for one alone.  `looks`: whom to
     claim for next; `watches`: all of them, of a common one; `woken`: they are all to be looked at.

@@ -7,7 +7,9 @@
 
 Turns are shared by project, and in a project by shard, by the seconds that claims take (fair_turns.py).  A claim
 serves all that a project wants from the shard, up to 1,000 subscriptions in one transaction; one whose claims take
-long has turns of its own.  What happens while a claim is under way is looked at after it, so no wake-up is lost.
+long has turns of its own.  Consumers in doubt (push endpoints that fail, are slow or are new) count as one project,
+so however many projects have such, whoever does well waits for one turn of them.  What happens while a claim is
+under way is looked at after it, so no wake-up is lost.
 """
 
 import asyncio
@@ -32,6 +34,7 @@ from broker.store.log.attempt_ids import AttemptIds
 _LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
 _FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again
 _SHORTEST_ALARM_SECONDS = 0.001
+_IN_DOUBT = "in doubt"  # in place of a project
 _LONG_SECONDS = 0.05  # of a claim that leaves the last slot to others; a plain one takes a tenth of it
 
 
@@ -61,6 +64,7 @@ class ClaimScheduler:
         self._waits = waits
         self._members: dict[int, Member] = {}  # by subscription
         self._shards: dict[int, dict[str, Lane]] = {}  # the common lanes of each, by project
+        self._doubtful: dict[int, Lane] = {}  # for what is in doubt, by shard
         self._turns = FairTurns[Lane](turns_at_once, long=_LONG_SECONDS)
         self._serving = 0  # tasks that serve turns
         self._served = asyncio.Event()
@@ -78,7 +82,7 @@ class ClaimScheduler:
             for shard_id in subscription.shard_ids:
                 lanes = self._shards.setdefault(shard_id, {})
                 lane = lanes.setdefault(project, Lane(shard_id, (project, shard_id)))
-                watch = lane.watches[subscription.subscription_id] = Watch(member, shard_id, lane)
+                watch = lane.watches[subscription.subscription_id] = Watch(member, shard_id, lane, lane)
                 member.watches.append(watch)
         self._look_everywhere(member)
 
@@ -96,6 +100,7 @@ class ClaimScheduler:
                 del lanes[project]
             if not lanes:
                 del self._shards[watch.shard_id]
+                self._doubtful.pop(watch.shard_id, None)
         if member.alarm is not None:
             member.alarm.cancel()
 
@@ -148,7 +153,14 @@ class ClaimScheduler:
         elif watch.state is not State.QUEUED:
             watch.member.held_up.pop(watch, None)
             watch.state = State.QUEUED
+            watch.go_with(self._doubtful_lane(watch) if watch.member.consumer.in_doubt else watch.home)
             watch.lane.looks[watch] = None
+
+    def _doubtful_lane(self, watch: Watch) -> Lane:
+        lane = self._doubtful.get(watch.shard_id)
+        if lane is None:
+            lane = self._doubtful[watch.shard_id] = Lane(watch.shard_id, (_IN_DOUBT, watch.shard_id))
+        return lane
 
     def _look_at_held_up(self, member: Member) -> None:
         if member.held_up and member.consumer.wants():

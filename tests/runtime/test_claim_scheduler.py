@@ -143,6 +143,7 @@ class Eater:
     shard_ids: tuple[int, ...] = (SHARD,)
     project: str = "p"
     filter_path: str | None = None
+    in_doubt: bool = False
     got: list[int] = field(default_factory=list)
     rests: list[Rest] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
@@ -383,6 +384,19 @@ async def test_projects_have_claims_of_their_own_on_a_topic_that_they_share(play
     played.scheduler.wake(SHARD, None)
     await eventually(lambda: len(played.requests) == 4)
     assert played.groups[2:] == [[1, 2], [3, 4]]
+
+
+async def test_what_is_in_doubt_is_claimed_for_together_and_has_turns_like_one_project(played: Claims) -> None:
+    """Or whoever has a thousand projects would have a thousand turns for each of a neighbour's."""
+    eaters = [Eater(number, project=f"p{number}", in_doubt=number != 3) for number in range(1, 6)]
+    for eater in eaters:
+        played.scheduler.add(eater)
+    await eventually(lambda: len(played.requests) == 2)
+    assert sorted(played.groups) == [[1, 2, 4, 5], [3]]
+    eaters[0].in_doubt = False
+    played.scheduler.wake(SHARD, None)
+    await eventually(lambda: len(played.requests) == 5)
+    assert sorted(played.groups[2:]) == [[1], [2, 4, 5], [3]], "the first does well by now"
 
 
 async def test_who_looks_far_through_a_filter_has_turns_of_his_own_until_he_has_seen_all(

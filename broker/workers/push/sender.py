@@ -17,12 +17,13 @@ from broker.domain.dead_letter import PUSH_DIGEST, PUSH_TIMEOUT, push_answered
 from broker.domain.push_config import query_of
 from broker.domain.push_state import MAX_EXCERPT
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.fair_stock import Path
 from broker.workers.push.digest_envelope import DigestItem, failed_message_ids
-from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel
+from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel, Slot
+from broker.workers.push.endpoint_health import SLOW_LATENCY
 from broker.workers.push.endpoint_reports import EndpointReports, message_id_of
 from broker.workers.push.envelope import PushRequest
 from broker.workers.push.http_client import SUCCESS, Answer, PushClient, Unreachable
+from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.settlement import Settlement
 from broker.workers.push.slots import PushSlots
@@ -55,6 +56,7 @@ class PushSender:
         settlement: Settlement,
         reports: EndpointReports,
         signer: TokenSigner,
+        origins: KnownOrigins,
         *,
         ended: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
@@ -65,6 +67,7 @@ class PushSender:
         self._settlement = settlement
         self._reports = reports
         self._signer = signer
+        self._origins = origins
         self._ended = ended
         self._gone = gone
         self._running: set[asyncio.Task[None]] = set()
@@ -125,7 +128,7 @@ class PushSender:
 
     # --- one request ---------------------------------------------------------------------------------------------
 
-    def _begin(self, endpoint: Endpoint, parcel: Parcel, slot: Path, now: float) -> None:
+    def _begin(self, endpoint: Endpoint, parcel: Parcel, slot: Slot, now: float) -> None:
         health = endpoint.health
         flight = Flight(parcel, health, health.begin(now, messages=len(parcel.items)), slot, now)
         endpoint.flights[flight] = None
@@ -175,6 +178,7 @@ class PushSender:
         """The call has ended."""
         assert flight.timer is not None
         flight.timer.cancel()
+        self._learn(endpoint, flight, outcome)
         if flight.leaving:
             self._left(endpoint, flight, outcome)
             return
@@ -190,6 +194,17 @@ class PushSender:
         else:
             self._finish(endpoint, flight, outcome)
         self._next(endpoint)
+
+    def _learn(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable | None) -> None:
+        """What any endpoint of the origin may meet."""
+        if isinstance(outcome, Answer):
+            self._origins.answered(endpoint.project, endpoint.origin)
+            return
+        now = asyncio.get_running_loop().time()
+        if outcome is not None and not outcome.connected:
+            self._origins.failed(endpoint.project, endpoint.origin, now)
+        elif outcome is None and now - flight.begun_at > SLOW_LATENCY:
+            self._origins.slow(endpoint.project, endpoint.origin, now)
 
     def _leave(self, endpoint: Endpoint, flight: Flight) -> None:
         """The request does not count as outstanding any more."""
@@ -255,6 +270,7 @@ class PushSender:
             _keep_open(flight, late_calls, most)
         flight.health.failed(flight.attempt, loop.time())
         self._settlement.nack(endpoint, flight.parcel.items, PUSH_TIMEOUT)
+        self._origins.failed(endpoint.project, endpoint.origin, loop.time())
         why = f"no answer within {deadline} seconds"
         endpoint.failed(why, loop.time())
         self._reports.failed(endpoint, flight, loop.time(), flight.parcel.items, None, why)

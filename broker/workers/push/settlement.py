@@ -38,7 +38,7 @@ class _Outcomes:
 
 class Settlement:
     """Filled by the senders.  Each project has a task for each shard with something to write; what comes meanwhile
-    goes next.
+    goes next.  Endpoints in doubt, of all projects, count as one project.
 
     While the database is away acks are kept: what an endpoint took it should not get again.  What else cannot be
     written falls due by itself and is delivered again.
@@ -53,7 +53,7 @@ class Settlement:
     def acknowledge(self, endpoint: Endpoint, items: Iterable[Item]) -> None:
         """They were delivered."""
         for item in items:
-            acks = self._of(endpoint.project, item.name.shard_id).acks
+            acks = self._of(endpoint.payer, item.name.shard_id).acks
             acks.setdefault(item.name, set()).add(item.ordinal)
 
     def nack(self, endpoint: Endpoint, items: Iterable[Item], failure: str) -> None:
@@ -66,7 +66,7 @@ class Settlement:
 
     def _add(self, endpoint: Endpoint, items: Iterable[Item], deadline: NewDeadline) -> None:
         for item in items:
-            deadlines = self._of(endpoint.project, item.name.shard_id).deadlines
+            deadlines = self._of(endpoint.payer, item.name.shard_id).deadlines
             deadlines.setdefault(deadline, {}).setdefault(item.name, set()).add(item.ordinal)
 
     async def close(self) -> None:
