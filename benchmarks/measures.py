@@ -9,6 +9,7 @@ from benchmarks.latency import latency
 from benchmarks.layers import profile
 from benchmarks.limits import copy_limit, http_limit, select_limit
 from benchmarks.memory import memory
+from benchmarks.neighbours import neighbours
 from benchmarks.one_port import rest_one_port
 from benchmarks.overload import overload
 from benchmarks.peers import peers_drain_1, peers_drain_2, peers_publish_100, peers_publish_single
@@ -46,6 +47,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "http-limit": http_limit,
     "rest-one-port": rest_one_port,
     "overload": overload,
+    "neighbours": neighbours,
     "memory": memory,
     "push-10000": push_10000,
     "pull-10000": pull_10000,

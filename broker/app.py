@@ -15,6 +15,7 @@ from broker.front.gate import Gate
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
 from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.ack_writer import AckWriter
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
@@ -62,7 +63,7 @@ WhileAway = Callable[[], AbstractAsyncContextManager[None]]
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
-ACK_FLUSHES_AT_ONCE = 2  # and one that began alone; beside claims they are few, for they are short
+ACK_FLUSHES_AT_ONCE = 3  # and one that began alone; beside claims they are few, for they are short
 AWAY_SECONDS = 0.2  # between two attempts to reach the database at the start
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
 
@@ -164,14 +165,10 @@ class Broker:
 
     def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
         return AckCoalescer(
-            self._database,
-            self._clock,
-            attempt_ids,
-            self._wake_ups,
+            AckWriter(self._database, self._clock, attempt_ids, self._wake_ups, jitter=jitter),
             self._tasks,
             self._activity,
             flushes_at_once=max(1, min(ACK_FLUSHES_AT_ONCE, self._config.pool_size // 2)),
-            jitter=jitter,
             settled=self._outstanding.remove,
         )
 

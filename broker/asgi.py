@@ -20,6 +20,7 @@ from broker.front.rest.app import RestDoor
 from broker.front.rest.routes import ROUTES
 from broker.front.token import token_routes
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES
+from broker.runtime.resource_turns import ResourceTurns
 
 StartFailed = Callable[[Exception], None]
 
@@ -71,7 +72,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
     limits: dict[str, Any] = {
         "requests": broker.requests,
         "answers": broker.answers,
-        "resource_calls": ResourceCalls(),
+        "resource_calls": ResourceCalls(ResourceTurns().of),
         "calls": CallLog(broker.states, excused=broker.is_excused),
         "gate": broker.gate,
     }

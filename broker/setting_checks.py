@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
+from broker.port.tls.material import check_certificates, check_key
 from broker.workers.push.address_policy import parse_networks
 from broker.workers.push.tls_context import make_tls_context
 
@@ -48,4 +49,36 @@ def check_ca_file(path: str) -> None:
     try:
         make_tls_context(path)
     except OSError as error:  # also what OpenSSL has against it
+        raise ValueError(error.strerror or str(error)) from None
+
+
+def check_certificate_file(path: str) -> None:
+    check_certificates(_content(path))
+
+
+def check_key_file(path: str) -> None:
+    check_key(_content(path))
+
+
+def check_password_file(path: str) -> None:
+    read_password(path)
+
+
+def read_password(path: str) -> str:
+    """The line of a file; the end of the line is none of it.  Raises ValueError."""
+    try:
+        password = _content(path).decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError("it is no text in UTF-8") from None
+    if not password:
+        raise ValueError("it is empty")
+    if any(character in password for character in "\r\n\0"):
+        raise ValueError("it has more than one line")
+    return password
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
         raise ValueError(error.strerror or str(error)) from None

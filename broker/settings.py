@@ -15,10 +15,13 @@ from broker.domain.audiences import check_audiences
 from broker.domain.database_url import check_database_url, check_schema_name, without_password
 from broker.setting_checks import (
     check_ca_file,
+    check_certificate_file,
     check_host,
     check_issuer,
+    check_key_file,
     check_networks,
     check_oidc_issuers,
+    check_password_file,
 )
 from broker.setting_values import Kind, OneOf, Seconds, Switch, Text, Whole
 
@@ -49,6 +52,34 @@ class Settings:
         Text("an address or a name of this machine, without a port", "ADDRESS", check_host, may_be_empty=False),
     )
     port: int = _setting(8085, "Port to listen on; 0: a free one, which is printed.", Whole(0, 65535, "PORT"))
+    tls_certificate: str = _setting(
+        "",
+        "The port's certificate, and those between it and its authority: the port speaks TLS.",
+        Text("a file with certificates (PEM)", "FILE", check_certificate_file),
+    )
+    tls_key: str = _setting(
+        "",
+        "The private key of the certificate.",
+        Text("a file with a private key (PEM) without a passphrase", "FILE", check_key_file),
+    )
+    tls_client_ca: str = _setting(
+        "",
+        "Certificate authorities of clients: clients are asked for certificates that these have signed.",
+        Text("a file with certificates (PEM)", "FILE", check_certificate_file),
+    )
+    tls_client_certificates: str = _setting(
+        "required",
+        "Whether a client may do without a certificate, if --tls-client-ca asks for one.",
+        OneOf(("required", "optional")),
+    )
+    cleartext_port: int = _setting(
+        0, "Another port, without TLS, beside one that speaks it; 0: none.", Whole(0, 65535, "PORT")
+    )
+    cleartext_host: str = _setting(
+        "127.0.0.1",
+        "Address of the port without TLS.",
+        Text("an address or a name of this machine, without a port", "ADDRESS", check_host, may_be_empty=False),
+    )
     data_dir: str = _setting(
         "",
         "Directory of the embedded PostgreSQL; default: `pubsub-broker` in the XDG data directory.",
@@ -59,6 +90,11 @@ class Settings:
         "PostgreSQL 15+ of your own, also DATABASE_URL. Empty: the embedded one.",
         Text("a URL such as postgresql://localhost:5432/broker", "URL", check_database_url),
         show=without_password,
+    )
+    database_password_file: str = _setting(
+        "",
+        "The password for that database, which then does not stand in its URL.",
+        Text("a file with one line", "FILE", check_password_file),
     )
     database_schema: str = _setting(
         "",
@@ -75,7 +111,11 @@ class Settings:
         "Bytes (MB) of requests that a process holds at most, and as many again of answers to slow readers.",
         Whole(1, 1_000_000, "MB"),
     )
-    max_waiting_pulls: int = _setting(20_000, "Pulls that wait at most in each process.", Whole(1, 1_000_000))
+    max_waiting_pulls: int = _setting(
+        20_000,
+        "Pulls that wait at most in each process; one project has four fifths of them at most.",
+        Whole(1, 1_000_000),
+    )
     janitor_interval_seconds: float = _setting(
         30.0,
         "How often partitions are made ahead and space is given back.",

@@ -1,13 +1,15 @@
 """What a command tells whoever started it, on standard output; the log is on standard error."""
 
 import os
-import socket
+import shlex
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from broker.cli.ports import Ports
 from broker.domain.database_url import without_password
 from broker.port import listener as listening
+from broker.port.tls.expiry import is_self_signed
 from broker.settings import Settings
 
 
@@ -33,7 +35,22 @@ def say_what_runs(settings: Settings, *, postgres: int, schema: str, revision: s
     )
 
 
-def say_ready(listener: socket.socket) -> None:
+def say_ready(settings: Settings, ports: Ports) -> None:
     """Where it listens, and what Google's clients are to be told."""
-    say(f"Ready: {listening.url(listener)}")
-    say(f"    export PUBSUB_EMULATOR_HOST={listening.emulator_host(listener)}")
+    say(f"Ready: {listening.url(ports.main, secure=ports.is_secure)}")
+    if ports.tls:
+        address = listening.emulator_host(ports.main)
+        say(f"    Google's libraries: api_endpoint {address}; PUBSUB_EMULATOR_HOST is for cleartext")
+        say(f"    export CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB=https://{address}/")
+        if is_self_signed(ports.tls.certificate):
+            path = Path(settings.tls_certificate).absolute()
+            for name in (
+                "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+                "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+                "CURL_CA_BUNDLE",
+            ):
+                say(f"    export {name}={shlex.quote(str(path))}")
+    if ports.cleartext:
+        say(f"    Without TLS: {listening.url(ports.cleartext)}")
+    if in_cleartext := ports.cleartext or (None if ports.tls else ports.main):
+        say(f"    export PUBSUB_EMULATOR_HOST={listening.emulator_host(in_cleartext)}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from broker.cli.admin_key import make_admin_key
 from broker.cli.announcements import say
+from broker.cli.own_database import own_database
 from broker.cli.schema import check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
@@ -31,7 +32,8 @@ def bootstrap(settings: Settings, key_file: str) -> int:
 def _database(settings: Settings) -> Iterator[tuple[str, str]]:
     """Where the database is, and its schema.  Raises Stop."""
     if settings.database_url:
-        yield settings.database_url, check_schema(settings.database_url, settings.database_schema).schema
+        url = own_database(settings)
+        yield url, check_schema(url, settings.database_schema).schema
         return
     cluster = Cluster(Path(settings.data_dir))
     if not cluster.exists():

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.process import BaseProcess
 
+from broker.port.tls.material import TlsMaterial
+
 # "spawn": a fork would share this process's event loop and signal handlers with the child.
 CONTEXT = get_context("spawn")
 
@@ -31,3 +33,10 @@ class Failed:
     """A worker's word on its pipe: it cannot start, and ends.  `why` is one line for the operator."""
 
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """The parent's word to a worker: new connections get this."""
+
+    tls: TlsMaterial

@@ -5,16 +5,16 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from broker.app_config import AppConfig
-from broker.cli.child_process import CONTEXT, Failed, Serving, start_deaf
-from broker.port.turning_away import turning_away
+from broker.cli.child_process import CONTEXT, Failed, Renew, Serving, start_deaf
+from broker.cli.ports import Ports
+from broker.port.tls.material import TlsMaterial
 
 logger = logging.getLogger(__name__)
 
@@ -39,15 +39,16 @@ class _Life:
 
 
 class Children:
-    """`count` worker processes on one listening socket, each started again when it ends.
+    """`count` worker processes on the same listening sockets, each started again when it ends.
 
     As long as no worker has ever served there is nothing to keep up: when each has ended without, `given_up` is
     set, and `why` says why.  Later all are started again and again, and whoever connects while none serves is told.
     """
 
-    def __init__(self, config: AppConfig, listener: socket.socket, *, count: int, log_level: str) -> None:
+    def __init__(self, config: AppConfig, ports: Ports, *, count: int, log_level: str) -> None:
         self._config = config
-        self._listener = listener
+        self._ports = ports
+        self._pipes: dict[int, Connection] = {}  # to those that run, by their numbers
         self._count = count
         self._log_level = log_level
         self._have_served: set[int] = set()  # the numbers of workers
@@ -69,6 +70,13 @@ class Children:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def renew(self, tls: TlsMaterial) -> None:
+        """New connections get it, in the workers that run and in those that will."""
+        self._ports = replace(self._ports, tls=tls)
+        for pipe in self._pipes.values():
+            with contextlib.suppress(OSError):  # it is about to be started again, with the new one
+                pipe.send(Renew(tls))
 
     async def _keep(self, number: int) -> None:
         short_lives = 0  # in a row
@@ -105,7 +113,7 @@ class Children:
         ours, theirs = CONTEXT.Pipe()
         process = CONTEXT.Process(
             target=_run_worker,
-            args=(self._config, self._listener, theirs, self._log_level),
+            args=(self._config, self._ports, theirs, self._log_level),
             name=f"worker-{number}",
         )
         try:
@@ -116,9 +124,11 @@ class Children:
             return life
         finally:
             theirs.close()
+        self._pipes[number] = ours
         try:
             await self._wait(process, ours, number, life)
         finally:
+            del self._pipes[number]
             self._serving.discard(number)
             self._tell()
             await _stop(process)
@@ -173,7 +183,7 @@ class Children:
     async def _turn_away_while_none_serves(self) -> None:
         while True:
             await self._none_serves.wait()
-            async with turning_away(self._listener, _NO_WORKER, alive=False):
+            async with self._ports.turning_away(_NO_WORKER, alive=False):
                 await self._some_serve.wait()
 
 
@@ -201,8 +211,8 @@ async def _stop(process: BaseProcess) -> None:
     await asyncio.to_thread(process.join)
 
 
-def _run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log_level: str) -> None:
+def _run_worker(config: AppConfig, ports: Ports, pipe: Connection, log_level: str) -> None:
     """In the worker.  What it imports is not the parent's, which so takes a fifth of the memory."""
     from broker.cli.worker import run_worker
 
-    run_worker(config, listener, pipe, log_level)
+    run_worker(config, ports, pipe, log_level)

@@ -57,7 +57,7 @@ COMMANDS = {
     ),
     "migrate": Command(
         summary="bring the schema of a PostgreSQL of your own up to date",
-        settings=("database_url", "database_schema", "data_dir", "log_level"),
+        settings=("database_url", "database_password_file", "database_schema", "data_dir", "log_level"),
         run=_migrate,
         flags={
             "move-schema": "first move the tables of release 0.1.0 out of `public`, also those of an embedded "
@@ -71,7 +71,16 @@ COMMANDS = {
     ),
     "auth bootstrap": Command(
         summary="make a key that may do everything, for `--auth required`",
-        settings=("database_url", "database_schema", "data_dir", "issuer", "host", "port", "log_level"),
+        settings=(
+            "database_url",
+            "database_password_file",
+            "database_schema",
+            "data_dir",
+            "issuer",
+            "host",
+            "port",
+            "log_level",
+        ),
         values={"key-file": "the file for the key (JSON); it must not exist"},
         run=_bootstrap,
     ),

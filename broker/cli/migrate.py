@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.cli.announcements import say
+from broker.cli.own_database import own_database
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.settings import Settings
@@ -23,8 +24,9 @@ def migrate(settings: Settings, flags: Mapping[str, Any]) -> int:
     is_move = bool(flags.get("move-schema"))
     if not settings.database_url and not is_move:
         raise Misuse("migrate needs --database-url or DATABASE_URL; the embedded database migrates itself")
+    own_url = own_database(settings)
     try:
-        with _database(settings) as url:
+        with _database(settings, own_url) as url:
             if is_move:
                 _move(url, settings.database_schema)
             revision = migrations.upgrade(url, schema=settings.database_schema)
@@ -38,13 +40,13 @@ def migrate(settings: Settings, flags: Mapping[str, Any]) -> int:
 
 
 @contextmanager
-def _database(settings: Settings) -> Iterator[str]:
+def _database(settings: Settings, own_url: str) -> Iterator[str]:
     """The URL of the operator's own database, or of the embedded one, which runs within the block.
 
     Raises Stop, ClusterError.
     """
-    if settings.database_url:
-        yield settings.database_url
+    if own_url:
+        yield own_url
         return
     cluster = Cluster(Path(settings.data_dir))
     if not cluster.exists():

@@ -17,10 +17,13 @@ from broker.app_config import AppConfig
 from broker.cli.admin_key import FILE_NAME, is_administered, make_admin_key
 from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.children import Children
+from broker.cli.own_database import own_database
+from broker.cli.ports import Ports, bound_ports
 from broker.cli.schema import Served, check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
+from broker.cli.tls_files import Renewal, TlsFiles, tls_at_start
 from broker.embedded_postgres.cluster import Cluster, ClusterError
-from broker.port.listener import CannotListen, base_url, bound_socket, is_open_to_others, listen
+from broker.port.listener import CannotListen, base_url, is_open_to_others
 from broker.port.listener import url as url_of
 from broker.setting_checks import read_oidc_issuers
 from broker.settings import Settings
@@ -35,19 +38,21 @@ logger = logging.getLogger(__name__)
 
 
 def serve(settings: Settings) -> int:
-    """Serve until SIGINT, SIGTERM or SIGHUP.  Returns the exit code.  Raises Stop."""
+    """Serve until SIGINT or SIGTERM, or, without TLS, SIGHUP.  Returns the exit code.  Raises Stop."""
     set_up_log(settings.log_level)
+    tls = tls_at_start(settings)
+    own_url = own_database(settings)
     for number in _stop_signals():
         signal.signal(number, signal.default_int_handler)  # until the loop runs, each unwinds what was started
     try:
         with (
             _data_directory(settings) as cluster,
-            bound_socket(settings.host, settings.port) as listener,
-            _database(settings, cluster, _check_transport(settings, listener)) as (url, served),
+            bound_ports(settings, tls.material if tls else None) as ports,
+            _database(settings, cluster, own_url, _check_transport(settings, ports)) as (url, served),
         ):
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
-            _warn_of_strangers(settings, listener)
-            asyncio.run(_serve(settings, listener, cluster, url, served.schema))
+            _warn_of_strangers(settings, ports)
+            asyncio.run(_serve(settings, ports, tls, cluster, url, served.schema))
     except CannotListen as error:
         raise Stop(str(error)) from error
     except KeyboardInterrupt:
@@ -56,24 +61,32 @@ def serve(settings: Settings) -> int:
     return 0
 
 
-def _check_transport(settings: Settings, listener: socket.socket) -> str:
+def _check_transport(settings: Settings, ports: Ports) -> str:
     """The URL at which the holders of keys reach the broker.  Raises Misuse if their credentials would be readable
     on their way.
     """
-    if settings.auth == "required" and is_open_to_others(listener) and not settings.insecure_transport:
-        raise Misuse(
-            f"--auth required on {url_of(listener)} would take credentials in cleartext from other machines: "
-            "listen on 127.0.0.1 behind something that speaks TLS, or give --insecure-transport"
-        )
-    return (settings.issuer or base_url(listener)).rstrip("/")
+    for listener in _readable(ports):
+        if settings.auth == "required" and not settings.insecure_transport:
+            raise Misuse(
+                f"--auth required on {url_of(listener)} would take credentials in cleartext from other machines: "
+                "give --tls-certificate and --tls-key, or --insecure-transport"
+            )
+    return (settings.issuer or base_url(ports.main, secure=ports.is_secure)).rstrip("/")
 
 
-def _warn_of_strangers(settings: Settings, listener: socket.socket) -> None:
-    if is_open_to_others(listener):
-        if settings.auth == "off":
-            logger.warning("anyone who reaches %s may do anything: %s", url_of(listener), _NO_AUTHENTICATION)
-        else:
-            logger.warning("%s is open to other machines without TLS: %s", url_of(listener), _CLEARTEXT)
+def _readable(ports: Ports) -> list[socket.socket]:
+    """Those that other machines reach without TLS."""
+    return [one for one in ports.sockets if is_open_to_others(one) and not ports.speaks_tls(one)]
+
+
+def _warn_of_strangers(settings: Settings, ports: Ports) -> None:
+    if settings.auth == "off":
+        for listener in filter(is_open_to_others, ports.sockets):
+            where = url_of(listener, secure=ports.speaks_tls(listener))
+            logger.warning("anyone who reaches %s may do anything: %s", where, _NO_AUTHENTICATION)
+        return
+    for listener in _readable(ports):
+        logger.warning("%s is open to other machines without TLS: %s", url_of(listener), _CLEARTEXT)
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -109,16 +122,18 @@ def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
 
 
 @contextmanager
-def _database(settings: Settings, cluster: Cluster | None, address: str) -> Iterator[tuple[str, Served]]:
+def _database(
+    settings: Settings, cluster: Cluster | None, own_url: str, address: str
+) -> Iterator[tuple[str, Served]]:
     """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated; and
     where the tables are in it.  With authentication there is somebody who owns everything.
     """
     is_guarded = settings.auth == "required"
     if cluster is None:
-        served = check_schema(settings.database_url, settings.database_schema)
-        if is_guarded and not is_administered(settings.database_url, served.schema):
+        served = check_schema(own_url, settings.database_schema)
+        if is_guarded and not is_administered(own_url, served.schema):
             raise Stop("nobody has a key for this database yet: run `broker auth bootstrap --key-file FILE` first")
-        yield settings.database_url, served
+        yield own_url, served
         return
     say(f"{'Starting' if cluster.exists() else 'Making'} a PostgreSQL in {Path(settings.data_dir).absolute()} …")
     cluster.open()
@@ -131,7 +146,7 @@ def _database(settings: Settings, cluster: Cluster | None, address: str) -> Iter
 
 
 async def _serve(
-    settings: Settings, listener: socket.socket, cluster: Cluster | None, url: str, schema: str
+    settings: Settings, ports: Ports, tls: TlsFiles | None, cluster: Cluster | None, url: str, schema: str
 ) -> None:
     config = AppConfig(
         database_url=url,
@@ -143,7 +158,7 @@ async def _serve(
         janitor_interval_seconds=settings.janitor_interval_seconds,
         shards_per_topic=settings.shards_per_topic,
         min_delivery_attempts=settings.min_delivery_attempts,
-        base_url=base_url(listener),
+        base_url=base_url(ports.main, secure=ports.is_secure),
         issuer=settings.issuer,
         auth=settings.auth,
         auth_audiences=settings.auth_audiences,
@@ -156,14 +171,14 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in _stop_signals():
         loop.add_signal_handler(number, stopping.set)
-    children = Children(config, listener, count=settings.workers, log_level=settings.log_level)
-    listen(listener)
-    async with _kept_running(cluster), children.running():
+    children = Children(config, ports, count=settings.workers, log_level=settings.log_level)
+    ports.listen()
+    async with _kept_running(cluster), children.running(), _renewed(tls, children):
         await _first(children.ready.wait(), children.given_up.wait(), stopping.wait())
         if children.given_up.is_set() and not stopping.is_set():
             raise Stop(children.why)
         if not stopping.is_set():
-            say_ready(listener)
+            say_ready(settings, ports)
         await stopping.wait()
         for number in _stop_signals():
             loop.remove_signal_handler(number)  # the loop would restore the deadly default at its end
@@ -188,3 +203,19 @@ async def _kept_running(cluster: Cluster | None) -> AsyncIterator[None]:
     finally:
         keeper.cancel()
         await asyncio.gather(keeper, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _renewed(tls: TlsFiles | None, children: Children) -> AsyncIterator[None]:
+    """Files of TLS that change are used within the block, at SIGHUP at once."""
+    if tls is None:
+        yield
+        return
+    renewal = Renewal(tls, children.renew)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renewal.look_now)
+    looking = asyncio.create_task(renewal.run())
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)

@@ -20,9 +20,10 @@ import uvloop
 
 from broker.app_config import AppConfig
 from broker.asgi import STOP_WAITING, create_app
-from broker.cli.child_process import Failed, Serving
+from broker.cli.child_process import Failed, Renew, Serving
+from broker.cli.ports import Ports
 from broker.port.first_bytes import MakeProtocol
-from broker.port.turning_away import turning_away
+from broker.port.tls.material import ServerTls, TlsMaterial, UnusableTls
 from broker.telemetry.log import reason, set_up_log
 
 OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit
@@ -40,9 +41,11 @@ logger = logging.getLogger(__name__)
 class _Server(uvicorn.Server):
     """Says on the pipe when it serves; the parent prints the ready line.  Ends the waiting pulls when it stops."""
 
-    def __init__(self, config: uvicorn.Config, pipe: Connection) -> None:
+    def __init__(self, config: uvicorn.Config, pipe: Connection, cleartext: socket.socket | None) -> None:
+        """`cleartext`: a socket beside those that are served."""
         super().__init__(config)
         self._pipe = pipe
+        self._cleartext = cleartext
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         starting = asyncio.ensure_future(self._start(sockets))
@@ -57,7 +60,7 @@ class _Server(uvicorn.Server):
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
         if self.started:
-            with contextlib.suppress(OSError):  # the parent is gone: _end_with_parent hears of it too
+            with contextlib.suppress(OSError):  # the parent is gone: _hear_parent hears of it too
                 self._pipe.send(Serving())
 
     async def _start(self, sockets: list[socket.socket] | None) -> SystemExit | None:
@@ -65,9 +68,21 @@ class _Server(uvicorn.Server):
         try:
             with _unsaid():  # the parent says it
                 await super().startup(sockets)
+            if self.started and self._cleartext is not None:
+                await self._serve_in_cleartext(self._cleartext)
         except SystemExit as exit_:
             return exit_
         return None
+
+    async def _serve_in_cleartext(self, listener: socket.socket) -> None:
+        def connection() -> asyncio.Protocol:
+            make = cast(MakeProtocol, self.config.http_protocol_class)
+            return make(
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state, cleartext=True
+            )
+
+        loop = asyncio.get_running_loop()
+        self.servers.append(await loop.create_server(connection, sock=listener, backlog=self.config.backlog))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # A waiting pull would otherwise keep its connection, and with it the broker, to the end of its wait.
@@ -85,8 +100,9 @@ class _Server(uvicorn.Server):
             task.cancel()  # the door answers them
 
 
-def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log_level: str) -> None:
-    """Serve on the parent's socket until SIGTERM, or until the parent is gone."""
+def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log_level: str) -> None:
+    """Serve on the parent's sockets until SIGTERM, or until the parent is gone."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # so does the end of a terminal
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     set_up_log(log_level)
@@ -97,22 +113,22 @@ def run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log
             pipe.send(Failed(reason(error)))
 
     try:
-        _serve(config, listener, pipe, failed)
+        _serve(config, ports, pipe, failed)
     except Exception as error:
         failed(error)
         sys.exit(1)
 
 
-def _serve(
-    config: AppConfig, listener: socket.socket, pipe: Connection, failed: Callable[[Exception], None]
-) -> None:
+def _serve(config: AppConfig, ports: Ports, pipe: Connection, failed: Callable[[Exception], None]) -> None:
     files = _raise_file_limit()
     _give_large_blocks_back()
+    tls = ServerTls(ports.tls) if ports.tls else None
+    make_protocol = MakeProtocol(most_connections=files - files // 8, tls=tls)
     server = _Server(
         uvicorn.Config(
-            create_app(config, while_away=lambda: turning_away(listener, _AWAY, alive=True), start_failed=failed),
+            create_app(config, while_away=lambda: ports.turning_away(_AWAY, alive=True), start_failed=failed),
             loop="uvloop",
-            http=cast(type[asyncio.Protocol], MakeProtocol(most_connections=files - files // 8)),
+            http=cast(type[asyncio.Protocol], make_protocol),
             ws="none",
             proxy_headers=False,
             lifespan="on",
@@ -124,10 +140,11 @@ def _serve(
             server_header=False,
         ),
         pipe,
+        ports.cleartext,
     )
-    threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
+    threading.Thread(target=_hear_parent, args=(pipe, tls), daemon=True).start()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(server.serve([listener]))
+        runner.run(server.serve([ports.main]))
 
 
 @contextlib.contextmanager
@@ -164,9 +181,19 @@ def _give_large_blocks_back() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
-def _end_with_parent(pipe: Connection) -> None:
-    """The parent never writes; the pipe ends when the parent does, even if it was killed."""
+def _hear_parent(pipe: Connection, tls: ServerTls | None) -> None:
+    """The pipe ends when the parent does, even if it was killed."""
     try:
-        pipe.recv()
+        while True:
+            match pipe.recv():
+                case Renew(material) if tls is not None:
+                    _renew(tls, material)
     except (EOFError, OSError):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _renew(tls: ServerTls, material: TlsMaterial) -> None:
+    try:
+        tls.renew(material)
+    except UnusableTls as error:  # the parent could use it
+        logger.error("the new certificate is not used, and the old one stays in use: %s", error)

@@ -6,6 +6,7 @@ what it could trip over is refused here, without a word of it but the scheme.
 """
 
 import re
+from urllib.parse import quote
 
 DEFAULT_SCHEMA = "broker"
 RELEASE_0_1_SCHEMA = "public"  # where release 0.1.0 made its tables, and where they may still be
@@ -80,6 +81,19 @@ def without_password(url: str) -> str:
     user, colon, _ = authority.partition("@")[0].partition(":")
     shown = f"{user}:***@{authority.partition('@')[2]}" if "@" in authority and colon else authority
     return "postgresql://" + shown + _SECRET_OF_URL.sub(r"\1***", rest[len(authority) :])
+
+
+def with_password(url: str, password: str) -> str:
+    """A URL that `check_database_url` gave, with a password.  Raises ValueError if it has one already."""
+    if _SCHEME.match(url) is None:
+        if any(name == "password" for name, _ in _EACH_WORD.findall(url)):
+            raise ValueError
+        escaped = password.replace("\\", "\\\\").replace("'", "\\'")
+        return f"{url} password='{escaped}'"
+    authority, _, query = _divided(check_database_url(url).removeprefix("postgresql://"))
+    if ":" in authority.rpartition("@")[0] or re.search(r"(^|&)password=", query):
+        raise ValueError
+    return f"{url}{'&' if '?' in url else '?'}password={quote(password, safe='')}"
 
 
 def check_schema_name(name: str) -> str:

@@ -79,8 +79,7 @@ def demand_of(max_messages: int, max_bytes: int) -> Demand:
     return Demand(max_messages=min(max_messages, MAX_MESSAGES_PER_ATTEMPT), max_bytes=max_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """Messages that one response hands out under one attempt id, all for the n-th time (`attempt_number`).
 
     If they are `ordered` they are a key's, and hold it (A6); `returned` messages of the key that came back with

@@ -3,7 +3,7 @@
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -16,6 +16,7 @@ BreakerState = Literal["closed", "open", "half_open"]
 MAX_KEPT_FAILURES = 100  # of a subscription
 MAX_EXCERPT = 1_000  # characters of a response
 MAX_PAUSE_REASON = 1_000  # characters
+WAIT_TOLD_EVERY = timedelta(seconds=10)  # so often is a wait for slots written down again while it lasts
 DEFAULT_PAUSE_REASON = "Paused by a call of pausePush."
 
 
@@ -25,6 +26,7 @@ class PushState:
 
     `paused_reason` is "" unless pushing is paused (the endpoint answered 410) until somebody resumes it.
     `window` is how many requests may be outstanding.  `retry_at`: nothing is sent before (None: no such time).
+    `waits_since`: since then it waits for slots that others hold (None: it does not); it has no `retry_at` then.
     """
 
     subscription_id: int
@@ -34,7 +36,14 @@ class PushState:
     window: int = 0
     outstanding_requests: int = 0
     retry_at: datetime | None = None
+    waits_since: datetime | None = None
     paused_reason: str = ""
+
+    def as_of(self, now: datetime) -> "PushState":
+        """Without the wait if nobody has repeated lately that it lasts: who wrote it down may be gone."""
+        if self.waits_since is None or now - self.changed_at <= 3 * WAIT_TOLD_EVERY:
+            return self
+        return replace(self, waits_since=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,8 +117,10 @@ def close_runs(stretches: Sequence[Stretch]) -> Iterator[Sequence[Stretch]]:
         yield run
 
 
-def multirange(stretches: Iterable[Stretch]) -> str:
+def multirange(stretches: Sequence[Stretch]) -> str:
     """Their sequences, ascending, as PostgreSQL writes an int8multirange."""
+    if len(stretches) == 1:
+        return f"{{[{stretches[0].first_seq},{stretches[0].end})}}"
     ranges: list[str] = []
     start = end = -1
     for stretch in stretches:

@@ -1,4 +1,4 @@
-"""REST and gRPC on one port: the first bytes of a connection decide.
+"""REST and gRPC on one port: the first bytes of a connection decide, or what TLS has agreed on before them.
 
 Clients of gRPC begin with the preface of HTTP/2 at once (PUBSUB_EMULATOR_HOST is cleartext, there is no upgrade).
 Whatever is no part of it is HTTP/1.1.  From then on the connection belongs to the protocol that was chosen: neither
@@ -16,6 +16,8 @@ from broker.port.http1.asgi import Application
 from broker.port.http1.connection import Http1Connection, Http1Server
 from broker.port.http2.connection import Registry
 from broker.port.http2.frames import PREFACE
+from broker.port.tls.handshake import HandshakeTurns, TlsHandshake
+from broker.port.tls.material import ServerTls
 from broker.telemetry.state_changes import StateChanges
 
 SILENCE_SECONDS = 30.0  # from connecting to the first bytes
@@ -57,15 +59,20 @@ class FirstBytes(asyncio.Protocol):
         make_http2: Callable[[], asyncio.Protocol],
         *,
         limit: ConnectionLimit,
+        agreed: str | None = None,
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
-        """It keeps itself among `connections`, which the server shuts down when it stops, until it knows."""
+        """It keeps itself among `connections`, which the server shuts down when it stops, until it knows.
+
+        `agreed`: the protocol that TLS has agreed on, "h2" or "http/1.1" (None: none); nothing else is taken then.
+        """
         self._connections = connections
         self._limit = limit
         self._silence_seconds = silence_seconds
         self._silent: asyncio.TimerHandle | None = None
         self._make_http1 = make_http1
         self._make_http2 = make_http2
+        self._agreed = agreed
         self._heard = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -79,10 +86,14 @@ class FirstBytes(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._heard:
             data = self._heard + data
-        if data.startswith(PREFACE):
+        if self._agreed == "http/1.1":
+            self._hand_over(self._make_http1(), data)
+        elif data.startswith(PREFACE):
             self._hand_over(self._make_http2(), data)
         elif PREFACE.startswith(data):
             self._heard = data
+        elif self._agreed == "h2":
+            self._transport.abort()
         else:
             self._hand_over(self._make_http1(), data)
 
@@ -105,26 +116,44 @@ class FirstBytes(asyncio.Protocol):
 
 
 class MakeProtocol:
-    """For uvicorn.Config(http=…), of an application whose lifespan gives HTTP1_DOOR, HTTP2_DOOR and STATES."""
+    """For uvicorn.Config(http=…), of an application whose lifespan gives HTTP1_DOOR, HTTP2_DOOR and STATES.
 
-    def __init__(self, *, most_connections: int) -> None:
+    With `tls` connections begin with a handshake, but those of a `cleartext` call.
+    """
+
+    def __init__(self, *, most_connections: int, tls: ServerTls | None = None) -> None:
         self._most = most_connections
+        self._tls = tls
+        self._turns = HandshakeTurns()
         self._limit: ConnectionLimit | None = None
         self._http1: Http1Server | None = None
 
     def __call__(
-        self, *, config: Config, server_state: ServerState, app_state: dict[str, Any], **_: Any
+        self,
+        *,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        cleartext: bool = False,
+        **_: Any,
     ) -> asyncio.Protocol:
-        """A new connection; the arguments are uvicorn's."""
+        """A new connection; the arguments are uvicorn's, but for `cleartext`."""
         connections, tasks = cast(set[Any], server_state.connections), server_state.tasks
         http2: Http2Door = app_state[HTTP2_DOOR]
         limit = self._limit = self._limit or ConnectionLimit(self._most, app_state[STATES])
-        return FirstBytes(
-            connections,
-            lambda: self.http1(config, server_state, app_state),
-            lambda: http2.connection(connections, tasks),
-            limit=limit,
-        )
+
+        def first_bytes(agreed: str | None = None) -> FirstBytes:
+            return FirstBytes(
+                connections,
+                lambda: self.http1(config, server_state, app_state),
+                lambda: http2.connection(connections, tasks),
+                limit=limit,
+                agreed=agreed,
+            )
+
+        if self._tls is None or cleartext:
+            return first_bytes()
+        return TlsHandshake(self._tls.context, self._turns, connections, first_bytes, limit=limit)
 
     def http1(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> Http1Connection:
         """A connection that is known to speak HTTP/1.1."""

@@ -21,10 +21,10 @@ class CannotListen(Exception):
 
 
 @contextmanager
-def bound_socket(host: str, port: int) -> Iterator[socket.socket]:
+def bound_socket(host: str, port: int, *, prefix: str = "") -> Iterator[socket.socket]:
     """A socket that has its address, so that nobody else gets it, and refuses connections until `listen`.
 
-    Raises CannotListen.
+    `prefix` is of its options, for whoever is told that they will not do.  Raises CannotListen.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
@@ -32,7 +32,7 @@ def bound_socket(host: str, port: int) -> Iterator[socket.socket]:
         try:
             listener.bind((host, port))
         except OSError as error:
-            raise CannotListen(_why_not(host, port, error)) from error
+            raise CannotListen(_why_not(host, port, error, prefix)) from error
         listener.set_inheritable(True)
         yield listener
 
@@ -46,8 +46,8 @@ def listen(listener: socket.socket) -> None:
         raise CannotListen(_why_not(host, port, error)) from error
 
 
-def _why_not(host: str, port: int, error: OSError) -> str:
-    hint = _HINTS.get(error.errno or 0, "")
+def _why_not(host: str, port: int, error: OSError, prefix: str = "") -> str:
+    hint = _HINTS.get(error.errno or 0, "").replace("--", f"--{prefix}")
     return f"cannot listen on {host_and_port(host, port)}: {error.strerror}{hint}"
 
 
@@ -56,20 +56,24 @@ def host_and_port(host: str, port: int) -> str:
     return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def url(listener: socket.socket) -> str:
-    """Where the broker listens."""
+def url(listener: socket.socket, *, secure: bool = False) -> str:
+    """Where the broker listens; `secure`: with TLS."""
     host, port = listener.getsockname()[:2]
-    return f"http://{host_and_port(host, port)}"
+    return f"{_scheme(secure)}://{host_and_port(host, port)}"
 
 
-def base_url(listener: socket.socket) -> str:
-    """Where receivers on this machine reach the broker."""
+def base_url(listener: socket.socket, *, secure: bool = False) -> str:
+    """Where receivers on this machine reach the broker; `secure`: with TLS."""
     host, port = listener.getsockname()[:2]
-    return f"http://{host_and_port('localhost' if host in _EVERYWHERE else host, port)}"
+    return f"{_scheme(secure)}://{host_and_port('localhost' if host in _EVERYWHERE else host, port)}"
+
+
+def _scheme(secure: bool) -> str:
+    return "https" if secure else "http"
 
 
 def emulator_host(listener: socket.socket) -> str:
-    """What PUBSUB_EMULATOR_HOST is to be for clients on this machine."""
+    """Host and port for clients on this machine, as PUBSUB_EMULATOR_HOST is to be without TLS."""
     host, port = listener.getsockname()[:2]
     return host_and_port(_EVERYWHERE.get(host, host), port)
 

@@ -7,6 +7,7 @@ database at its start, and in the parent while it has no worker that serves.
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -17,10 +18,12 @@ _BACKLOG = 2048  # as the server's own: the socket is the same
 
 
 @asynccontextmanager
-async def turning_away(listener: socket.socket, reason: str, *, alive: bool) -> AsyncIterator[None]:
+async def turning_away(
+    listener: socket.socket, reason: str, *, alive: bool, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[None]:
     """Answer what comes to the socket within the block; each connection is closed after its answer.
 
-    `alive`: what /healthz says.
+    `alive`: what /healthz says.  `tls`: what the socket speaks it with.
     """
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -29,12 +32,19 @@ async def turning_away(listener: socket.socket, reason: str, *, alive: bool) -> 
                 head = await reader.readuntil(b"\r\n\r\n")
                 if not PREFACE.startswith(head):  # a client of gRPC takes the end of its connection for UNAVAILABLE
                     writer.write(_answer(head.split(b" ", 2)[1:2], reason, alive=alive))
-                    writer.write_eof()
+                    if writer.can_write_eof():  # asyncio's TLS cannot
+                        writer.write_eof()
                     while await reader.read(65536):  # a body that nobody reads would take the answer along
                         pass
         writer.close()
 
-    server = await asyncio.start_server(refuse, sock=listener.dup(), backlog=_BACKLOG)
+    server = await asyncio.start_server(
+        refuse,
+        sock=listener.dup(),
+        backlog=_BACKLOG,
+        ssl=tls,
+        ssl_handshake_timeout=None if tls is None else _REQUEST_SECONDS,
+    )
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What was asked of delivered messages, and waits to be written together (runtime/ack_coalescer.py)."""
+"""What was asked of delivered messages of a shard, and waits to be written together (runtime/ack_coalescer.py)."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +30,16 @@ class RefusedAcks:
     def of(self, acks: Mapping[AttemptName, set[int]]) -> "RefusedAcks":
         """Those among `acks`."""
         return RefusedAcks(own(acks, self.stale), own(acks, self.out_of_order))
+
+    @staticmethod
+    def joined(refused: "Iterable[RefusedAcks]") -> "RefusedAcks":
+        """Of several shards."""
+        stale: dict[AttemptName, set[int]] = {}
+        out_of_order: dict[AttemptName, set[int]] = {}
+        for each in refused:
+            stale |= each.stale
+            out_of_order |= each.out_of_order
+        return RefusedAcks(stale, out_of_order)
 
     def __bool__(self) -> bool:
         return bool(self.stale or self.out_of_order)

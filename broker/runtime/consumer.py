@@ -60,6 +60,13 @@ class Consumer(Protocol):
         """As it is known now; its shards never change."""
         ...
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it is not known to take soon what it gets.  All that is in doubt in a shard is claimed for
+        together, whatever its project, and has turns like one project: project names cost nothing.
+        """
+        ...
+
     def wants(self) -> bool:
         """Whether it would take messages now.  When that becomes true, `ClaimScheduler.ready` is to be called."""
         ...

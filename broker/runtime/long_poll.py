@@ -4,9 +4,10 @@ All pulls of a subscription in this process stand in one queue (pull_queue.py), 
 still gets a response, and an attempt, of its own.  A pull joins before its queue is looked at, so a wake-up between
 a claim and the wait for the next is never lost.
 
-What may wait is bounded: pulls by number (one takes some 16 KB, most of it its connection); by time, since a pull
-that nobody got round to claiming for is refused; claims by leaving connections to publishes and acks; and answers,
-since nothing is claimed while slow readers hold as much as the process may hold for them.
+What may wait is bounded: pulls by number (one takes some 16 KB, most of it its connection), which projects and in
+them subscriptions share (fair_stock.py); by time, since a pull that nobody got round to claiming for is refused;
+claims by leaving connections to publishes and acks; and answers, since nothing is claimed while slow readers hold
+as much as the process may hold for them.  Pulls that do not wait are counted apart: those that do leave them room.
 """
 
 import asyncio
@@ -15,9 +16,11 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from broker.domain.delivery import Delivery, Demand
 from broker.domain.errors import BrokerError, Unavailable
+from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.fair_stock import FairStock, Over
 from broker.runtime.key_owners import KeyOwners
 from broker.runtime.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, WaitingPull
 from broker.runtime.tasks import Tasks
@@ -43,12 +46,12 @@ class LongPoll:
         max_waiting: int = MAX_WAITING_PULLS,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`scheduler` claims for pulls alone.  `max_waiting` pulls of all subscriptions; `has_room()`: whether more
-        answers may be made.
+        """`scheduler` claims for pulls alone.  `max_waiting` pulls of all subscriptions wait, and as many
+        are under way that do not; `has_room()`: whether more answers may be made.
         """
-        self._max_waiting = max_waiting
+        self._waiting = FairStock(max_waiting)
+        self._at_once = FairStock(max_waiting)
         self._has_room = has_room
-        self._pulls = 0  # in pull()
         self._database = database
         self._clock = clock
         self._scheduler = scheduler
@@ -73,15 +76,28 @@ class LongPoll:
         What was claimed for a caller that left, or that is cancelled, is released.
         Raises SubscriptionChanged, Unavailable.
         """
-        if self._pulls >= self._max_waiting:
-            raise Unavailable("Too many pulls wait in this process; try again.")
-        loop = asyncio.get_running_loop()
         wait = wait_seconds > 0 and not self._stopping
-        pull = WaitingPull(demand, wait, loop.create_future(), loop.create_future(), terms)
+        stock, path = self._waiting if wait else self._at_once, (project_of(subscription.name), subscription.name)
+        over = stock.take(path)
+        if over is not None:
+            raise _too_many(over, wait=wait)
+        try:
+            loop = asyncio.get_running_loop()
+            pull = WaitingPull(demand, wait, loop.create_future(), loop.create_future(), terms)
+            return await self._pull(subscription, pull, wait_seconds, hung_up)
+        finally:
+            stock.give_back(path)
+
+    async def _pull(
+        self,
+        subscription: Subscription,
+        pull: WaitingPull,
+        wait_seconds: float,
+        hung_up: Callable[[], Awaitable[None]] | None,
+    ) -> list[Delivery]:
         queue = self._queue(subscription)
         queue.join(pull)
         self._scheduler.add(queue)
-        self._pulls += 1
         try:
             await self._claimed_for(queue, pull)
             if pull.answer.done():
@@ -92,8 +108,6 @@ class LongPoll:
                 release = self._release_answer(subscription.subscription_id, pull)
                 self._tasks.start(release, name=f"release for {subscription.name}")
             raise
-        finally:
-            self._pulls -= 1
 
     async def release(self, subscription_id: int, deliveries: Sequence[Delivery]) -> None:
         """Give back deliveries that reached nobody: due at once, the attempt not counted.
@@ -194,3 +208,12 @@ class LongPoll:
         await asyncio.wait((pull.answer,))
         if pull.answer.exception() is None and (deliveries := pull.answer.result()):
             await self.release(subscription_id, deliveries)
+
+
+def _too_many(over: Over, *, wait: bool) -> Unavailable:
+    """Without numbers: the log tells of what differs one by one."""
+    what = "wait in this process" if wait else "that do not wait are under way in this process"
+    if not over.path:
+        return Unavailable(f"Too many pulls {what}; try again.")
+    who = over.path[-1]
+    return Unavailable(f"Too many pulls {what} for {who}: it has its share; use fewer at a time, or try again.")

@@ -108,6 +108,8 @@ class Line:
 class PullQueue:
     """One claim at a time is made for it; what is in that is `serving`."""
 
+    in_doubt = False
+
     def __init__(
         self,
         subscription: Subscription,

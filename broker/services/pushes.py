@@ -33,7 +33,7 @@ class PushService:
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, name)
             state = await push_states.read_push_state(connection, subscription_id=subscription.subscription_id)
-        return subscription, state
+        return subscription, state and state.as_of(self._clock.now())
 
     async def list_push_failures(self, name: str, page: PushFailurePage) -> tuple[Sequence[PushFailure], str]:
         """A page of the last failed attempts, newest first, and the token of the next page.  Raises NotFound."""

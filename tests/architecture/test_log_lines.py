@@ -9,6 +9,11 @@ from tests.fixtures.broker import repository
 _WRITING = {"info", "warning", "error", "exception", "critical", "log"}
 # Each is bounded by what it is about: a deletion, a look at the clock, a stop, a worker's life, a wait.
 _LISTED = {
+    "broker/cli/tls_files.py: new connections get the new certificate, valid until %s",
+    "broker/cli/tls_files.py: new files of TLS are not used, and the old ones stay in use: %s",
+    "broker/cli/tls_files.py: the TLS certificate expires at %s, in less than %d days",
+    "broker/cli/tls_files.py: the TLS certificate has expired at %s: clients refuse it",
+    "broker/cli/worker.py: the new certificate is not used, and the old one stays in use: %s",
     "broker/cli/serve.py: anyone who reaches %s may do anything: %s",
     "broker/cli/serve.py: %s is open to other machines without TLS: %s",
     "broker/cli/children.py: worker process %d %s; starting it again%s",

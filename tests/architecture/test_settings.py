@@ -1,7 +1,9 @@
 """docs/settings.md lists every setting as it is."""
 
 import re
+import tempfile
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import certifi
@@ -11,6 +13,7 @@ from broker import settings
 from broker.cli.main import COMMANDS
 from broker.settings import NAMES, SettingError, Settings, find_settings
 from tests.fixtures.broker import repository
+from tests.fixtures.tls import localhost
 
 _CELL = re.compile(r"`([^`]*)`")
 
@@ -59,11 +62,22 @@ def test_serve_takes_every_setting_and_the_others_no_more() -> None:
 _ISSUERS = str(repository() / "examples" / "oidc-issuers.toml")
 
 # A value for each that is not its default, and one that cannot be ("": any text will do).
+_DIRECTORY = Path(tempfile.mkdtemp())
+_KEY = localhost().write(_DIRECTORY, "localhost")[1]
+_PASSWORD = _DIRECTORY / "password"
+_PASSWORD.write_text("secret\n")
 _VALUES: dict[str, tuple[Any, str]] = {
     "host": ("0.0.0.0", "http://localhost:80"),
     "port": (0, "65536"),
+    "tls_certificate": (certifi.where(), "/no/such.pem"),
+    "tls_key": (_KEY, "/no/such.pem"),
+    "tls_client_ca": (certifi.where(), "/no/such.pem"),
+    "tls_client_certificates": ("optional", "perhaps"),
+    "cleartext_port": (8086, "65536"),
+    "cleartext_host": ("0.0.0.0", "http://localhost:80"),
     "data_dir": ("/var/lib/broker", ""),
     "database_url": ("postgresql://u@h/x", "mysql://***"),
+    "database_password_file": (str(_PASSWORD), "/no/such.txt"),
     "database_schema": ("pubsub", "pg_pubsub"),
     "workers": (2, "0"),
     "pull_wait_seconds": (0.5, "-1"),

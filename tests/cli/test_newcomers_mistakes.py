@@ -48,6 +48,19 @@ SERVE = ("serve", "--port", "0")
             "--push-ca-file must be a file with certificates (PEM), not '/no/s",
         ),
         (["serve", "--push-ca-file", __file__], "--push-ca-file must be a file with certificates (PEM), not '/"),
+        (
+            ["serve", "--tls-certificate", "/no/such.pem"],
+            "--tls-certificate must be a file with certificates (PEM), not '/no/such.pem': No such fil",
+        ),
+        (
+            ["serve", "--tls-certificate", "/proc"],
+            "--tls-certificate must be a file with certificates (PEM), not '/p",
+        ),
+        (
+            ["serve", "--tls-key", __file__],
+            "--tls-key must be a file with a private key (PEM) without a passphrase",
+        ),
+        (["serve", "--cleartext-port", "9000"], "--cleartext-port needs --tls-certificate and --tls-key: without "),
         (["serve", "--database-url", "mysql://u:secret@h/x"], "--database-url must be a URL such as postgresql://"),
         (["serve", "--database-url", "localhost"], "--database-url must be a URL such as postgresql://"),
         (

@@ -295,8 +295,9 @@ def test_a_handler_outlives_the_process_it_was_connected_to(
             [worker] = broker.workers()
             end(worker)
             worker.wait(SECONDS)
+            broker.wait_until_serving()
             google.publish(text)
-            handler.wait_for(len(handler.received) + 1)
+            handler.wait_for(len(handler.received) + 1, seconds=90)  # the client's pauses grow fourfold
         assert future.running()
     assert handler.texts == ["first", "after its stop", "after its death"]
     assert google.pull_at_once() == []

@@ -16,7 +16,9 @@ from broker.front.grpc.server import GrpcDoor
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
+from broker.runtime.resource_turns import ResourceTurns
 from broker.telemetry.state_changes import StateChanges
+from tests.fixtures.tls import behind_tls, trusting
 
 SERVICE = "test.Service"
 PATIENCE_SECONDS = 60  # for what a broker does soon; only a hang takes so long
@@ -241,16 +243,20 @@ class Service:
 class Served:
     """A listening door."""
 
-    def __init__(self, service: Service, port: int, connections: set[Any], tasks: set[Any]) -> None:
+    def __init__(
+        self, service: Service, port: int, connections: set[Any], tasks: set[Any], *, secure: bool = False
+    ) -> None:
         self.service = service
         self.port = port
         self.connections = connections
         self.tasks = tasks
+        self.secure = secure
         self._writers: list[asyncio.StreamWriter] = []
 
     async def connect(self, *, greet: bool = True, **options: int) -> Peer:
         """`s4=0` is a setting: INITIAL_WINDOW_SIZE of 0."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        tls: dict[str, Any] = {"ssl": trusting(), "server_hostname": "localhost"} if self.secure else {}
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **tls)
         self._writers.append(writer)
         peer = Peer(reader, writer)
         if greet:
@@ -268,19 +274,23 @@ def make_door(service: Service) -> GrpcDoor:
         service.methods(),
         requests=service.requests,
         answers=service.answers,
-        resource_calls=ResourceCalls(),
+        resource_calls=ResourceCalls(ResourceTurns().of),
         calls=CallLog(StateChanges()),
     )
 
 
 @asynccontextmanager
-async def serving(**options: float) -> AsyncIterator[Served]:
+async def serving(*, secure: bool = False, **options: float) -> AsyncIterator[Served]:
     service, connections, tasks = Service(), set[Any](), set[Any]()
     door = make_door(service)
+
+    def make_protocol() -> asyncio.Protocol:
+        return door.connection(connections, tasks, **options)
+
     server = await asyncio.get_running_loop().create_server(
-        lambda: door.connection(connections, tasks, **options), "127.0.0.1", 0
+        behind_tls(make_protocol, connections) if secure else make_protocol, "127.0.0.1", 0
     )
-    served = Served(service, server.sockets[0].getsockname()[1], connections, tasks)
+    served = Served(service, server.sockets[0].getsockname()[1], connections, tasks, secure=secure)
     try:
         yield served
     finally:

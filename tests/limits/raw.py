@@ -5,7 +5,10 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
+
+from tests.fixtures.tls import trusting
 
 PATIENCE_SECONDS = 40  # for what a broker does soon; only a hang takes so long
 
@@ -64,7 +67,8 @@ class Caller:
 @asynccontextmanager
 async def calling(url: str) -> AsyncIterator[Caller]:
     parts = urlsplit(url)
-    caller = Caller(*await asyncio.open_connection(parts.hostname, parts.port))
+    tls: dict[str, Any] = {"ssl": trusting(), "server_hostname": "localhost"} if parts.scheme == "https" else {}
+    caller = Caller(*await asyncio.open_connection(parts.hostname, parts.port, **tls))
     try:
         yield caller
     finally:

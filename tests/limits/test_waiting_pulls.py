@@ -8,13 +8,15 @@ import psycopg
 import pytest
 
 from broker.front.generated import messages
+from broker.runtime.fair_stock import FairStock
 from broker.store.schema.tables import subscriptions
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 from tests.limits.conftest import MEGABYTE, good_client, rss
 from tests.limits.crowd import UNAVAILABLE, Call, Crowd
 
-MOST = 10_300  # that wait at a time: ten thousand, and those of good clients
-SETTINGS = {"BROKER_MAX_WAITING_PULLS": str(MOST), "BROKER_PULL_WAIT_SECONDS": "600"}
+PLACES = 13_600
+MOST = FairStock(PLACES).room(("p", "s"))  # that wait at a time for one alone: more than ten thousand
+SETTINGS = {"BROKER_MAX_WAITING_PULLS": str(PLACES), "BROKER_PULL_WAIT_SECONDS": "600"}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 PATIENCE = 300.0  # for ten thousand of anything; only a hang takes so long
 

@@ -11,6 +11,7 @@ from broker.port.http1.connection import Http1Connection, Http1Server
 from broker.port.http1.exchange import Exchange, Gone
 from broker.port.http1.patience import Pace
 from tests.fixtures.broker import eventually
+from tests.fixtures.tls import behind_tls
 
 NEVER = 3600.0
 TEXT = b"content-type: text/plain\r\n"
@@ -76,11 +77,14 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(app: Application = no_application) -> AsyncIterator[Served]:
+async def serving(app: Application = no_application, *, scheme: str = "http") -> AsyncIterator[Served]:
     served = Served(app)
-    server = await asyncio.get_running_loop().create_server(served.make_protocol, "127.0.0.1", 0)
+    make_protocol: Callable[[], asyncio.Protocol] = served.make_protocol
+    if scheme == "https":
+        make_protocol = behind_tls(make_protocol, served.server.connections)
+    server = await asyncio.get_running_loop().create_server(make_protocol, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    served.url = f"http://{host}:{port}"
+    served.url = f"{scheme}://{host}:{port}"
     yield served
     server.close()
     await eventually(lambda: not served.server.connections and not served.server.tasks)

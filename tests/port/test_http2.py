@@ -13,9 +13,9 @@ from tests.grpc.wire import Peer, Served, packed, request_headers, serving, unti
 END = Flag.END_HEADERS | Flag.END_STREAM
 
 
-@pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    async with serving() as server:
+@pytest.fixture(params=["cleartext", "TLS"])
+async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
+    async with serving(secure=request.param == "TLS") as server:
         yield server
 
 
@@ -509,6 +509,8 @@ async def test_there_are_no_more_streams_than_were_allowed(served: Served, monke
 async def test_a_peer_that_asks_without_end_and_does_not_read_is_cut_off(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if served.secure:
+        pytest.skip("a client of asyncio's TLS does not hear that its connection has ended while it floods")
     monkeypatch.setattr(outgoing, "MAX_UNREAD_REPLY_BYTES", 100_000)
     peer = await served.connect()
     pings = frame(Kind.PING, 0, 0, b"\0" * 8) * 1_000

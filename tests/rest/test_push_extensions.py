@@ -186,8 +186,10 @@ async def test_a_digest_goes_when_its_first_message_is_old_enough(pushes: Pushes
     began = time.monotonic()
     await pushes.rest.publish("a")
     await pushes.rest.publish("b")
+    in_time = time.monotonic() - began < 4  # else the machine is too busy to say
     [request] = await pushes.wait_for(path, 1)
-    assert digested([request]) == [["a", "b"]]
+    [texts] = digested([request])
+    assert texts == ["a", "b"] or (texts == ["a"] and not in_time)
     assert request.time - began >= 5 - SLACK
 
 

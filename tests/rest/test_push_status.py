@@ -15,6 +15,7 @@ from broker.app import Broker
 from broker.app_config import AppConfig
 from broker.domain.push_state import PushFailure, PushState
 from broker.domain.subscription import Subscription
+from broker.domain.timestamps import format_timestamp
 from broker.runtime.push_log import PushLog
 from broker.store.driver.database import Database
 from broker.store.resources import push_states, subscriptions
@@ -45,10 +46,10 @@ class Pushed:
     async def status(self) -> Json:
         return await self.rest.ok("GET", f"{self.name}:pushStatus")
 
-    async def write(self, **fields: object) -> None:
+    async def write(self, changed_at: datetime = TIME, **fields: object) -> None:
         """A state, as it is written down by the process that delivers."""
         subscription_id = (await self.subscription()).subscription_id
-        state = PushState(subscription_id=subscription_id, changed_at=TIME, **fields)  # type: ignore[arg-type]
+        state = PushState(subscription_id=subscription_id, changed_at=changed_at, **fields)  # type: ignore[arg-type]
         async with self.database.transaction() as connection:
             await push_states.write_push_states(connection, states=[state])
 
@@ -98,6 +99,25 @@ async def test_the_status_says_what_is_known_of_the_endpoint(pushed: Pushed) -> 
     await pushed.write(window=5)
     status = await pushed.status()
     assert (status["window"], status["outstandingRequests"], "retryTime" in status) == (5, 0, False)
+
+
+async def test_the_status_says_that_a_subscription_waits_for_slots_while_somebody_repeats_it(
+    pushed: Pushed,
+) -> None:
+    """Whoever wrote it down may have been killed since."""
+    now = datetime.now(UTC)
+    waits = {"window": 1, "outstanding_requests": 1, "waits_since": now - timedelta(minutes=5)}
+    await pushed.write(now, **waits)
+    status = await pushed.status()
+    assert status["waitsForSlotsSince"] == format_timestamp(now - timedelta(minutes=5))
+    assert (status["state"], "retryTime" in status) == ("ACTIVE", False)
+    await pushed.write(now - timedelta(seconds=31), **waits)
+    assert "waitsForSlotsSince" not in await pushed.status()
+    await pushed.write(now, window=1)
+    assert "waitsForSlotsSince" not in await pushed.status()
+    await pushed.write(now, **waits)
+    await pushed.rest.ok("POST", f"{pushed.name}:pausePush")
+    assert "waitsForSlotsSince" not in await pushed.status()
 
 
 async def test_pushing_is_paused_and_resumed(pushed: Pushed) -> None:

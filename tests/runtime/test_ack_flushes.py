@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 from broker.domain.retry_policy import RetryPolicy
-from broker.runtime import ack_coalescer
+from broker.runtime import ack_writer
 from broker.runtime.ack_batch import NewDeadline
 from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.ack_writer import AckWriter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -26,7 +27,8 @@ async def acks(log: Log) -> AsyncIterator[AckCoalescer]:
     await clock.synchronise()
     wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
     activity = SubscriptionActivity(log.database, clock)
-    yield AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity, flushes_at_once=2)
+    writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
+    yield AckCoalescer(writer, tasks, activity, flushes_at_once=2)
     await tasks.close()
 
 
@@ -91,7 +93,7 @@ async def test_acks_of_many_attempts_are_written_by_statements_of_a_bounded_numb
     log: Log, acks: AckCoalescer, monkeypatch: pytest.MonkeyPatch, *, ordered: bool
 ) -> None:
     """With ordering keys an attempt is a key's: a flush may have as many as there are messages."""
-    monkeypatch.setattr(ack_coalescer, "MAX_STATEMENT_ATTEMPTS", 2)
+    monkeypatch.setattr(ack_writer, "MAX_STATEMENT_ATTEMPTS", 2)
     names = {}
     for key in "abcde":
         await log.publish("1", "2", key=key if ordered else "")
@@ -100,3 +102,40 @@ async def test_acks_of_many_attempts_are_written_by_statements_of_a_bounded_numb
     await acks.acknowledge(names, project=PROJECT)
     assert [bits for _, _, bits in await log.attempts()] == ["01"] * 5
     assert await _transactions(log) == 3
+
+
+_SECONDS_LEFT = "SELECT extract(epoch FROM next_delivery_at - clock_timestamp())::float8 FROM delivery_attempts"
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+async def test_messages_that_are_extended_one_by_one_do_not_stay_as_many_parts(
+    log: Log, acks: AckCoalescer, *, exactly_once: bool
+) -> None:
+    """Each statement about an attempt reads all its parts."""
+    count = 4 * ack_writer.PARTS_BEFORE_MERGE
+    await log.publish(*map(str, range(count)))
+    [delivery] = await log.pull(exactly_once=exactly_once)
+    name = log.name(delivery)
+    deadline = NewDeadline(600, exactly_once=exactly_once)
+    for ordinal in range(count):
+        assert await acks.modify_ack_deadline({name: {ordinal}}, deadline, project=PROJECT) == {}
+    # More would take more than half a minute: a sixteenth of the 512 seconds that are left at least.
+    assert len(await log.attempts()) <= 3
+    assert all(560 < left < 600 + 32 for (left,) in await log.rows(_SECONDS_LEFT))
+    for _ in range(2):
+        refused = await acks.acknowledge({name: set(range(count))}, project=PROJECT, exactly_once=exactly_once)
+        assert not refused
+    assert not any("1" in bits for _, _, bits in await log.attempts())
+
+
+async def test_messages_that_are_nacked_one_by_one_come_together(log: Log, acks: AckCoalescer) -> None:
+    await log.publish(*map(str, range(ack_writer.PARTS_BEFORE_MERGE)))
+    [delivery] = await log.pull()
+    for ordinal in range(ack_writer.PARTS_BEFORE_MERGE - 1):
+        await acks.modify_ack_deadline(
+            {log.name(delivery): {ordinal}}, NewDeadline(0, "nacked", failure="nack"), project=PROJECT
+        )
+    last = {log.name(delivery): {ack_writer.PARTS_BEFORE_MERGE - 1}}
+    await acks.modify_ack_deadline(last, NewDeadline(0, "nacked", failure="push 500"), project=PROJECT)
+    rows = await log.rows("SELECT bit_count(open), status, failure FROM delivery_attempts ORDER BY 1")
+    assert rows == [(1, "nacked", "push 500"), (ack_writer.PARTS_BEFORE_MERGE - 1, "nacked", "nack")]

@@ -13,6 +13,7 @@ from broker.domain.message import NewMessage
 from broker.front.request_memory import RequestMemory
 from broker.runtime import ack_coalescer, publish_coalescer
 from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.ack_writer import AckWriter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.subscription_activity import SubscriptionActivity
@@ -41,13 +42,15 @@ class Parts:
         self.log = log
         self.publishes = PublishCoalescer(log.database, clock, wake_ups, tasks)
         activity = SubscriptionActivity(log.database, clock)
-        self.acks = AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity, flushes_at_once=2)
+        writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
+        self.acks = AckCoalescer(writer, tasks, activity, flushes_at_once=2)
 
     def publish(self, count: int = 1) -> asyncio.Task[Appended]:
         return asyncio.create_task(self.publishes.publish(self.log.shard_id, _batch(count)))
 
-    def ack(self, project: str = "projects/p", attempt_id: int = 1) -> asyncio.Task[object]:
-        name = AttemptName(self.log.subscription.subscription_id, self.log.shard_id, attempt_id, count=3)
+    def ack(self, project: str = "projects/p", attempt_id: int = 1, shard: int = 0) -> asyncio.Task[object]:
+        """`shard`: 0 is the log's, others have nothing."""
+        name = AttemptName(self.log.subscription.subscription_id, self.log.shard_id + shard, attempt_id, count=3)
         return asyncio.create_task(self.acks.acknowledge({name: {0, 1}}, project=project))
 
     @asynccontextmanager
@@ -177,7 +180,38 @@ async def test_acks_of_a_project_do_not_wait_for_those_of_others(parts: Parts) -
     await asyncio.gather(*held)
 
 
-async def test_acks_that_come_beside_a_flush_of_their_project_go_together(parts: Parts) -> None:
+async def test_acks_in_a_shard_do_not_wait_for_a_flush_of_another(parts: Parts) -> None:
+    async with parts.attempt_locked():
+        held = parts.ack()
+        await until_waiting(parts.log.database)
+        await parts.ack(shard=1)
+        assert not held.done()
+    await held
+
+
+async def test_an_ack_in_several_shards_is_answered_when_it_is_written_in_all(parts: Parts) -> None:
+    subscription_id, shard_id = parts.log.subscription.subscription_id, parts.log.shard_id
+    names = {AttemptName(subscription_id, shard_id + shard, 1, count=3): {0, 1} for shard in range(2)}
+    async with parts.attempt_locked():
+        ack = asyncio.create_task(parts.acks.acknowledge(names, project="projects/p"))
+        await until_waiting(parts.log.database)
+        await parts.ack(shard=1)
+        assert not ack.done()
+    await ack
+    assert await parts.log.rows("SELECT open::text FROM delivery_attempts WHERE attempt_id = 1") == [("001",)]
+
+
+async def test_a_project_whose_flushes_wait_for_locks_leaves_one_to_others(parts: Parts) -> None:
+    """The first began alone, and has no turn; of two turns the project gets one."""
+    async with parts.attempts_locked():
+        held = [parts.ack(shard=shard) for shard in range(4)]
+        await until_waiting(parts.log.database, 2)
+        others = [parts.ack("projects/q")]
+        await until_waiting(parts.log.database, 3)
+    await asyncio.gather(*held, *others)
+
+
+async def test_acks_that_come_beside_a_flush_of_their_shard_go_together(parts: Parts) -> None:
     """However many flushes may be under way: a statement for each ack would cost several times as much."""
     async with parts.attempt_locked():
         acks = [parts.ack("projects/p")]

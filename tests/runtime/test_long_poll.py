@@ -13,12 +13,14 @@ import pytest
 from broker.domain.delivery import Delivery, Demand
 from broker.domain.errors import Unavailable
 from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import SubscriptionChanged
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
-from tests.fixtures.log import Log
+from tests.fixtures.claims import pull_claims
+from tests.fixtures.log import Log, add_subscription
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
 # Before the beginning of time: the claim cannot compute from when on messages are retained.
@@ -53,6 +55,35 @@ async def test_a_pull_that_waits_is_known_to_wait_for_its_subscription(log: Log,
     long_poll._scheduler.wake(log.shard_id, None)
     await waiting
     await eventually(lambda: not long_poll.waited_for())
+
+
+async def test_pulls_that_wait_leave_places_to_other_subscriptions_and_projects(log: Log, tasks: Tasks) -> None:
+    clock = DatabaseClock(log.database)
+    await clock.synchronise()
+    long_poll = LongPoll(log.database, clock, pull_claims(log.database, clock, tasks), tasks, max_waiting=100)
+    async with log.database.transaction() as connection:
+        greedy, sibling, other = [
+            await add_subscription(connection, log.topic, f"of-many-{n}", log.start) for n in range(3)
+        ]
+    neighbour = replace(other, name="projects/neighbour/subscriptions/s")
+    pulls = [asyncio.create_task(_pull(long_poll, greedy)) for _ in range(120)]
+    await asyncio.sleep(0)
+    refusals = [pull.exception() for pull in pulls if pull.done()]
+    assert 40 < len(refusals) < 50, "one alone has about three quarters"
+    assert {type(refusal) for refusal in refusals} == {Unavailable}
+    assert str(refusals[0]) == (
+        f"Too many pulls wait in this process for {greedy.name}: it has its share; "
+        "use fewer at a time, or try again."
+    )
+    pulls += [asyncio.create_task(_pull(long_poll, each)) for each in (sibling, neighbour)]
+    await asyncio.sleep(0)
+    assert not pulls[-1].done()
+    assert not pulls[-2].done()
+    at_once = await long_poll.pull(greedy, Demand(max_messages=1, max_bytes=1), wait_seconds=0)
+    assert at_once == [], "who does not wait takes nobody's place"
+    long_poll.stop_waiting()
+    await asyncio.gather(*pulls, return_exceptions=True)
+    assert long_poll._waiting.total == long_poll._at_once.total == 0
 
 
 async def test_a_pull_that_is_being_claimed_for_does_not_wait_on_for_a_subscription_that_has_changed(

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.ack_writer import AckWriter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -19,7 +20,8 @@ async def test_a_repeated_ack_of_a_key_succeeds_beside_the_claim_that_lets_the_k
     await clock.synchronise()
     wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
     activity = SubscriptionActivity(log.database, clock)
-    acks = AckCoalescer(log.database, clock, AttemptIds(), wake_ups, tasks, activity, flushes_at_once=2)
+    writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
+    acks = AckCoalescer(writer, tasks, activity, flushes_at_once=2)
     await log.publish("a1", key="a")
     [run] = await log.pull(ordered=True, exactly_once=True)
     ack = {log.name(run): {0}}

@@ -54,6 +54,18 @@ def _opened(options: PushOptions = _FRAGILE) -> tuple[EndpointHealth, float]:
     return health, now
 
 
+def test_at_an_origin_in_trouble_one_request_tells() -> None:
+    """Also whether the breaker closes, if it would be open by now."""
+    for failures, breaker in ((0, "closed"), (19, "closed"), (20, "half_open"), (500, "half_open")):
+        health = EndpointHealth(PushOptions(), now=0, jitter=lambda: 0.0, failures_before=failures)
+        assert (health.breaker, health.room(0), health.consecutive_failures) == (breaker, 1, failures)
+        trial = health.begin(0)
+        assert health.room(0) == 0
+        health.failed(trial, 1)
+        assert health.breaker == ("open" if failures >= 19 else "closed")
+        assert health.opens_at(1) == (31 if failures >= 19 else 1.1)
+
+
 class TestWindow:
     def test_a_new_endpoint_gets_eight_requests_and_no_more(self) -> None:
         health = _health()

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from broker.domain.errors import Unavailable, Unimplemented
 from broker.front.admission import Admission, admission_of
-from broker.front.call_log import CallLog
+from broker.front.call_log import CallLog, resource_of
 from broker.front.gate import OPEN_SERVICES, WAITING_RPCS, Gate
+from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.messages import unsupported_encoding
 from broker.front.grpc.methods import Method, Unary
 from broker.front.grpc.responses import refuse, refuse_content_type
@@ -62,7 +63,9 @@ class GrpcDoor:
         self._targets = {
             method.path: _Target(
                 method,
-                resource_calls.bounded(method.unary) if method.unary and method.is_bounded else method.unary,
+                resource_calls.bounded(method.unary, _resource_of)
+                if method.unary and method.is_bounded
+                else method.unary,
                 admission_of(method.rpc, requests),
                 method.rpc in WAITING_RPCS,
                 method.service in OPEN_SERVICES,
@@ -117,6 +120,10 @@ class GrpcDoor:
         service = path[1:].partition(b"/")[0]
         what = "method" if service in self._served else "service"
         return Unimplemented(f"There is no such {what} ({path.decode('latin-1')}).")
+
+
+def _resource_of(_: UnaryCall, body: bytes) -> str:
+    return resource_of(body)
 
 
 def _timeout(value: bytes | None) -> float | None:

@@ -160,12 +160,16 @@ def _targets(
     """By method and path."""
     return {
         (route.method, route.path): _Target(
-            route.handler if route.rpc in HOT else resource_calls.bounded(route.handler),
+            route.handler if route.rpc in HOT else resource_calls.bounded(route.handler, _resource_of),
             admission_of(route.rpc, requests),
             route.rpc in WAITING_RPCS,
         )
         for route in routes
     }
+
+
+def _resource_of(call: Call) -> str:
+    return call.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,6 +23,7 @@ from broker.port.http1.head import Head, KnownHeads
 from broker.port.http1.patience import Pace, Patience
 from broker.port.http1.reader import BODY, IDLE, Refusal, RequestReader
 from broker.port.http1.responses import FAULT, closing_answer, error_answer
+from broker.port.tls.client_certificate import client_certificate
 
 MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
 _PIECE_BYTES = 1024  # what is parsed at a time where another request may begin: at most some 40 of them
@@ -96,6 +97,7 @@ class Http1Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
         self.peer = _address(transport.get_extra_info("peername"))
+        self.client_certificate = client_certificate(transport)
         self._server.connections.add(self)
         self._timer = self._loop.call_later(self.pace.look, self.look)
 
@@ -242,10 +244,9 @@ class Http1Connection(asyncio.Protocol):
             exchange.respond(*error_answer(500, FAULT))
 
     def write(self, *parts: bytes) -> None:
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        else:
-            self._transport.writelines(parts)
+        # Not writelines: that of asyncio 3.12.0 to 3.13.1 never says that there is no more room (CPython 127655).
+        for part in parts:
+            self._transport.write(part)
 
     async def writable(self) -> None:
         """Wait until there is room for more of an answer, or nobody to read it."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from broker.port.http1.head import Head
 from broker.port.http1.responses import CONTINUE, STATUS_LINES
+from broker.port.tls.client_certificate import ClientCertificate
 
 MOST_UNREAD_BYTES = 65_536  # of a body that the door has not asked for yet: more stays in the socket
 _END = b"\r\n\r\n"
@@ -27,6 +28,10 @@ class Connection(Protocol):
     @property
     def peer(self) -> tuple[str, int] | None:
         """Address and port of the client, as far as they are known."""
+
+    @property
+    def client_certificate(self) -> ClientCertificate | None:
+        """Of the client, if it showed one over TLS."""
 
     def write(self, *parts: bytes) -> None: ...
     def read_on(self) -> None: ...
@@ -55,6 +60,11 @@ class Exchange:
     def peer(self) -> tuple[str, int] | None:
         """Address and port of the client, as far as they are known."""
         return self._connection.peer
+
+    @property
+    def client_certificate(self) -> ClientCertificate | None:
+        """What the client showed over TLS, verified; None: nothing."""
+        return self._connection.client_certificate
 
     # --- what the door calls -----------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from broker.port.http2.outgoing import Outgoing
 from broker.port.http2.patience import Cost, Patience
 from broker.port.http2.peer import PeerSettings
 from broker.port.http2.stream import Receiver, Stream
+from broker.port.tls.client_certificate import client_certificate
 
 MAX_STREAMS = 1_000  # at one time
 STREAM_WINDOW = 1_048_576  # what a client may send of one body before it is told that it was read
@@ -83,6 +84,7 @@ class Http2Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
+        self.client_certificate = client_certificate(transport)  # verified; None: the client showed none
         self._patience = Patience(loop.time)
         self._outgoing = Outgoing(self._transport, self.peer, self._patience)
         self._incoming = Incoming(self._transport, self._on_frame, self._fail)

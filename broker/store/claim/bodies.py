@@ -1,6 +1,7 @@
 """The bodies of what a claim hands out: each batch read once, however many subscriptions get messages of it."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -9,7 +10,7 @@ from broker.domain.stretch import Stretch
 from broker.store.claim.request import ClaimRequest
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound
-from broker.store.log.messages import stored_messages
+from broker.store.log.messages import only_message, stored_messages
 
 _READ_BATCHES = statements.hot("read_batches")
 
@@ -17,7 +18,7 @@ _READ_BATCHES = statements.hot("read_batches")
 def read_bodies(request: ClaimRequest, runs: Iterable[Sequence[Stretch]], bodies: "Bodies") -> Iterator[Bound]:
     """What reads the batches of the stretches that `bodies` has not, range by range, for it to add."""
     distinct = {id(run): run for run in runs}.values()
-    missing = [stretch for run in distinct for stretch in run if stretch.batch not in bodies]
+    missing = bodies.missing(chain.from_iterable(distinct))
     ranges = list(_ranges(sorted(missing, key=attrgetter("first_seq"))))
     if not ranges:
         return
@@ -56,36 +57,39 @@ class Bodies:
         self._batches: dict[int, list[StoredMessage]] = {}
         self._runs: dict[int, list[StoredMessage] | None] = {}
 
-    def __contains__(self, batch: int) -> bool:
-        return batch in self._rows
+    def missing(self, stretches: Iterable[Stretch]) -> list[Stretch]:
+        """Those whose batch is not here."""
+        return [stretch for stretch in stretches if stretch.batch not in self._rows]
 
     def add(self, rows: Iterable[Any]) -> None:
         """Batches as `read_bodies` reads them."""
-        self._rows.update((row.batch, row) for row in rows)
+        self._rows.update({row.batch: row for row in rows})
 
     def of(self, stretches: Sequence[Stretch]) -> list[StoredMessage] | None:
         """The messages of stretches, the same list for the same ones; None if one is not in the log any more."""
-        if id(stretches) not in self._runs:
-            self._runs[id(stretches)] = self._read(stretches)
-        return self._runs[id(stretches)]
+        run = id(stretches)
+        if run not in self._runs:
+            self._runs[run] = self._read(stretches)
+        return self._runs[run]
 
     def _read(self, stretches: Sequence[Stretch]) -> list[StoredMessage] | None:
         messages: list[StoredMessage] = []
         for stretch in stretches:
-            batch = self._batch(stretch.batch)
-            if batch is None:
+            row = self._rows.get(stretch.batch)
+            if row is None:
                 return None
+            if len(row.data) == 1:
+                messages.append(only_message(row))
+                continue
+            batch = self._batch(row)
             start = stretch.first_seq - (stretch.batch - len(batch) + 1)
             messages += batch[start : start + stretch.length] if stretch.length < len(batch) else batch
         return messages
 
-    def _batch(self, last_seq: int) -> list[StoredMessage] | None:
-        if last_seq not in self._batches:
-            row = self._rows.get(last_seq)
-            if row is None:
-                return None
-            first_seq = last_seq - len(row.data) + 1
-            self._batches[last_seq] = stored_messages(
+    def _batch(self, row: Any) -> list[StoredMessage]:
+        if row.batch not in self._batches:
+            first_seq = row.batch - len(row.data) + 1
+            self._batches[row.batch] = stored_messages(
                 first_seq, row.publish_time, row.ordering_key, row.attributes, row.data
             )
-        return self._batches[last_seq]
+        return self._batches[row.batch]

@@ -207,7 +207,7 @@ def _take_batches(places: Sequence[Place], rows: Iterable[Any]) -> None:
 
 def _take_bodies(place: Place, rows: Sequence[Any], bodies: Bodies) -> None:
     place.fresh = _of_batches(rows, place.wanted)
-    bodies.add(row for row in rows if row.data is not None)
+    bodies.add([row for row in rows if row.data is not None])
 
 
 def _of_batches(rows: Sequence[Any], wanted: int) -> Fresh:

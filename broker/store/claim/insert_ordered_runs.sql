@@ -1,6 +1,6 @@
 -- The first messages of keys that nothing was out of: from now on the others of each key wait.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], ordering_keys text[],
---     ack_deadlines timestamptz[], exactly_once bool[], seqs text[], counts int8[], waiting text[],
+--     ack_deadlines timestamptz[], exactly_once bool[], seqs text[], counts int8[],
 --     first_publish_times timestamptz[], last_publish_times timestamptz[]
 INSERT INTO delivery_attempts (
     shard_id, subscription_id, attempt_id, part, status, attempt_number, next_delivery_at, delivered_at,
@@ -10,12 +10,12 @@ SELECT %(shard_id)s, a.subscription_id, a.attempt_id, 0, 'delivering', 1, a.ack_
        a.seqs::int8multirange, repeat('1', a.count::int4)::varbit,
        CASE WHEN a.exactly_once THEN repeat('0', a.count::int4)::varbit END,
        a.first_publish_time, a.last_publish_time, a.ordering_key, a.count,
-       array_fill(1, ARRAY[a.count::int4]), a.waiting::int8multirange
+       array_fill(1, ARRAY[a.count::int4]), int8multirange(int8range(upper(a.seqs::int8multirange), NULL))
 FROM unnest(
     %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(ordering_keys)s::text[],
     %(ack_deadlines)s::timestamptz[], %(exactly_once)s::bool[], %(seqs)s::text[], %(counts)s::int8[],
-    %(waiting)s::text[], %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[]
+    %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[]
 ) AS a (
-    subscription_id, attempt_id, ordering_key, ack_deadline, exactly_once, seqs, count, waiting,
+    subscription_id, attempt_id, ordering_key, ack_deadline, exactly_once, seqs, count,
     first_publish_time, last_publish_time
 )

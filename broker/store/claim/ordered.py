@@ -12,7 +12,7 @@ from broker.domain.ordered_run import OrderedRun, Phase
 from broker.domain.sequences import to_multirange
 from broker.domain.stretch import Stretch, multirange
 from broker.store.claim.columns import by_column
-from broker.store.claim.request import Claimant, ClaimRequest
+from broker.store.claim.request import Claimant, ClaimRequest, ack_deadlines
 from broker.store.claim.work import Work
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound
@@ -98,19 +98,21 @@ def new_runs(
     """Rows, from `at` on, for the first messages of keys that have none; each with its attempt id."""
     if not runs:
         return
-    rows = [
+    claimants = [claimant for claimant, _, _ in runs]
+    of_keys = [messages for _, _, messages in runs]
+    yield (
+        _INSERT_ORDERED_RUNS,
         {
-            "subscription_ids": claimant.subscription_id,
-            "attempt_ids": attempt_id,
-            "ordering_keys": messages[0].ordering_key,
-            "ack_deadlines": at + claimant.ack_deadline,
-            "exactly_once": claimant.exactly_once,
-            "seqs": multirange(messages),
-            "counts": len(messages),
-            "waiting": f"{{[{messages[-1].end},)}}",
-            "first_publish_times": messages[0].publish_time,
-            "last_publish_times": messages[-1].publish_time,
-        }
-        for claimant, attempt_id, messages in runs
-    ]
-    yield _INSERT_ORDERED_RUNS, {"shard_id": request.shard_id, "now": at, **by_column(rows)}
+            "shard_id": request.shard_id,
+            "now": at,
+            "subscription_ids": [claimant.subscription_id for claimant in claimants],
+            "attempt_ids": [attempt_id for _, attempt_id, _ in runs],
+            "ordering_keys": [messages[0].ordering_key for messages in of_keys],
+            "ack_deadlines": ack_deadlines(claimants, at),
+            "exactly_once": [claimant.exactly_once for claimant in claimants],
+            "seqs": list(map(multirange, of_keys)),
+            "counts": list(map(len, of_keys)),
+            "first_publish_times": [messages[0].publish_time for messages in of_keys],
+            "last_publish_times": [messages[-1].publish_time for messages in of_keys],
+        },
+    )

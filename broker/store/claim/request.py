@@ -1,6 +1,6 @@
 """What a claim is asked for, and what it answers (docs/claim.md)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -53,6 +53,12 @@ class Claimant:
     def appetite(self) -> tuple[Sequence[Demand], Digest | None]:
         """What those that stand at the same place and have this in common get alike."""
         return tuple(self.demands), self.digest
+
+
+def ack_deadlines(claimants: Iterable[Claimant], at: datetime) -> list[datetime]:
+    """Of what each gets at that time; the same object for the same deadline, which is then encoded once."""
+    known: dict[timedelta, datetime] = {}
+    return [known.setdefault(each.ack_deadline, at + each.ack_deadline) for each in claimants]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

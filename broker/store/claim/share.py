@@ -11,7 +11,7 @@ from broker.store.claim.request import MAX_BYTES, ClaimRequest
 from broker.store.claim.work import Parcel, Portion, Work
 
 
-def share(request: ClaimRequest, works: Iterable[Work]) -> None:
+def share(request: ClaimRequest, works: Sequence[Work]) -> None:
     """Give each work its portion, while the bodies of all together are not too large.
 
     Those that are alike share one, which is cut up once.
@@ -21,6 +21,8 @@ def share(request: ClaimRequest, works: Iterable[Work]) -> None:
 
     def with_room_for(portion: Portion) -> Portion:
         nonlocal left
+        if len(works) == 1:  # whoever comes first gets all that he takes
+            return portion
         new = [stretch for stretch in portion.stretches if stretch.batch not in batches]
         size = size_of(new)
         if batches and size > left:

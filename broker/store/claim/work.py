@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import NamedTuple
 
+import msgspec
+
 from broker.domain.delivery import Share
 from broker.domain.ordered_run import GivenRun, OrderedRun
 from broker.domain.stretch import Stretch
@@ -35,7 +37,7 @@ UNKNOWN = Cursor(
 )  # of a claimant that is looked for in the round trip that locks its cursor
 
 
-class Parcel(NamedTuple):
+class Parcel(msgspec.Struct, frozen=True):
     """What a demand gets under one attempt id: messages for the n-th time (`number`).
 
     `run`: the row that they go out under; without one they need a row.  `ordered`: they hold a key; `returned`

@@ -1,8 +1,11 @@
 """The last round trip of a claim: writes what was decided, reads each body once, and commits."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from broker.domain.delivery import Delivery
 from broker.domain.ordered_run import Phase
@@ -10,7 +13,7 @@ from broker.domain.stretch import count_of, multirange
 from broker.store.claim.bodies import Bodies, read_bodies
 from broker.store.claim.columns import by_column
 from broker.store.claim.ordered import new_runs, retimed_rows, rewrite_runs
-from broker.store.claim.request import Claimed, ClaimRequest, More, Quiet
+from broker.store.claim.request import Claimed, ClaimRequest, More, Quiet, ack_deadlines
 from broker.store.claim.round_trip import RoundTrip
 from broker.store.claim.work import Parcel, Work
 from broker.store.driver import statements
@@ -25,7 +28,7 @@ _READ_NEXT_DELIVERY_ATS = statements.hot("read_next_delivery_ats")
 _INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
 
 
-class _Attempt(NamedTuple):
+class _Attempt(msgspec.Struct, frozen=True):
     """A parcel on its way to a claimant."""
 
     work: Work
@@ -100,12 +103,15 @@ def _deliveries(
     A message whose partition was dropped since it was found is missing.  Its whole attempt is left to fall due,
     when it is taken out as every redelivery is that the log has no more.
     """
-    deliveries: dict[tuple[int, int], list[Delivery]] = {}
-    for work, parcel, attempt_id in attempts:
+    deliveries: defaultdict[tuple[int, int], list[Delivery]] = defaultdict(list)
+    for attempt in attempts:
+        parcel = attempt.parcel
         messages = bodies.of(parcel.stretches)
         if messages is not None:
-            deliveries.setdefault((work.subscription_id, parcel.demand), []).append(
-                Delivery(request.shard_id, attempt_id, parcel.number, messages, parcel.ordered, parcel.returned)
+            deliveries[attempt.work.claimant.subscription_id, parcel.demand].append(
+                Delivery(
+                    request.shard_id, attempt.attempt_id, parcel.number, messages, parcel.ordered, parcel.returned
+                )
             )
     return deliveries
 
@@ -157,14 +163,13 @@ def _new_rows(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime)
 def _plain_rows(attempts: Sequence[_Attempt], at: datetime) -> dict[str, Any]:
     claimants = [attempt.work.claimant for attempt in attempts]
     runs = [attempt.parcel.stretches for attempt in attempts]
-    ack_deadlines = {duration: at + duration for duration in {claimant.ack_deadline for claimant in claimants}}
     distinct = {id(run): run for run in runs}  # rows often hold the very same
     held = {name: (multirange(run), count_of(run)) for name, run in distinct.items()}
     return {
         "subscription_ids": [claimant.subscription_id for claimant in claimants],
         "attempt_ids": [attempt.attempt_id for attempt in attempts],
         "attempt_numbers": [attempt.parcel.number for attempt in attempts],
-        "ack_deadlines": [ack_deadlines[claimant.ack_deadline] for claimant in claimants],
+        "ack_deadlines": ack_deadlines(claimants, at),
         "exactly_once": [claimant.exactly_once for claimant in claimants],
         "seqs": [held[id(run)][0] for run in runs],
         "counts": [held[id(run)][1] for run in runs],

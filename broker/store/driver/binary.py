@@ -1,8 +1,9 @@
 """PostgreSQL's binary form of the parameter types that the hot statements have."""
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
 from typing import Any
 
 _INT8 = struct.Struct("!q").pack
@@ -15,6 +16,7 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_TIMESTAMP = datetime.max.replace(tzinfo=UTC)
 _INFINITY = 2**63 - 1
+_MANY = 16  # values
 
 OIDS = {
     "bool": 16,
@@ -77,6 +79,30 @@ def _array_of(element_oid: int, encode: Callable[[Any], bytes]) -> Callable[[lis
     return encode_array
 
 
+def _array_of_8_bytes(
+    element_oid: int, encode: Callable[[Any], bytes], as_ints: Callable[[list[Any]], Iterable[int]]
+) -> Callable[[list[Any]], bytes]:
+    """Of values that are int8 to PostgreSQL: many different ones are packed at once, if there is no null."""
+    encode_each = _array_of(element_oid, encode)
+
+    def encode_array(values: list[Any]) -> bytes:
+        # Where the last is the first all are likely to be the same.
+        if len(values) < _MANY or values[0] is values[-1] or None in values:
+            return encode_each(values)
+        ints = chain.from_iterable(zip(repeat(8), as_ints(values), strict=False))
+        return array(element_oid, [struct.pack("!" + "iq" * len(values), *ints)], len(values))
+
+    return encode_array
+
+
+def _microseconds(moments: list[datetime]) -> Iterator[int]:
+    last, number = None, 0
+    for moment in moments:
+        if moment is not last:  # a column often repeats one value
+            last, number = moment, (moment - _EPOCH) // _MICROSECOND
+        yield number
+
+
 def _ready(value: bytes | None) -> bytes | None:
     return value
 
@@ -90,10 +116,10 @@ ENCODERS: dict[str, Callable[[Any], bytes | None]] = {
     "timestamptz": _timestamptz,
     "jsonpath": _jsonpath,
     "bool[]": _array_of(OIDS["bool"], _bool),
-    "int8[]": _array_of(OIDS["int8"], _INT8),
+    "int8[]": _array_of_8_bytes(OIDS["int8"], _INT8, list),
     "float8[]": _array_of(OIDS["float8"], _FLOAT8),
     "text[]": _array_of(OIDS["text"], str.encode),
-    "timestamptz[]": _array_of(OIDS["timestamptz"], _timestamptz),
+    "timestamptz[]": _array_of_8_bytes(OIDS["timestamptz"], _timestamptz, _microseconds),
     "varbit[]": _array_of(OIDS["varbit"], _varbit),
     "packed text[]": _ready,
     "packed jsonb[]": _ready,

@@ -12,8 +12,9 @@ nothing of what was queued.  After an error of PostgreSQL's own the batches behi
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -212,8 +213,7 @@ class HotConnection:
             bodies = self._bodies[statement] = [n for n in range(result.nfields) if result.ftype(n) in _BODY_OIDS]
         self._transformer.set_pgresult(result, set_loaders=True, format=pq.Format.BINARY)
         rows = self._transformer.load_rows(0, result.ntuples, statement.make_row)
-        if any(_size(row[number]) > BULKY_BYTES for number in bodies for row in rows):
-            self.bulky = True
+        self.bulky = self.bulky or any(_largest([row[number] for row in rows]) > BULKY_BYTES for number in bodies)
         return rows
 
 
@@ -225,8 +225,7 @@ def _check_columns(result: pq.abc.PGresult, statement: Statement) -> None:
         )
 
 
-def _size(body: bytes | list[bytes] | None) -> int:
-    """Of one body, or of those of a batch."""
-    if body is None:
-        return 0
-    return sum(map(len, body)) if isinstance(body, list) else len(body)
+def _largest(bodies: Iterable[bytes | list[bytes] | None]) -> int:
+    """Bytes of the largest of these bodies, or of those of these batches: one of several messages is small."""
+    each = chain.from_iterable(body if isinstance(body, list) else (body,) for body in bodies if body)
+    return max(map(len, each), default=0)

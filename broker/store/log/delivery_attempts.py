@@ -19,6 +19,7 @@ _ACKNOWLEDGE_EXACTLY_ONCE = statements.hot("acknowledge_exactly_once")
 _ACKNOWLEDGE_IN_ORDER = statements.hot("acknowledge_in_order")
 _MODIFY_ACK_DEADLINE = statements.hot("modify_ack_deadline")
 _MODIFY_ORDERED_DEADLINE = statements.hot("modify_ordered_deadline")
+_MERGE_PARTS = statements.hot("merge_parts")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 _READ_OPEN_ATTEMPTS = statements.hot("read_open_attempts")
 
@@ -195,6 +196,22 @@ async def modify_ack_deadline(
     }
     [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
     return _missing(_asked(changes), _by_attempt(rows, shard_id))
+
+
+async def merge_parts(
+    connection: HotConnection, *, shard_id: int, attempts: Sequence[AttemptName], now: datetime
+) -> None:
+    """Bring together the parts of one shard's attempts that are alike but for a little time.
+
+    Some messages get a later time: by a sixteenth of what is left of it at most, or by a quarter of a second.
+    """
+    parameters = {
+        "shard_id": shard_id,
+        "subscription_ids": [attempt.subscription_id for attempt in attempts],
+        "attempt_ids": [attempt.attempt_id for attempt in attempts],
+        "now": now,
+    }
+    await connection.run((_MERGE_PARTS, parameters))
 
 
 def _missing(asked: MessageNames, answered: dict[tuple[int, int, int], set[int]]) -> MessageNames:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from psycopg.errors import CheckViolation
@@ -181,6 +181,13 @@ async def append_messages(
         return None
     [(head, publish_time)] = taken
     return Appended(head - sum(request.count for request in requests) + 1, publish_time)
+
+
+def only_message(row: Any) -> StoredMessage:
+    """The message of a batch of one, a row with its batch, publish_time, ordering_key, attributes and data."""
+    [data] = row.data
+    attributes = (row.attributes and row.attributes[0]) or _NO_ATTRIBUTES
+    return StoredMessage(row.batch, row.publish_time, row.ordering_key, attributes, data)
 
 
 def stored_messages(

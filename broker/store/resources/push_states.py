@@ -1,4 +1,8 @@
-"""Rows of `push_states`: how deliveries to each push subscription's endpoint go, and which are paused."""
+"""Rows of `push_states`: how deliveries to each push subscription's endpoint go, and which are paused.
+
+`retry_at` is a time to come when it is written: before, nothing is sent.  A time that was past by then says since
+when the endpoint waits for slots instead.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,7 +32,7 @@ async def write_push_states(connection: ResourceConnection, *, states: Sequence[
         "consecutive_failures": [s.consecutive_failures for s in states],
         "windows": [s.window for s in states],
         "outstanding_requests": [s.outstanding_requests for s in states],
-        "retry_at": [s.retry_at for s in states],
+        "retry_at": [s.retry_at or s.waits_since for s in states],
         "paused_reasons": [storable(s.paused_reason) for s in states],
     }
     return (await connection.exec_driver_sql(_WRITE_PUSH_STATES, columns)).rowcount
@@ -77,6 +81,7 @@ async def read_push_state(connection: ResourceConnection, *, subscription_id: in
     row = (await connection.execute(query)).one_or_none()
     if row is None:
         return None
+    was_past = row.retry_at is not None and row.retry_at < row.changed_at
     return PushState(
         subscription_id=row.subscription_id,
         breaker=row.breaker,
@@ -84,6 +89,7 @@ async def read_push_state(connection: ResourceConnection, *, subscription_id: in
         consecutive_failures=row.consecutive_failures,
         window=row.window_size,
         outstanding_requests=row.outstanding_requests,
-        retry_at=row.retry_at,
+        retry_at=None if was_past else row.retry_at,
+        waits_since=row.retry_at if was_past else None,
         paused_reason=row.paused_reason,
     )

@@ -97,7 +97,8 @@ subscriptions = Table(
 )
 
 # How deliveries to a push subscription's endpoint go, as the process that delivers to it last wrote it down; no row
-# means nothing to tell.  `paused_reason` is the only column that deliveries go by.
+# means nothing to tell.  `retry_at` before `changed_at`: since then it waits for slots.  `paused_reason` is the
+# only column that deliveries go by.
 push_states = Table(
     "push_states",
     metadata,

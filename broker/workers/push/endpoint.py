@@ -6,21 +6,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
+from typing import NamedTuple
 
 from broker.domain.ack_id import AttemptName, attempt_name
 from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.names import project_of
 from broker.domain.push_state import BreakerState
 from broker.domain.subscription import Subscription
-from broker.runtime.fair_stock import ALPHA, Over, Path
-from broker.workers.push.endpoint_health import Attempt, EndpointHealth
+from broker.runtime.fair_stock import ALPHA, FairStock, Over, Path
+from broker.workers.push.endpoint_health import SLOW_LATENCY, Attempt, EndpointHealth
 from broker.workers.push.envelope import Envelope
+from broker.workers.push.target import Origin, origin_of
 
 # Messages are claimed for so long ahead of their sending, so that one claim serves many of them.
 _AHEAD_SECONDS = 0.2
 _MAX_AHEAD = 500
 # What is claimed for an endpoint and not settled; one message may be larger.
 MAX_BYTES_HELD = 8_000_000
+IN_DOUBT = "in doubt"  # what is shared by project has it in place of one; none is called so
 MAX_BYTES_OF_ALL = 512_000_000  # endpoints that hang hold what they were sent
 
 
@@ -72,6 +75,13 @@ class Parcel:
     size: int  # bytes
 
 
+class Slot(NamedTuple):
+    """For a request: what it was taken from, and by which paths (slots.py)."""
+
+    stock: FairStock
+    paths: tuple[Path, ...]
+
+
 @dataclass(eq=False, slots=True)
 class Flight:
     """A request that is out.  Once it is overdue its messages are given up, but a late success still counts."""
@@ -79,7 +89,7 @@ class Flight:
     parcel: Parcel
     health: EndpointHealth
     attempt: Attempt
-    slot: Path
+    slot: Slot
     begun_at: float
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
@@ -110,13 +120,18 @@ class Endpoint:
     failing_since: float = 0.0  # the first failure of those in a row
     claims_fail_since: float | None = None
     waits_since: float | None = None  # for a slot; nothing is claimed meanwhile
+    slots: int | None = None  # how many it had when it wanted one more; None: as many as it wants
     told_no_slot: bool = False  # that it waits for one was written down
+    told_at: float = 0.0  # when its state was last written down
     waits_because: Over | None = None  # who has no room, when it was last looked
     project: str = field(init=False)  # what runs out is shared by project
+    origin: Origin = field(init=False)
+    payer: str = IN_DOUBT  # in whose turn what became of its requests is written: its project's, if it does well
     told_waiting: int = 0  # requests outstanding when that was last written down because one waits for long
 
     def __post_init__(self) -> None:
         self.project = project_of(self.subscription.name)
+        self.origin = origin_of(self.subscription.push_config.endpoint)
 
     @property
     def subscription_id(self) -> int:
@@ -126,6 +141,10 @@ class Endpoint:
         """Seconds that it takes for an answer: lately, or already, for the oldest request that is out."""
         oldest = next(iter(self.flights), None)
         return self.health.mean_latency if oldest is None else max(self.health.mean_latency, now - oldest.begun_at)
+
+    def in_doubt(self, now: float) -> bool:
+        """It fails, is slow, or has not answered yet."""
+        return not self.health.does_well or self.latency(now) > SLOW_LATENCY
 
     def failed(self, why: str, now: float) -> None:
         """A request has failed, which its health knows."""
@@ -145,6 +164,8 @@ class Endpoint:
             has_some = self.buffer or self.flights or self.asked
             return 0 if has_some else min(1, self.health.room(now))
         room, waiting = self.health.room(now), len(self.buffer) + self.asked
+        if self.slots is not None:  # twice as many, to see whether there are more by now
+            room = min(room, max(2 * self.slots - len(self.flights), 0))
         if self.subscription.extensions.push.digest is not None:
             return int(room > waiting)
         ahead = self._ahead(now)
@@ -165,7 +186,8 @@ class Endpoint:
         health = self.health
         if not health.mean_latency or not health.flows(now):
             return 0
-        return min(int(health.window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
+        window = health.window if self.slots is None else min(health.window, self.slots)
+        return min(int(window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
 
     def accept(self, deliveries: Iterable[Delivery], now: float, *, due_at: float = inf) -> None:
         """Put what was claimed behind what waits."""

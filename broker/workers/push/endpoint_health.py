@@ -12,7 +12,7 @@ from broker.workers.push.token_bucket import TokenBucket
 # exponentially to 3,000 and linearly from there, and falls back to 3,000 when the mean latency exceeds a second.
 FIRST_WINDOW = 8
 LINEAR_ABOVE = 3_000
-SLOW_LATENCY = 1.0  # seconds
+SLOW_LATENCY = 1.0  # seconds; an answer that takes longer is slow
 MAX_WINDOW = 10_000  # ours: sockets that one process can have open to one endpoint with sense
 
 # Google's push backoff: 100 ms to 60 s, not configurable.
@@ -103,8 +103,19 @@ class EndpointHealth:
         "version",
     )
 
-    def __init__(self, options: PushOptions, *, now: float, jitter: Jitter = retry_jitter) -> None:
-        """`jitter` gives the fraction, at most 0.1, by which a pause is longer than it must be."""
+    def __init__(
+        self,
+        options: PushOptions,
+        *,
+        now: float,
+        jitter: Jitter = retry_jitter,
+        failures_before: int | None = None,
+    ) -> None:
+        """`jitter` gives the fraction, at most 0.1, by which a pause is longer than it must be.
+
+        `failures_before`: the origin is in trouble, and has failed so often in a row (known_origins.py).  Then the
+        window begins with 1, and the breaker half open if it would be open by now: one request tells.
+        """
         self._options = options
         self._jitter = jitter
         self._bucket = _bucket(options, now)
@@ -120,7 +131,10 @@ class EndpointHealth:
         self._opened_at = now  # when the breaker opened last
         self._trial: Attempt | None = None  # of half_open
         self._spread = 1.0  # what the pause that is on is multiplied by, for jitter
-        self._start_over(FIRST_WINDOW, now)
+        self._start_over(FIRST_WINDOW if failures_before is None else 1, now)
+        self.consecutive_failures = failures_before or 0
+        if self.consecutive_failures >= options.circuit_breaker.failure_threshold:
+            self._turn("half_open")
 
     def _start_over(self, window: int, now: float) -> None:
         self._window = float(window)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container
 from broker.domain.subscription import Subscription
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.failures import tell_failure
+from broker.runtime.fair_stock import Over
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.target import shown_origin
@@ -71,12 +72,7 @@ class EndpointNews:
         """Others have the slots that its requests need, for so long."""
         name, over = endpoint.subscription.name, endpoint.waits_because
         assert over is not None
-        whose = f"{over.path[0]} has" if over.path else "all together have"
-        if len(over.path) > 1:
-            whose = f"subscriptions of {over.path[0]} that fail, are slow or are new have"
-        if endpoint.subscription_id in over.path:
-            whose = "it has"
-        why = f"{whose} {over.held:,} requests open of {over.most:,}; endpoints that hang or are slow hold them"
+        why = f"{waits_for(endpoint, over)}; endpoints that hang or are slow hold them"
         self._states.begins(_NO_SLOT, name, f"pushes of {name} wait for slots", why, lasted=seconds)
 
     def has_slots(self, endpoint: Endpoint) -> None:
@@ -115,3 +111,19 @@ class EndpointNews:
         """There are no others than these."""
         for name in [name for name in self._paused if name not in names]:
             self.not_ours(name)
+
+
+def waits_for(endpoint: Endpoint, over: Over) -> str:
+    """Who has the slots that an endpoint waits for, as it may be shown to anybody: no other project is named."""
+    match over.path:
+        case ():
+            whose = "all together have"
+        case (*_, last) if last == endpoint.subscription_id:
+            whose = "it has"
+        case (project,) if project == endpoint.project:
+            whose = f"{project} has"
+        case (project, _) if project == endpoint.project:
+            whose = f"subscriptions of {project} that fail, are slow or are new have"
+        case _:
+            whose = "subscriptions that fail, are slow or are new have"
+    return f"{whose} {over.held:,} requests open of {over.most:,}"

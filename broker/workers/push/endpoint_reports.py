@@ -5,22 +5,25 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from broker.domain.message_id import message_id
-from broker.domain.push_state import PushFailure, PushState
+from broker.domain.push_state import WAIT_TOLD_EVERY, PushFailure, PushState
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.push_log import PushLog
 from broker.workers.push.endpoint import Endpoint, Flight, Item
+from broker.workers.push.endpoint_health import SLOW_LATENCY
 from broker.workers.push.endpoint_news import EndpointNews
+from broker.workers.push.known_origins import KnownOrigins
 
-_LONG_SECONDS = 1.0  # a request that is out for longer is worth telling of
+_LONG_SECONDS = SLOW_LATENCY  # a request that is out for longer is worth telling of
 
 
 class EndpointReports:
     """Of the endpoints of this process."""
 
-    def __init__(self, log: PushLog, news: EndpointNews, clock: DatabaseClock) -> None:
+    def __init__(self, log: PushLog, news: EndpointNews, clock: DatabaseClock, origins: KnownOrigins) -> None:
         self._log = log
         self._news = news
         self._clock = clock
+        self._origins = origins
 
     def failed(
         self, endpoint: Endpoint, flight: Flight, now: float, items: list[Item], status: int | None, detail: str
@@ -49,8 +52,11 @@ class EndpointReports:
             oldest = next(iter(endpoint.flights), None)
             waits = oldest is not None and now - oldest.begun_at > _LONG_SECONDS
             waiting = endpoint.health.outstanding if waits else 0
+            if waits:
+                self._origins.slow(endpoint.project, endpoint.origin, now)
             has_no_slot = endpoint.waits_since is not None and now - endpoint.waits_since > _LONG_SECONDS
-            if waiting != endpoint.told_waiting or has_no_slot != endpoint.told_no_slot:
+            again = has_no_slot and now - endpoint.told_at >= WAIT_TOLD_EVERY.total_seconds()
+            if waiting != endpoint.told_waiting or has_no_slot != endpoint.told_no_slot or again:
                 endpoint.told_waiting = waiting
                 self._tell_of_slots(endpoint, has_no_slot, now)
                 self.tell(endpoint)
@@ -69,6 +75,8 @@ class EndpointReports:
         now = asyncio.get_running_loop().time()
         opens_at = health.opens_at(now)
         clock_now = self._clock.now()
+        endpoint.told_at = now
+        waits = endpoint.waits_since if endpoint.told_no_slot and opens_at is None else None
         if health.breaker != endpoint.told_breaker:
             endpoint.told_breaker = health.breaker
             self._news.breaker_changed(endpoint)
@@ -80,7 +88,8 @@ class EndpointReports:
                 consecutive_failures=health.consecutive_failures,
                 window=min(health.window, health.outstanding) if endpoint.told_no_slot else health.window,
                 outstanding_requests=health.outstanding,
-                retry_at=None if opens_at is None else clock_now + timedelta(seconds=opens_at - now),
+                retry_at=None if opens_at is None else clock_now + timedelta(seconds=max(opens_at - now, 0)),
+                waits_since=None if waits is None else clock_now - timedelta(seconds=now - waits),
             )
         )
 

@@ -14,6 +14,8 @@ from broker.workers.push.endpoint import Endpoint, Memory
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.envelope import Envelope
+from broker.workers.push.known_origins import KnownOrigins
+from broker.workers.push.target import origin_of
 
 _PAGE = 500  # subscriptions that one statement reads
 _READ_ALL_SECONDS = 30.0  # how late a change is whose notification was lost
@@ -27,6 +29,7 @@ class Endpoints:
         self,
         database: Database,
         news: EndpointNews,
+        origins: KnownOrigins,
         *,
         owns: Callable[[int], bool],
         added: Callable[[Endpoint], None],
@@ -40,6 +43,7 @@ class Endpoints:
         """
         self._database = database
         self._news = news
+        self._origins = origins
         self._owns = owns
         self._added = added
         self._removed = removed
@@ -159,10 +163,14 @@ class Endpoints:
 
     def _add(self, subscription: Subscription) -> None:
         now = asyncio.get_running_loop().time()
-        health = EndpointHealth(subscription.extensions.push, now=now)
         project = project_of(subscription.name)
+        trouble = self._origins.trouble(project, origin_of(subscription.push_config.endpoint), now)
+        before = None if trouble is None else trouble.failures
+        health = EndpointHealth(subscription.extensions.push, now=now, failures_before=before)
         memory = self._memories.setdefault(project, Memory(self._memory))
         endpoint = Endpoint(subscription, health, Envelope(subscription), memory)
+        if trouble is not None:
+            endpoint.failing_since = trouble.since
         self._endpoints[subscription.subscription_id] = endpoint
         self._by_name[subscription.name] = endpoint
         self._added(endpoint)
@@ -171,7 +179,7 @@ class Endpoints:
         old = endpoint.subscription
         is_another = old.push_config.endpoint != subscription.push_config.endpoint
         if is_another or old.shard_ids != subscription.shard_ids:
-            self._remove(endpoint)  # the new one has a health of its own
+            self._remove(endpoint)  # the new one has a health of its own, but knows of its origin
             self._add(subscription)
             return
         endpoint.suspended = False

@@ -46,9 +46,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """There was no answer.  `reason` is one line for people."""
+    """There was no answer.  `reason` is one line for people.  `connected`: but there was a connection."""
 
     reason: str
+    connected: bool = True
 
 
 class PushClient:
@@ -87,7 +88,11 @@ class PushClient:
                 if not lost.untouched or loop.time() - sent_at > _STALE_SECONDS:
                     return Unreachable(describe(lost))
         try:
-            return await self._exchange(origin, await self._connect(origin), request, data)
+            connection = await self._connect(origin)
+        except OSError as error:
+            return Unreachable(describe(error), connected=False)
+        try:
+            return await self._exchange(origin, connection, request, data)
         except (OSError, ConnectionLost) as error:
             return Unreachable(describe(error))
 

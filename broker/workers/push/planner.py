@@ -64,6 +64,10 @@ class _EndpointConsumer:
     def subscription(self) -> Subscription:
         return self._endpoint.subscription
 
+    @property
+    def in_doubt(self) -> bool:
+        return self._endpoint.in_doubt(asyncio.get_running_loop().time())
+
     def wants(self) -> bool:
         return self._endpoint.wants(asyncio.get_running_loop().time()) > 0
 

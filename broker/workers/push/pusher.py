@@ -18,6 +18,7 @@ from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.endpoint_reports import EndpointReports
 from broker.workers.push.endpoints import Endpoints
 from broker.workers.push.http_client import PushClient
+from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
 from broker.workers.push.planner import PushPlanner
 from broker.workers.push.sender import PushSender
@@ -61,10 +62,12 @@ class Pusher:
         self._settlement = Settlement(coalescer)
         self._planner = PushPlanner(scheduler, news)
         self._news = news
-        self._reports = EndpointReports(self._log, news, clock)
+        self._origins = KnownOrigins()
+        self._reports = EndpointReports(self._log, news, clock, self._origins)
         self._endpoints = Endpoints(
             database,
             self._news,
+            self._origins,
             owns=owns,
             added=self._planner.add,
             removed=self._planner.remove,
@@ -80,6 +83,7 @@ class Pusher:
             self._settlement,
             self._reports,
             self._signer,
+            self._origins,
             ended=self._planner.ended,
             gone=self._gone,
         )
@@ -88,7 +92,6 @@ class Pusher:
         """What the supervisor is to keep running."""
         return {
             "push endpoints": Loop(self._endpoints.run),
-            "push settlement": Loop(self._settlement.run),
             "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS),
             "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS),
         }

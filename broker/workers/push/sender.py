@@ -17,12 +17,13 @@ from broker.domain.dead_letter import PUSH_DIGEST, PUSH_TIMEOUT, push_answered
 from broker.domain.push_config import query_of
 from broker.domain.push_state import MAX_EXCERPT
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.fair_stock import Path
 from broker.workers.push.digest_envelope import DigestItem, failed_message_ids
-from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel
+from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel, Slot
+from broker.workers.push.endpoint_health import SLOW_LATENCY
 from broker.workers.push.endpoint_reports import EndpointReports, message_id_of
 from broker.workers.push.envelope import PushRequest
 from broker.workers.push.http_client import SUCCESS, Answer, PushClient, Unreachable
+from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.settlement import Settlement
 from broker.workers.push.slots import PushSlots
@@ -55,6 +56,7 @@ class PushSender:
         settlement: Settlement,
         reports: EndpointReports,
         signer: TokenSigner,
+        origins: KnownOrigins,
         *,
         ended: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
@@ -65,6 +67,7 @@ class PushSender:
         self._settlement = settlement
         self._reports = reports
         self._signer = signer
+        self._origins = origins
         self._ended = ended
         self._gone = gone
         self._running: set[asyncio.Task[None]] = set()
@@ -96,7 +99,7 @@ class PushSender:
     def give_back(self, endpoint: Endpoint) -> None:
         """Release what is claimed for an endpoint and not sent."""
         if parcels := endpoint.take_buffer():
-            self._settlement.release(item for parcel in parcels for item in parcel.items)
+            self._settlement.release(endpoint, (item for parcel in parcels for item in parcel.items))
 
     def leave(self, endpoint: Endpoint) -> None:
         """The endpoint is gone: what is out to it holds nothing any more, and is ended soon.
@@ -125,7 +128,7 @@ class PushSender:
 
     # --- one request ---------------------------------------------------------------------------------------------
 
-    def _begin(self, endpoint: Endpoint, parcel: Parcel, slot: Path, now: float) -> None:
+    def _begin(self, endpoint: Endpoint, parcel: Parcel, slot: Slot, now: float) -> None:
         health = endpoint.health
         flight = Flight(parcel, health, health.begin(now, messages=len(parcel.items)), slot, now)
         endpoint.flights[flight] = None
@@ -175,6 +178,7 @@ class PushSender:
         """The call has ended."""
         assert flight.timer is not None
         flight.timer.cancel()
+        self._learn(endpoint, flight, outcome)
         if flight.leaving:
             self._left(endpoint, flight, outcome)
             return
@@ -190,6 +194,17 @@ class PushSender:
         else:
             self._finish(endpoint, flight, outcome)
         self._next(endpoint)
+
+    def _learn(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable | None) -> None:
+        """What any endpoint of the origin may meet."""
+        if isinstance(outcome, Answer):
+            self._origins.answered(endpoint.project, endpoint.origin)
+            return
+        now = asyncio.get_running_loop().time()
+        if outcome is not None and not outcome.connected:
+            self._origins.failed(endpoint.project, endpoint.origin, now)
+        elif outcome is None and now - flight.begun_at > SLOW_LATENCY:
+            self._origins.slow(endpoint.project, endpoint.origin, now)
 
     def _leave(self, endpoint: Endpoint, flight: Flight) -> None:
         """The request does not count as outstanding any more."""
@@ -211,7 +226,7 @@ class PushSender:
             flight.health.succeeded(flight.attempt, now)
             if endpoint.subscription.extensions.push.digest is not None:
                 items = self._refuse_some(endpoint, flight, outcome, now)
-            self._settlement.acknowledge(items)
+            self._settlement.acknowledge(endpoint, items)
             if had_failed:
                 self._reports.tell(endpoint)
             return
@@ -220,7 +235,7 @@ class PushSender:
         # Some endpoints repeat in their answers what they were sent.
         secrets = (query_of(endpoint.subscription.push_config.endpoint), self._token(endpoint, self._clock.now()))
         status, detail = _explain(outcome, secrets)
-        self._settlement.nack(items, endpoint.subscription.retry_policy, push_answered(status))
+        self._settlement.nack(endpoint, items, push_answered(status))
         endpoint.failed(detail if status is None else f"status {status}", now)
         self._reports.failed(endpoint, flight, now, items, status, detail)
         if status == _GONE:
@@ -232,7 +247,7 @@ class PushSender:
         refused = [item for item in flight.parcel.items if message_id_of(item) in failed] if failed else []
         if not refused:
             return flight.parcel.items
-        self._settlement.nack(refused, endpoint.subscription.retry_policy, PUSH_DIGEST)
+        self._settlement.nack(endpoint, refused, PUSH_DIGEST)
         detail = "the answer to the digest names it as failed"
         self._reports.failed(endpoint, flight, now, refused, answer.status, detail)
         return [item for item in flight.parcel.items if item not in refused]
@@ -254,7 +269,8 @@ class PushSender:
         for late_calls, most in ((endpoint.late_flights, _MAX_LATE_CALLS), (self._late, _MAX_LATE_CALLS_OF_ALL)):
             _keep_open(flight, late_calls, most)
         flight.health.failed(flight.attempt, loop.time())
-        self._settlement.nack(flight.parcel.items, endpoint.subscription.retry_policy, PUSH_TIMEOUT)
+        self._settlement.nack(endpoint, flight.parcel.items, PUSH_TIMEOUT)
+        self._origins.failed(endpoint.project, endpoint.origin, loop.time())
         why = f"no answer within {deadline} seconds"
         endpoint.failed(why, loop.time())
         self._reports.failed(endpoint, flight, loop.time(), flight.parcel.items, None, why)
@@ -264,19 +280,19 @@ class PushSender:
         """A call to an endpoint that is gone has ended."""
         self._leaving.pop(flight, None)
         if not (isinstance(outcome, Answer) and outcome.status in SUCCESS):
-            self._settlement.release(flight.parcel.items)
+            self._settlement.release(endpoint, flight.parcel.items)
             return
         delivered = flight.parcel.items
         if endpoint.subscription.extensions.push.digest is not None:
             delivered = self._refuse_some(endpoint, flight, outcome, asyncio.get_running_loop().time())
-        self._settlement.acknowledge(delivered)
+        self._settlement.acknowledge(endpoint, delivered)
 
     def _late_success(self, endpoint: Endpoint, flight: Flight) -> None:
         """Acknowledge the messages wherever they are by now: waiting, or out again."""
         settled = [endpoint.late.pop(item.key) for item in flight.parcel.items if item.key in endpoint.late]
         for item in settled:
             endpoint.drop(item)
-        self._settlement.acknowledge([*settled, *flight.parcel.items])
+        self._settlement.acknowledge(endpoint, [*settled, *flight.parcel.items])
 
     def _give_back_if_long(self, endpoint: Endpoint, now: float) -> None:
         """What is claimed must not wait for an endpoint that is given up for a while."""

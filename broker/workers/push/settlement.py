@@ -3,24 +3,42 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from broker.domain.ack_id import AttemptName
 from broker.domain.errors import BrokerError, Unavailable
-from broker.domain.retry_policy import RetryPolicy
 from broker.runtime.ack_batch import NewDeadline
 from broker.runtime.ack_coalescer import AckCoalescer
-from broker.workers.push.endpoint import Item
+from broker.runtime.fair_stock import ALPHA
+from broker.workers.push.endpoint import Endpoint, Item
 
 _RELEASED = NewDeadline(0, "released")
 _AWAY_SECONDS = 0.5  # after which acks that the database did not take are sent to it again
-_PUSHES = "pushes"  # they take turns as if they were a project
 _MAX_KEPT = 100_000  # attempts whose acks wait for the database; what is beyond is delivered again
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, slots=True)
+class _Outcomes:
+    """What is to be written for the endpoints of a project, of one shard."""
+
+    acks: dict[AttemptName, set[int]] = field(default_factory=dict)
+    deadlines: dict[NewDeadline, dict[AttemptName, set[int]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.acks or self.deadlines)
+
+    def take(self) -> "_Outcomes":
+        """What there is; it is empty then."""
+        taken = _Outcomes(self.acks, self.deadlines)
+        self.acks, self.deadlines = {}, {}
+        return taken
+
+
 class Settlement:
-    """Filled by the senders; `run` is a supervised worker.
+    """Filled by the senders.  Each project has a task for each shard with something to write; what comes meanwhile
+    goes next.  Endpoints in doubt, of all projects, count as one project.
 
     While the database is away acks are kept: what an endpoint took it should not get again.  What else cannot be
     written falls due by itself and is delivered again.
@@ -28,57 +46,77 @@ class Settlement:
 
     def __init__(self, coalescer: AckCoalescer) -> None:
         self._coalescer = coalescer
-        self._acks: dict[AttemptName, set[int]] = {}
-        self._deadlines: dict[NewDeadline, dict[AttemptName, set[int]]] = {}
-        self._something = asyncio.Event()
+        self._outcomes: dict[tuple[str, int], _Outcomes] = {}  # by project and shard: those that are being written
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
 
-    def acknowledge(self, items: Iterable[Item]) -> None:
+    def acknowledge(self, endpoint: Endpoint, items: Iterable[Item]) -> None:
         """They were delivered."""
         for item in items:
-            self._acks.setdefault(item.name, set()).add(item.ordinal)
-        self._something.set()
+            acks = self._of(endpoint.payer, item.name.shard_id).acks
+            acks.setdefault(item.name, set()).add(item.ordinal)
 
-    def nack(self, items: Iterable[Item], retry_policy: RetryPolicy | None, failure: str) -> None:
+    def nack(self, endpoint: Endpoint, items: Iterable[Item], failure: str) -> None:
         """They were refused, or not answered in time: `failure` says which (domain/dead_letter.py)."""
-        self._add(items, NewDeadline(0, "nacked", retry_policy, failure=failure))
+        self._add(endpoint, items, NewDeadline(0, "nacked", endpoint.subscription.retry_policy, failure=failure))
 
-    def release(self, items: Iterable[Item]) -> None:
+    def release(self, endpoint: Endpoint, items: Iterable[Item]) -> None:
         """They were not sent: due at once, the attempt not counted."""
-        self._add(items, _RELEASED)
+        self._add(endpoint, items, _RELEASED)
 
-    def _add(self, items: Iterable[Item], deadline: NewDeadline) -> None:
-        messages = self._deadlines.setdefault(deadline, {})
+    def _add(self, endpoint: Endpoint, items: Iterable[Item], deadline: NewDeadline) -> None:
         for item in items:
-            messages.setdefault(item.name, set()).add(item.ordinal)
-        self._something.set()
-
-    async def run(self) -> None:
-        """Write what comes, for ever; what comes meanwhile goes with the next."""
-        while True:
-            await self._something.wait()
-            if not await self.flush():
-                await asyncio.sleep(_AWAY_SECONDS)
+            deadlines = self._of(endpoint.payer, item.name.shard_id).deadlines
+            deadlines.setdefault(deadline, {}).setdefault(item.name, set()).add(item.ordinal)
 
     async def close(self) -> None:
-        """Write what there is, and wait for what is being written."""
-        await self.flush()
-        await self._coalescer.acknowledge({}, project=_PUSHES)  # flushes follow each other
+        """Write what there is, once, and wait for what is being written.  Nothing may be added any more."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks)
 
-    async def flush(self) -> bool:
+    def _of(self, project: str, shard_id: int) -> _Outcomes:
+        """What is written soon."""
+        where = project, shard_id
+        outcomes = self._outcomes.get(where)
+        if outcomes is None:
+            outcomes = self._outcomes[where] = _Outcomes()
+            task = asyncio.create_task(self._write(where, outcomes), name=f"write results of pushes of {project}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return outcomes
+
+    async def _write(self, where: tuple[str, int], outcomes: _Outcomes) -> None:
+        project, _ = where
+        try:
+            while outcomes:
+                closing = self._closing.is_set()
+                if not await self._flush(project, outcomes):
+                    if closing:
+                        return
+                    await self._pause()
+        finally:
+            del self._outcomes[where]
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(_AWAY_SECONDS):
+                await self._closing.wait()
+        except TimeoutError:
+            pass
+
+    async def _flush(self, project: str, outcomes: _Outcomes) -> bool:
         """Write what there is.  Returns whether the database took it."""
-        self._something.clear()
-        acks, self._acks = self._acks, {}
-        deadlines, self._deadlines = self._deadlines, {}
+        taken = outcomes.take()
         of_acks, *others = await asyncio.gather(
-            self._coalescer.acknowledge(acks, project=_PUSHES),
+            self._coalescer.acknowledge(taken.acks, project=project),
             *(
-                self._coalescer.modify_ack_deadline(messages, new, project=_PUSHES)
-                for new, messages in deadlines.items()
+                self._coalescer.modify_ack_deadline(messages, new, project=project)
+                for new, messages in taken.deadlines.items()
             ),
             return_exceptions=True,
         )
         if isinstance(of_acks, Unavailable):
-            self._take_back(acks)
+            self._take_back(project, outcomes, taken.acks)
         for outcome in (of_acks, *others):
             if isinstance(outcome, BaseException) and not isinstance(outcome, BrokerError):
                 raise outcome
@@ -87,9 +125,14 @@ class Settlement:
             logger.debug("results of pushes were not written: %s", failed)
         return failed is None
 
-    def _take_back(self, acks: dict[AttemptName, set[int]]) -> None:
+    def _take_back(self, project: str, outcomes: _Outcomes, acks: dict[AttemptName, set[int]]) -> None:
+        """As many as there is room for, which projects share (runtime/fair_stock.py)."""
+        held = [(project, len(each.acks)) for (project, _), each in self._outcomes.items()]
+        own = sum(number for of_project, number in held if of_project == project)
+        free = _MAX_KEPT - sum(number for _, number in held)
         for name, ordinals in acks.items():
-            if name in self._acks or len(self._acks) < _MAX_KEPT:
-                self._acks.setdefault(name, set()).update(ordinals)
-        if self._acks:
-            self._something.set()
+            if name not in outcomes.acks:
+                if own >= ALPHA * free:
+                    continue
+                own, free = own + 1, free - 1
+            outcomes.acks.setdefault(name, set()).update(ordinals)

@@ -1,61 +1,81 @@
 """Slots for requests: who gets one of the so many that a process may have open (M1).
 
-They are shared by project, then by subscription (runtime/fair_stock.py).  Two rules are push's own:
+They are shared by project, then by subscription (runtime/fair_stock.py).  These rules are push's own:
 
-* Endpoints that do not do well, or of which that is not known yet, share a part of their project's, and so leave
-  room for those that do: a hundred new subscriptions of a host that hangs do not stop their neighbours.
-* Once half of all slots are taken, an endpoint that takes seconds for an answer may have fewer, by as many times as
-  it takes seconds, down to one.  While there is room it may use that like any other.
+* Endpoints that do not do well, or of which that is not known yet, are *in doubt*.  In a project they share a part,
+  and so leave room for those that do well: a hundred new subscriptions of a host that hangs do not stop their
+  neighbours.  The same of all projects together, by origin: project names cost nothing.
+* Once half of all slots are taken, an endpoint in doubt has one request open at a time until it has answered, and
+  one that takes seconds for an answer may have fewer by as many times as it takes seconds, down to one.  While
+  there is room each may use that like any other.
+* Who has none open, and finds no room, gets one of a reserve: requests that are out are never cut, so there must be
+  something for whoever comes when endpoints that did well all hang at once.
 """
 
 from broker.runtime.fair_stock import FairStock, Over, Path
-from broker.workers.push.endpoint import Endpoint
+from broker.workers.push.endpoint import IN_DOUBT, Endpoint, Slot
+from broker.workers.push.endpoint_health import SLOW_LATENCY
 
 MAX_OPEN_REQUESTS = 4_000  # of a process
-SLOW_SECONDS = 1.0  # an answer that takes longer is slow, as Google's service has it
-_IN_DOUBT = "in doubt"
+FIRST_REQUESTS = 500  # and so many more: the reserve
 
 
 class PushSlots:
     """Of one process.  No clock: times are given, in seconds."""
 
-    def __init__(self, capacity: int = MAX_OPEN_REQUESTS) -> None:
+    def __init__(self, capacity: int = MAX_OPEN_REQUESTS, reserve: int = FIRST_REQUESTS) -> None:
         self._capacity = capacity
         self._stock = FairStock(capacity)
+        self._reserve_size = reserve
+        self._reserve = FairStock(reserve)
 
     @property
     def taken(self) -> int:
         """By all."""
-        return self._stock.total
+        return self._stock.total + self._reserve.total
 
     @property
     def free(self) -> int:
         """What is left of all."""
-        return self._capacity - self._stock.total
+        return self._capacity + self._reserve_size - self.taken
 
-    def take(self, endpoint: Endpoint, now: float) -> Path | Over:
-        """A slot for a request, which is given back by the path; or who has no room for it."""
-        path = self._path(endpoint, now)
-        return self._over_as_slow(endpoint, path, now) or self._stock.take(path) or path
+    def take(self, endpoint: Endpoint, now: float) -> Slot | Over:
+        """A slot for a request, which is given back; or who has no room for it."""
+        paths = _paths(endpoint, now)
+        endpoint.payer = endpoint.project if len(paths) == 1 else IN_DOUBT
+        over = self._over_its_part(endpoint, paths[0], now) or self._stock.take(*paths)
+        if over is None:
+            return Slot(self._stock, paths)
+        if endpoint.flights or self._reserve.take(*paths) is not None:
+            return over
+        return Slot(self._reserve, paths)
 
-    def give_back(self, slot: Path) -> None:
+    def give_back(self, slot: Slot) -> None:
         """The request has ended, or has its slot no longer."""
-        self._stock.give_back(slot)
+        slot.stock.give_back(*slot.paths)
 
     def has_room(self, endpoint: Endpoint, now: float) -> bool:
         """Whether `take` would give a slot."""
-        path = self._path(endpoint, now)
-        return self._stock.room(path) > 0 and self._over_as_slow(endpoint, path, now) is None
+        paths = _paths(endpoint, now)
+        if self._over_its_part(endpoint, paths[0], now) is None and all(map(self._stock.room, paths)):
+            return True
+        return not endpoint.flights and all(map(self._reserve.room, paths))
 
-    def _path(self, endpoint: Endpoint, now: float) -> Path:
-        does_well = endpoint.health.does_well and endpoint.latency(now) <= SLOW_SECONDS
-        if does_well:
-            return endpoint.project, endpoint.subscription_id
-        return endpoint.project, _IN_DOUBT, endpoint.subscription_id
-
-    def _over_as_slow(self, endpoint: Endpoint, path: Path, now: float) -> Over | None:
-        latency, held = endpoint.latency(now), len(endpoint.flights)
-        if latency <= SLOW_SECONDS or not held or 2 * self._stock.total <= self._capacity:
+    def _over_its_part(self, endpoint: Endpoint, path: Path, now: float) -> Over | None:
+        """Whether an endpoint has as much as it may have though there is room, because others want that too."""
+        held = len(endpoint.flights)
+        if not held or 2 * self._stock.total <= self._capacity:
+            return None
+        if not endpoint.health.does_well:
+            return Over(path, held, 1)
+        latency = endpoint.latency(now)
+        if latency <= SLOW_LATENCY:
             return None
         may_hold = int(self._stock.room(path) / latency)
         return Over(path, held, max(may_hold, 1)) if held >= may_hold else None
+
+
+def _paths(endpoint: Endpoint, now: float) -> tuple[Path, ...]:
+    if endpoint.in_doubt(now):
+        return (endpoint.project, IN_DOUBT, endpoint.subscription_id), (IN_DOUBT, endpoint.origin, endpoint.project)
+    return ((endpoint.project, endpoint.subscription_id),)

@@ -24,6 +24,14 @@ class Target(NamedTuple):
     start: bytes
 
 
+def origin_of(url: str) -> Origin:
+    """Where a URL's requests go; of what is no URL, one of its own."""
+    try:
+        return parse_target(url).origin
+    except ValueError:
+        return Origin(False, url, 0)
+
+
 def shown_origin(url: str) -> str:
     """A URL as it may be shown to anybody: neither user, path nor query."""
     try:

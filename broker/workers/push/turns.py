@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from broker.runtime.fair_stock import Over, Path
-from broker.workers.push.endpoint import Endpoint
+from broker.runtime.fair_stock import Over
+from broker.workers.push.endpoint import Endpoint, Slot
 from broker.workers.push.slots import PushSlots
 
 # Not too many at once: meanwhile fast endpoints answer, and their connections need not be made anew.
@@ -34,21 +34,25 @@ class Turns:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._start_some)
 
-    def take_slot(self, endpoint: Endpoint, now: float) -> Path | None:
+    def take_slot(self, endpoint: Endpoint, now: float) -> Slot | None:
         """A slot for the request that is about to start; None: the endpoint waits for one from now on."""
         slot = self._slots.take(endpoint, now)
         if not isinstance(slot, Over):
             if endpoint.waits_since is not None:
                 self._waits_no_more(endpoint)
+            if endpoint.slots is not None:
+                has = max(endpoint.slots, len(endpoint.flights) + 1)
+                endpoint.slots = None if has >= endpoint.health.window else has
             return slot
         if endpoint.waits_since is None:
             endpoint.waits_since = now
         endpoint.waits_because = slot
+        endpoint.slots = max(len(endpoint.flights), 1)
         self._waiting[endpoint] = None
         self._look_soon()
         return None
 
-    def give_back(self, endpoint: Endpoint, slot: Path, now: float) -> None:
+    def give_back(self, endpoint: Endpoint, slot: Slot, now: float) -> None:
         """A request has its slot no longer.  Others that wait are looked at in a moment."""
         self._slots.give_back(slot)
         if endpoint.waits_since is not None and self._slots.has_room(endpoint, now):

@@ -145,3 +145,55 @@ async def test_it_would_wait_if_it_locked_parts_without_the_message(
         asking = asyncio.create_task(_TOUCHES[statement](log, delivery))
         await until_waiting(log.database)
     await asking
+
+
+async def _in_parts(log: Log) -> Delivery:
+    """A response of three messages that were extended one by one."""
+    await log.publish("a", "b", "c")
+    [delivery] = await log.pull()
+    for ordinal in range(3):
+        await log.modify_ack_deadline(delivery, [ordinal], log.in_a_cell + ordinal / 10 * SECOND)
+    return delivery
+
+
+async def _merge(log: Log, delivery: Delivery, connection: HotConnection | None = None) -> None:
+    await log.merge_parts(delivery, now=log.in_a_cell - 50 * SECOND, connection=connection)
+
+
+async def test_an_ack_that_waited_for_a_part_that_was_merged_finds_its_message_when_it_looks_again(
+    log: Log,
+) -> None:
+    delivery = await _in_parts(log)
+    async with open_transaction(log.database) as merging:
+        await _merge(log, delivery, merging)
+        ack = asyncio.create_task(log.acknowledge(delivery, [1]))
+        await until_waiting(log.database)
+    assert await ack == {1}
+    assert await log.acknowledge(delivery, [1]) == set()
+    assert [bits for *_, bits in await log.attempts()] == ["101"]
+
+
+async def an_ack_beside_a_merge_counts(log: Log) -> None:
+    delivery = await _in_parts(log)
+    async with open_transaction(log.database) as acking:
+        await log.acknowledge(delivery, [1], connection=acking)
+        await asyncio.wait_for(_merge(log, delivery), 5)
+    assert [bits for *_, bits in await log.attempts()] == ["101"]
+
+
+async def test_an_ack_beside_a_merge_counts_and_the_merge_does_not_wait_for_it(log: Log) -> None:
+    await an_ack_beside_a_merge_counts(log)
+
+
+async def test_the_message_would_come_back_if_parts_were_merged_without_their_locks(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivery = await _in_parts(log)
+    unlocked = changed(delivery_attempts._MERGE_PARTS, "FOR UPDATE OF d SKIP LOCKED", "")
+    monkeypatch.setattr(delivery_attempts, "_MERGE_PARTS", unlocked)
+    async with open_transaction(log.database) as acking:
+        await log.acknowledge(delivery, [1], connection=acking)
+        merge = asyncio.create_task(_merge(log, delivery))
+        await until_waiting(log.database)
+    await merge
+    assert [bits for *_, bits in await log.attempts()] == ["111"]

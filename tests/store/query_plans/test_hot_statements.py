@@ -64,6 +64,7 @@ EXPECTED = {
     "delivery_attempts._ACKNOWLEDGE_IN_ORDER": {"delivery_attempts_pkey"},
     "delivery_attempts._MODIFY_ACK_DEADLINE": {"delivery_attempts_pkey"},
     "delivery_attempts._MODIFY_ORDERED_DEADLINE": {"delivery_attempts_pkey"},
+    "delivery_attempts._MERGE_PARTS": {"delivery_attempts_pkey"},
     "delivery_attempts._RELEASE_ATTEMPTS": {"delivery_attempts_pkey"},
     "delivery_attempts._READ_OPEN_ATTEMPTS": {"delivery_attempts_pkey"},
     "filters._TEST_FILTER": {"_pkey"},
@@ -144,6 +145,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await log.publish("a", "b", "c", connection=session)
     [delivery] = await log.pull(connection=session)
     await log.modify_ack_deadline(delivery, [0], log.start + SECOND, connection=session)
+    await log.merge_parts(delivery, connection=session)
     await log.acknowledge(delivery, [1], connection=session)
     await log.pull(1, now=later, connection=session)
     await log.pull(now=later, connection=session)

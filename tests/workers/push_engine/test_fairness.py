@@ -2,16 +2,22 @@
 
 import pytest
 
+from broker.workers.push.http_client import Answer, Unreachable
 from broker.workers.push.slots import PushSlots
 from tests.fixtures.broker import eventually
 from tests.fixtures.pusher import Call, Pushing
+from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
 
 @pytest.fixture
 def few_slots(pushing: Pushing) -> PushSlots:
-    """Twenty."""
+    """Twenty, and no reserve."""
+    return _set_slots(pushing, 20)
+
+
+def _set_slots(pushing: Pushing, capacity: int) -> PushSlots:
     turns = pushing.broker.pusher._sender._turns
-    turns._slots = pushing.broker.pusher._sender.slots = PushSlots(capacity=20)
+    turns._slots = pushing.broker.pusher._sender.slots = PushSlots(capacity, reserve=0)
     return turns._slots
 
 
@@ -29,6 +35,14 @@ def _answers_neighbours(call: Call) -> int | None:
     return 200 if "neighbour" in call.request.url else None
 
 
+async def _neighbour(pushing: Pushing, messages: int) -> None:
+    """A project that comes now, with so many messages for its endpoint."""
+    rest = type(pushing.rest)(pushing.rest.client, "projects/neighbour")
+    await rest.create_topic()
+    await rest.create_subscription(pushConfig={"pushEndpoint": "http://far.example/neighbour"})
+    await rest.publish(*[str(n) for n in range(messages)])
+
+
 async def test_a_neighbour_is_pushed_to_while_another_project_hangs(
     pushing: Pushing, few_slots: PushSlots, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -36,12 +50,8 @@ async def test_a_neighbour_is_pushed_to_while_another_project_hangs(
     pushing.far_side.answers = _answers_neighbours
     names = await _hang(pushing, 5)
     await eventually(lambda: any(e.waits_since is not None for e in pushing.endpoints.values()))
-    assert 0 < few_slots.free < 8
-    rest = type(pushing.rest)(pushing.rest.client, "projects/neighbour")
-    await rest.create_topic()
-    url = {"pushEndpoint": "http://far.example/neighbour"}
-    await rest.create_subscription(pushConfig=url)
-    await rest.publish(*[str(n) for n in range(30)])
+    assert 0 < few_slots.free < 10, "half of them are taken, and beyond that one each"
+    await _neighbour(pushing, 30)
     await eventually(lambda: sum("neighbour" in c.request.url for c in pushing.far_side.calls) == 30)
 
     # Who waits is told of, and comes to his slots when the others are gone.
@@ -52,7 +62,7 @@ async def test_a_neighbour_is_pushed_to_while_another_project_hangs(
 
     async def shown() -> bool:
         status = await pushing.rest.ok("GET", f"{waiting.subscription.name}:pushStatus")
-        return bool(status.get("window", 8) == held < 8)
+        return bool(status.get("window", 8) == held < 8 and "waitsForSlotsSince" in status)
 
     await eventually(shown)
     for name in names:
@@ -60,12 +70,57 @@ async def test_a_neighbour_is_pushed_to_while_another_project_hangs(
             await pushing.rest.ok("DELETE", pushing.rest.subscription(name))
     await eventually(lambda: len(waiting.flights) == 8)
     await eventually(lambda: "have slots" in caplog.text)
+
+    async def has_slots() -> bool:
+        return "waitsForSlotsSince" not in await pushing.rest.ok("GET", f"{waiting.subscription.name}:pushStatus")
+
+    await eventually(has_slots)
     assert "projects/p" in caplog.text
     pushing.far_side.answers = lambda _: 200
     for call in pushing.far_side.open_calls:
         call.answer(200)
     await pushing.settled(waiting_name)
     assert few_slots.taken == 0
+
+
+async def test_a_neighbour_is_pushed_to_while_endpoints_of_many_projects_hang(pushing: Pushing) -> None:
+    """Project names cost nothing."""
+    _set_slots(pushing, 100)
+    pushing.far_side.answers = _answers_neighbours
+    topic = await pushing.rest.create_topic()
+    for number in range(30):
+        body = {"topic": topic["name"], "pushConfig": {"pushEndpoint": "http://hangs.example/"}}
+        name = f"projects/greedy-{number}/subscriptions/hanging"
+        await pushing.rest.ok("PUT", name, body | {"ackDeadlineSeconds": 600})
+    await pushing.rest.publish(*[str(n) for n in range(8)])
+    await eventually(lambda: sum(e.waits_since is not None for e in pushing.endpoints.values()) > 5)
+    await _neighbour(pushing, 30)
+    await eventually(lambda: sum("neighbour" in c.request.url for c in pushing.far_side.calls) == 30)
+
+
+@pytest.mark.parametrize("trouble", ["refused", "hangs", "answers 503", "of another project"])
+async def test_who_is_new_at_an_origin_in_trouble_begins_with_one_request(pushing: Pushing, trouble: str) -> None:
+    """An answer is no trouble of the origin, and each project has its own knowledge."""
+    await pushing.subscribe(url="http://far.example/old")
+    await pushing.rest.publish(*[str(n) for n in range(30)])
+    calls = await pushing.far_side.wait_for(8)
+    endpoint = pushing.endpoint
+    if trouble in ("refused", "answers 503"):
+        for call in calls:
+            outcome = Unreachable("connection refused", connected=False)
+            call.outcome.set_result(outcome if trouble == "refused" else Answer(503, b"", None))
+        await eventually(lambda: endpoint.health.consecutive_failures == 8)
+    else:
+        await eventually(lambda: bool(endpoint.told_waiting))
+    rest = pushing.rest
+    if trouble == "of another project":
+        rest = type(pushing.rest)(pushing.rest.client, "projects/neighbour")
+        await rest.create_topic()
+    await rest.create_subscription("new", pushConfig={"pushEndpoint": "http://far.example/new"})
+    await eventually(lambda: rest.subscription("new") in pushing.endpoints)
+    health = pushing.endpoints[rest.subscription("new")].health
+    assert health.window == (1 if trouble in ("refused", "hangs") else 8)
+    assert health.consecutive_failures == (8 if trouble == "refused" else 0)
 
 
 async def test_what_waits_long_for_a_slot_is_given_back_and_nothing_is_claimed_meanwhile(
@@ -86,3 +141,30 @@ async def test_what_waits_long_for_a_slot_is_given_back_and_nothing_is_claimed_m
     for n in range(5):
         await pushing.settled(f"hanging-{n}")
     assert few_slots.taken == 0
+
+
+_WAITING = "SELECT pid, query_start FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
+
+
+async def test_acks_of_pushes_do_not_wait_for_those_of_another_project(pushing: Pushing) -> None:
+    neighbour = type(pushing.rest)(pushing.rest.client, "projects/neighbour")
+    await pushing.subscribe()
+    await pushing.rest.publish("held")
+    [call] = await pushing.far_side.wait_for(1)
+    async with open_transaction(pushing.database) as locking:
+        await execute(locking, "SELECT FROM delivery_attempts FOR UPDATE")
+        call.answer(200)
+        await until_waiting(pushing.database)
+        waiting = await pushing.rows(_WAITING)
+        pushing.far_side.answers = _answers_neighbours
+        await neighbour.create_topic()
+        await neighbour.create_subscription(pushConfig={"pushEndpoint": "http://far.example/neighbour"})
+        await neighbour.publish("free")
+        await pushing.far_side.wait_for(2)
+
+        async def only_one_is_left() -> bool:
+            return await pushing.rows("SELECT count(*) FROM delivery_attempts") == [(1,)]
+
+        await eventually(only_one_is_left)
+        assert await pushing.rows(_WAITING) == waiting, "the other is still the first try"
+    await pushing.settled()

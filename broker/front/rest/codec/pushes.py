@@ -49,7 +49,11 @@ def push_status_json(subscription: Subscription, state: PushState | None) -> dic
         "changeTime": format_timestamp(state.changed_at),
     }
     body |= {"window": state.window, "outstandingRequests": state.outstanding_requests}
-    return body if state.retry_at is None else body | {"retryTime": format_timestamp(state.retry_at)}
+    if state.retry_at is not None:
+        body["retryTime"] = format_timestamp(state.retry_at)
+    if state.waits_since is not None and not state.paused_reason:
+        body["waitsForSlotsSince"] = format_timestamp(state.waits_since)
+    return body
 
 
 def push_failure_json(failure: PushFailure) -> dict[str, Any]:

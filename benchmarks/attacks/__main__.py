@@ -1,0 +1,35 @@
+"""`python -m benchmarks.attacks NAME HOST PORT`: attack a broker, in a process of its own, until it is ended.
+
+Says "ready" once the attack goes on with full force.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+
+from benchmarks.attacks.acks import many_acks, single_extensions
+from benchmarks.attacks.dead_letters import dead_letter_storm
+from benchmarks.attacks.filters import seek_and_filter
+from benchmarks.attacks.pulls import pulls_that_wait
+from benchmarks.attacks.pushes import changed_endpoints, hanging_endpoints, slow_endpoints
+
+# Each gets host, port and what to call when it is at full force; it goes on until it is cancelled.
+ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]] = {
+    "filters": seek_and_filter,
+    "pulls": pulls_that_wait,
+    "acks": many_acks,
+    "extensions": single_extensions,
+    "dead letters": dead_letter_storm,
+    "hanging endpoints": hanging_endpoints,
+    "changed endpoints": changed_endpoints,
+    "slow endpoints": slow_endpoints,
+}
+
+
+def _ready() -> None:
+    print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    name, host, port = sys.argv[1:]
+    asyncio.run(ATTACKS[name](host, int(port), _ready))  # type: ignore[arg-type]

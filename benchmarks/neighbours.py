@@ -1,0 +1,165 @@
+"""Neighbours: what somebody greedy costs a good tenant of the same process (M1).
+
+The good one publishes a message, pulls it and acks it, over and over, and another subscription of the topic is
+pushed: first alone, then beside each attack (benchmarks/attacks), on a broker of its own.  What is pushed is a
+subscription that was made after the attack began: nothing is known of its endpoint.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from benchmarks.attacks.__main__ import ATTACKS
+from benchmarks.bench import Bench, call_each, say
+from benchmarks.calls import ACK_ID, acknowledge, stamped_publish
+from benchmarks.generators import REPOSITORY
+from benchmarks.latency import percentile
+from benchmarks.push import new_lane
+from benchmarks.report import Row
+from benchmarks.servers import Broker, Server, Sink
+from benchmarks.wire import Connection, LoadFailed, build_request
+
+_PROJECT = "projects/good"
+_TOPIC, _SUBSCRIPTION = f"{_PROJECT}/topics/neighbour", f"{_PROJECT}/subscriptions/neighbour"
+_PULL = build_request("POST", f"/v1/{_SUBSCRIPTION}:pull", b'{"maxMessages":10}')
+_MESSAGE_BYTES = 32
+_LONGER = 5  # a measure lasts so many times --seconds
+_PAUSE_SECONDS = 0.005
+_ARRIVE_SECONDS = 5.0  # for the last pushes, after the last publish
+_MARKS = {50: 2.0, 99: 5.0}  # beside : alone
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Seconds of each publish, pull and ack together, and from each publish to its push.
+
+    `refused` of the first were not all answered with 200; `not_pushed` messages had not arrived at the end.
+    """
+
+    calls: Sequence[float]
+    pushes: Sequence[float]
+    refused: int
+    not_pushed: int
+
+
+@dataclass(slots=True)
+class _Calls:
+    """What was called, so far."""
+
+    seconds: list[float] = field(default_factory=list)
+    published: int = 0
+    refused: int = 0
+    words: str = ""  # of the last refusal
+
+
+def neighbours(bench: Bench) -> list[Row]:
+    """One attack after the other; ours alone."""
+    rows: list[Row] = []
+    sink = Sink()
+    try:
+        bench.use(sink)
+        for attack in ATTACKS:
+            rows += _beside(bench, sink, attack)
+            say(f"neighbours, {attack}: done")
+    except LoadFailed as error:
+        rows.append(Row(measure="neighbours", unit="ms", error=f"sink: {error}"))
+    finally:
+        sink.stop()
+    return rows
+
+
+def _beside(bench: Bench, sink: Sink, attack: str) -> list[Row]:
+    broker = Broker(bench.options.workers)
+    try:
+        bench.use(broker)
+        return _rows(attack, *_measure(bench, broker, sink, attack))
+    except LoadFailed as error:
+        return [Row(measure=f"neighbour of {attack}", unit="ms", error=f"broker: {error}")]
+    finally:
+        broker.stop()
+
+
+def _measure(bench: Bench, broker: Broker, sink: Sink, attack: str) -> tuple[_Taken, _Taken]:
+    seconds = bench.options.seconds * _LONGER
+    body = json.dumps({"topic": _TOPIC}).encode()
+    call_each(
+        broker,
+        [build_request("PUT", f"/v1/{_TOPIC}"), build_request("PUT", f"/v1/{_SUBSCRIPTION}", body)],
+    )
+    _live(broker, sink, bench.options.seconds)  # warms up
+    alone = _live(broker, sink, seconds)
+    with _attacked(broker, attack):
+        return alone, _live(broker, sink, seconds)
+
+
+@contextmanager
+def _attacked(broker: Server, attack: str) -> Iterator[None]:
+    command = [sys.executable, "-m", "benchmarks.attacks", attack, broker.host, str(broker.port)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != b"ready\n":
+                raise LoadFailed(f"the attack {attack} did not get going")
+            yield
+            if process.poll() is not None:
+                raise LoadFailed(f"the attack {attack} ended before its time")
+        finally:
+            process.kill()
+
+
+def _live(server: Server, sink: Sink, seconds: float) -> _Taken:
+    """As the good one, for so long."""
+    lane = new_lane("neighbour")
+    pushed = f"{_PROJECT}/subscriptions/{lane}"
+    config = {"topic": _TOPIC, "pushConfig": {"pushEndpoint": sink.url(lane)}}
+    call_each(server, [build_request("PUT", f"/v1/{pushed}", json.dumps(config).encode())])
+    calls = _call(server, seconds)
+    sink.wait(lane, calls.published, _ARRIVE_SECONDS)
+    arrived = sink.arrivals(lane, "/delays")
+    call_each(server, [build_request("DELETE", f"/v1/{pushed}", b"")])
+    if calls.refused:
+        say(f"neighbours: {calls.refused:,} refused: {calls.words[:300]}")
+    return _Taken(calls.seconds, arrived.delays, calls.refused, calls.published - arrived.distinct)
+
+
+def _call(server: Server, seconds: float) -> _Calls:
+    """Publish, pull and ack, for so long."""
+    calls = _Calls()
+    connection = Connection(server.host, server.port)
+    until = time.monotonic() + seconds
+    while (begun := time.monotonic()) < until:
+        for request in (stamped_publish(_TOPIC, _MESSAGE_BYTES, begun), _PULL):
+            connection.send(request)
+            status, answer = connection.receive_any()
+            if status != 200:
+                calls.refused, calls.words = calls.refused + 1, answer.decode(errors="replace")
+                break
+            calls.published += request is not _PULL
+        else:
+            connection.call(acknowledge(_SUBSCRIPTION, ACK_ID.findall(answer)))
+            calls.seconds.append(time.monotonic() - begun)
+        time.sleep(_PAUSE_SECONDS)
+    connection.close()
+    return calls
+
+
+def _rows(attack: str, alone: _Taken, beside: _Taken) -> list[Row]:
+    kinds = (
+        ("publish, pull, ack", alone.calls, beside.calls, f"{beside.refused:,} refused"),
+        ("publish → push", alone.pushes, beside.pushes, f"{beside.not_pushed:,} not pushed"),
+    )
+    rows = []
+    for kind, before, during, failed in kinds:
+        for percent, mark in _MARKS.items():
+            measure = f"{kind} of a neighbour of {attack}, p{percent}"
+            row = Row(measure=measure, unit="ms", ours=percentile(during, percent), mark=mark)
+            row.lower_is_better = True
+            alone_ms = percentile(before, percent)
+            row.ratio = row.ours / alone_ms if row.ours and alone_ms else None
+            row.note = f"ratio: beside : alone; {len(during):,} samples, {failed}"
+            rows.append(row)
+    return rows

@@ -1,0 +1,59 @@
+"""The sockets of a broker, and what they speak: the parent makes them, and all its processes accept from them."""
+
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from broker.port.listener import bound_socket, listen
+from broker.port.tls.material import TlsMaterial, make_context
+from broker.port.turning_away import turning_away
+from broker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """`main` speaks TLS if there is `tls`; `cleartext`, if there is one beside it, never does."""
+
+    main: socket.socket
+    cleartext: socket.socket | None = None
+    tls: TlsMaterial | None = None
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the main one speaks TLS."""
+        return self.tls is not None
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        return [self.main] if self.cleartext is None else [self.main, self.cleartext]
+
+    def speaks_tls(self, listener: socket.socket) -> bool:
+        return listener is self.main and self.is_secure
+
+    def listen(self) -> None:
+        """Let connections come.  Raises CannotListen."""
+        for listener in self.sockets:
+            listen(listener)
+
+    @asynccontextmanager
+    async def turning_away(self, reason: str, *, alive: bool) -> AsyncIterator[None]:
+        """Answer what comes to them within the block that nobody serves; `alive`: what /healthz says."""
+        context: ssl.SSLContext | None = make_context(self.tls) if self.tls else None
+        async with AsyncExitStack() as stack:
+            for listener in self.sockets:
+                tls = context if listener is self.main else None
+                await stack.enter_async_context(turning_away(listener, reason, alive=alive, tls=tls))
+            yield
+
+
+@contextmanager
+def bound_ports(settings: Settings, tls: TlsMaterial | None) -> Iterator[Ports]:
+    """They have their addresses, and refuse connections until `listen`.  Raises CannotListen."""
+    with bound_socket(settings.host, settings.port) as main:
+        if not settings.cleartext_port:
+            yield Ports(main, tls=tls)
+            return
+        with bound_socket(settings.cleartext_host, settings.cleartext_port, prefix="cleartext-") as cleartext:
+            yield Ports(main, cleartext, tls)

@@ -1,0 +1,213 @@
+"""Writes what was asked of delivered messages of one shard (runtime/ack_coalescer.py says when).
+
+Each kind is one statement and one commit.  What a statement did not find is looked for once more: another that it
+waited for may have moved it.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from broker.domain.ack_id import AttemptName
+from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.jitter import Jitter, retry_jitter
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.delivery_attempts import (
+    DeadlineChange,
+    MessageNames,
+    acknowledge,
+    acknowledge_exactly_once,
+    acknowledge_in_order,
+    merge_parts,
+    modify_ack_deadline,
+    modify_ordered_deadline,
+)
+
+V = TypeVar("V")
+
+# Past some thousand rows a larger commit gains nothing, and takes longer than it may.
+MAX_STATEMENT_ATTEMPTS = 4_000
+PARTS_BEFORE_MERGE = 32  # changes of some messages of an attempt: as many parts as that may leave, at the most
+_MAX_SPLIT_ATTEMPTS = 10_000  # whose changes are counted
+
+
+class AckWriter:
+    """All that it does may be repeated without harm."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        attempt_ids: AttemptIds,
+        wake_ups: WakeUps,
+        *,
+        jitter: Jitter = retry_jitter,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._attempt_ids = attempt_ids
+        self._wake_ups = wake_ups
+        self._jitter = jitter
+        self._splits: dict[AttemptName, int] = {}  # how often attempts were, since their parts were merged
+
+    async def write(self, shard_id: int, batch: Batch) -> tuple[RefusedAcks, MessageNames]:
+        """Returns the acks that were refused, and the messages whose deadline change was stale.
+
+        Raises Aborted, Unavailable: some of it may be written.
+        """
+        await self._write_acks(shard_id, batch.acks)
+        stale = await self._write_exactly_once_acks(shard_id, batch.exactly_once_acks)
+        refused = await self._write_acks_in_order(shard_id, batch.acks_in_order, batch.exactly_once)
+        refused = RefusedAcks({**refused.stale, **stale}, refused.out_of_order)
+        return refused, await self._write_deadlines(shard_id, batch)
+
+    async def _write_acks(self, shard_id: int, acks: MessageNames) -> None:
+        for some in _statements(acks.items()):
+            async with self._database.hot() as connection:
+                missing = await acknowledge(connection, shard_id=shard_id, acks=dict(some))
+                if missing:  # gone, or moved to another part of the attempt while we waited: try once more
+                    await acknowledge(connection, shard_id=shard_id, acks=missing)
+
+    async def _write_exactly_once_acks(self, shard_id: int, acks: MessageNames) -> MessageNames:
+        stale: MessageNames = {}
+        for some in _statements(acks.items()):
+            now = self._clock.now()
+            async with self._database.hot() as connection:
+                missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=dict(some), now=now)
+                if missing:
+                    stale |= await acknowledge_exactly_once(connection, shard_id=shard_id, acks=missing, now=now)
+        return stale
+
+    async def _write_acks_in_order(
+        self, shard_id: int, acks: MessageNames, exactly_once: Container[int]
+    ) -> RefusedAcks:
+        stale: MessageNames = {}
+        out_of_order: MessageNames = {}
+        for some in _statements(acks.items()):
+            now = self._clock.now()
+            async with self._database.hot() as connection:
+                write = partial(
+                    acknowledge_in_order, connection, shard_id=shard_id, exactly_once=exactly_once, now=now
+                )
+                tries = [await write(acks=dict(some))]
+                missing = {a: of_it for a, of_it in tries[0].stale.items() if a.subscription_id in exactly_once}
+                if missing:  # gone, or acked before and put aside by a claim while we waited: try once more
+                    tries.append(await write(acks=missing))
+            stale |= tries[-1].stale
+            for acked in tries:
+                for attempt, ordinals in acked.out_of_order.items():
+                    out_of_order.setdefault(attempt, set()).update(ordinals)
+                for subscription_id in acked.due:
+                    self._wake_ups.redeliverable(subscription_id)
+        return RefusedAcks(stale, out_of_order)
+
+    async def _write_deadlines(self, shard_id: int, batch: Batch) -> MessageNames:
+        not_acked = {
+            attempt: {
+                ordinal: deadline for ordinal, deadline in deadlines.items() if not batch.is_acked(attempt, ordinal)
+            }
+            for attempt, deadlines in batch.deadlines.items()
+        }
+        stale: MessageNames = {}
+        for wave in _waves(not_acked):
+            for changes in _statements(wave):
+                for attempt, ordinals in (await self._write_wave(shard_id, changes)).items():
+                    stale.setdefault(attempt, set()).update(ordinals)
+        for subscription_id in {attempt.subscription_id for attempt in batch.deadlines}:
+            self._wake_ups.redeliverable(subscription_id)
+        return stale
+
+    async def _write_wave(
+        self, shard_id: int, wave: Sequence[tuple[AttemptName, tuple[NewDeadline, set[int]]]]
+    ) -> MessageNames:
+        now = self._clock.now()
+        changes = [
+            DeadlineChange(
+                attempt,
+                frozenset(ordinals),
+                now + timedelta(seconds=deadline.seconds),
+                status=deadline.status,
+                retry_policy=deadline.retry_policy,
+                exactly_once=deadline.exactly_once,
+                failure=deadline.failure,
+            )
+            for attempt, (deadline, ordinals) in wave
+        ]
+        async with self._database.hot() as connection:
+            missing = await self._modify(connection, shard_id, changes)
+            again = [
+                replace(change, ordinals=rest)
+                for change in changes
+                if (rest := change.ordinals & missing.get(change.attempt, set()))
+            ]
+            stale = await self._modify(connection, shard_id, again) if again else {}
+            await self._merge(connection, shard_id, changes)
+        return stale
+
+    async def _merge(self, connection: HotConnection, shard_id: int, changes: Iterable[DeadlineChange]) -> None:
+        """What was changed message by message, after so many times."""
+        splits = self._splits
+        many: list[AttemptName] = []
+        for change in changes:
+            attempt = change.attempt
+            if attempt.ordered or len(change.ordinals) == attempt.count:
+                continue
+            splits[attempt] = splits.pop(attempt, 0) + 1  # those that were changed last are last
+            if splits[attempt] == PARTS_BEFORE_MERGE:
+                many.append(attempt)
+        if many:
+            for attempt in many:
+                del splits[attempt]
+            await merge_parts(connection, shard_id=shard_id, attempts=many, now=self._clock.now())
+        while len(splits) > _MAX_SPLIT_ATTEMPTS:
+            del splits[next(iter(splits))]
+
+    async def _modify(
+        self, connection: HotConnection, shard_id: int, changes: list[DeadlineChange]
+    ) -> MessageNames:
+        now = self._clock.now()
+        jitter = self._jitter()
+        plain = [change for change in changes if not change.attempt.ordered]
+        in_order = [change for change in changes if change.attempt.ordered]
+        missing: MessageNames = {}
+        if plain:
+            parts = self._attempt_ids.take_parts(len(plain), now=now)
+            missing |= await modify_ack_deadline(
+                connection, shard_id=shard_id, changes=plain, new_parts=list(parts), jitter=jitter, now=now
+            )
+        if in_order:
+            missing |= await modify_ordered_deadline(
+                connection, shard_id=shard_id, changes=in_order, jitter=jitter, now=now
+            )
+        return missing
+
+
+def _statements(items: Iterable[V]) -> Iterator[Sequence[V]]:
+    """In parts that one statement may have."""
+    rest = iter(items)
+    while part := list(islice(rest, MAX_STATEMENT_ATTEMPTS)):
+        yield part
+
+
+def _waves(
+    deadlines: Mapping[AttemptName, Mapping[int, NewDeadline]],
+) -> list[list[tuple[AttemptName, tuple[NewDeadline, set[int]]]]]:
+    """What may go together: of an attempt that holds a key one change, for it may take back what another names."""
+    waves: list[list[tuple[AttemptName, tuple[NewDeadline, set[int]]]]] = []
+    for attempt, ordinals in deadlines.items():
+        groups: dict[NewDeadline, set[int]] = {}
+        for ordinal, deadline in ordinals.items():
+            groups.setdefault(deadline, set()).add(ordinal)
+        for number, group in enumerate(groups.items()):
+            wave = number if attempt.ordered else 0
+            if wave == len(waves):
+                waves.append([])
+            waves[wave].append((attempt, group))
+    return waves

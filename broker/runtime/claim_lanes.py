@@ -1,0 +1,94 @@
+"""What the scheduler of claims knows: consumers in their shards, and the lanes in which they wait for turns."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, auto
+
+from broker.domain.names import project_of
+from broker.runtime.consumer import Consumer
+
+
+class State(Enum):
+    """Of a consumer in a shard."""
+
+    IDLE = auto()  # nothing is known of, before `due_at`
+    QUEUED = auto()  # to be claimed for in the lane's next turn
+    CLAIMING = auto()
+    HELD_UP = auto()  # there may be something, and the consumer did not want it
+
+
+@dataclass(eq=False, slots=True)
+class Watch:
+    """A consumer in one of its shards.
+
+    `lane`: where it waits for the next turn; `home`: its project's.  `again`: something came while it was claimed
+    for.  `due_at`: when to look for redeliveries; None: nothing is known of.
+    """
+
+    member: "Member"
+    shard_id: int
+    lane: "Lane"
+    home: "Lane"
+    state: State = State.IDLE
+    again: bool = False
+    due_at: datetime | None = None
+
+    def look_at(self, time: datetime | None) -> None:
+        """For redeliveries then, or before."""
+        if time is not None and (self.due_at is None or time < self.due_at):
+            self.due_at = time
+
+    def is_due(self, now: datetime) -> bool:
+        return self.due_at is not None and self.due_at <= now
+
+    @property
+    def is_alone(self) -> bool:
+        return self.lane.alone
+
+    def go_alone(self, alone: bool) -> None:
+        """From the next look on, or back to the others."""
+        if alone and not self.lane.alone:
+            name = self.member.consumer.subscription.name
+            self.lane = Lane(self.shard_id, (project_of(name), name), self.lane)
+        elif not alone and self.lane.common is not None:
+            self.lane = self.lane.common
+
+    def go_with(self, lane: "Lane") -> None:
+        """With those of a common lane, unless it goes alone."""
+        if not self.lane.alone:
+            self.lane = lane
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """Those who are claimed for together: what one project has in a shard; what all projects have there that is in
+    doubt; or one of these, whose claims take long.
+
+    `path`: whose turns they are.  `common`: where the others are, if this one is for one alone.  `looks`: whom to
+    claim for next; `watches`: all of them, of a common one; `woken`: they are all to be looked at.
+    """
+
+    shard_id: int
+    path: tuple[str, str | int]
+    common: "Lane | None" = None
+    watches: dict[int, Watch] = field(default_factory=dict)  # by subscription
+    looks: dict[Watch, None] = field(default_factory=dict)
+    woken: bool = False
+    queued: bool = False
+
+    @property
+    def alone(self) -> bool:
+        return self.common is not None
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """A consumer, in all its shards.  `held_up`: the longest waiting first."""
+
+    consumer: Consumer
+    watches: list[Watch] = field(default_factory=list)
+    held_up: dict[Watch, None] = field(default_factory=dict)
+    alarm: asyncio.TimerHandle | None = None
+    alarm_at: float = 0.0  # not asked of the handle: uvloop's has no time if that is less than a millisecond away
+    removed: bool = False

@@ -1,0 +1,67 @@
+"""Turns of calls that are not hot (topics, subscriptions, snapshots, …): a few at a time, shared by project (M1).
+
+As many as the database has connections for them.  Who waits is next when his project has used least of that time
+(fair_turns.py); and a project may have no more of them under way than its share (fair_stock.py).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from broker.domain.errors import Unavailable
+from broker.runtime.fair_stock import FairStock
+from broker.runtime.fair_turns import FairTurns, Turn
+
+AT_ONCE = 8  # connections of the pool of such calls (store/driver/database.py)
+MAX_UNDER_WAY = 200  # with those that wait
+LONG_SECONDS = 0.1  # a project whose calls take so long leaves the last free turn to others
+
+
+class ResourceTurns:
+    """Of one process."""
+
+    def __init__(self, *, at_once: int = AT_ONCE, max_under_way: int = MAX_UNDER_WAY) -> None:
+        self._stock = FairStock(max_under_way)
+        self._turns = FairTurns[asyncio.Future[Any]](at_once, long=LONG_SECONDS)
+
+    @asynccontextmanager
+    async def of(self, project: str) -> AsyncIterator[None]:
+        """A turn of a project's ("projects/p"); begins when it has one.
+
+        Raises Unavailable if there are too many; nothing was done then.
+        """
+        over = self._stock.take((project,))
+        if over is not None:
+            whose = f" of {over.path[-1]}" if over.path else ""
+            raise Unavailable(f"Too many calls about resources{whose} are under way ({over.held}); try again.")
+        try:
+            turn = await self._turn(project)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            try:
+                yield
+            finally:
+                self._turns.end(turn, loop.time() - began)
+                self._begin()
+        finally:
+            self._stock.give_back((project,))
+
+    async def _turn(self, project: str) -> Turn[Any]:
+        begun: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._turns.ask((project,), begun)
+        self._begin()
+        try:
+            return await begun  # type: ignore[no-any-return]
+        except asyncio.CancelledError:
+            if begun.done() and not begun.cancelled():  # both at once
+                self._turns.end(begun.result(), 0.0)
+                self._begin()
+            raise
+
+    def _begin(self) -> None:
+        while (turn := self._turns.begin()) is not None:
+            if turn.item.done():  # its caller has left
+                self._turns.end(turn, 0.0)
+            else:
+                turn.item.set_result(turn)
