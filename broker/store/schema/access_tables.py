@@ -14,7 +14,6 @@ from sqlalchemy import (
     Text,
     text,
 )
-
 from sqlalchemy.dialects.postgresql import JSONB
 
 from broker.store.schema.tables import metadata
