@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import pytest
 
 from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller, Grant
 from broker.domain.permissions import PERMISSIONS, PREDEFINED_ROLES
 from broker.domain.policy import ABOVE_PROJECTS, Binding, Policy, chain_of, is_allowed
+from broker.front.generated.messages import request_of
 from broker.front.grpc.methods import METHODS
 from broker.front.permissions import FREE, NEEDS, OR_UPDATE, Need
 from broker.front.rest.routes import ROUTES
@@ -17,6 +19,14 @@ from tests.fixtures.access import Guarded
 from tests.fixtures.broker import Json, eventually
 
 TOPIC, SUBSCRIPTION = "projects/guarded/topics/orders", "projects/guarded/subscriptions/billing"
+HOT = ("Pull", "Acknowledge", "ModifyAckDeadline", "StreamingPull")
+NAMES = {
+    "project": "projects/guarded",
+    "topic": TOPIC,
+    "resource": TOPIC,
+    "subscription": SUBSCRIPTION,
+    "snapshot": "projects/guarded/snapshots/some-snapshot",
+}
 SOMEBODY = Caller("user:a@b.c", frozenset({"user:a@b.c", ALL_USERS, ALL_AUTHENTICATED_USERS}), "key:1")
 
 
@@ -106,7 +116,7 @@ class _Account:
 async def _somebody(broker: Guarded) -> _Account:
     await broker.ok("PUT", TOPIC)
     await broker.ok("PUT", SUBSCRIPTION, {"topic": TOPIC})
-    return _Account(broker, await broker.key(await broker.account()))
+    return _Account(broker, await broker.key(await broker.account(role="")))
 
 
 def _path(pattern: str) -> str:
@@ -182,7 +192,7 @@ async def test_a_dead_letter_topic_needs_the_right_to_publish_there(broker: Guar
 async def test_pushes_carry_tokens_of_accounts_that_the_caller_may_act_as_alone(broker: Guarded) -> None:
     somebody = await _somebody(broker)
     await somebody.given("roles/pubsub.editor", "projects/guarded")
-    pusher = await broker.account("some-pusher")
+    pusher = await broker.account("some-pusher", role="")
     push = {
         "pushConfig": {"pushEndpoint": "http://127.0.0.1:9/", "oidcToken": {"serviceAccountEmail": pusher["email"]}}
     }
@@ -193,7 +203,7 @@ async def test_pushes_carry_tokens_of_accounts_that_the_caller_may_act_as_alone(
 
 async def test_a_policy_is_given_back_and_a_stale_etag_is_refused(broker: Guarded) -> None:
     somebody = await _somebody(broker)
-    for resource in (TOPIC, SUBSCRIPTION, "projects/guarded", (await broker.account("other-one"))["name"]):
+    for resource in (TOPIC, SUBSCRIPTION, "projects/guarded", (await broker.account("other-one", role=""))["name"]):
         get = "GET" if resource in (TOPIC, SUBSCRIPTION) else "POST"
         empty = await broker.ok(get, f"{resource}:getIamPolicy", None if get == "GET" else {})
         assert empty == {"version": 1, "etag": "ACAB"}
@@ -248,3 +258,36 @@ async def test_a_pull_that_waits_ends_when_its_caller_may_no_more(broker: Guarde
     await eventually(lambda: bool(broker.broker.long_poll.waited_for()))
     await broker.ok("POST", f"{SUBSCRIPTION}:setIamPolicy", {"policy": {}})
     assert await waiting == 403
+
+
+async def test_who_has_no_role_is_refused_by_every_method_of_grpc(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    metadata = tuple((name.lower(), value) for name, value in broker.bearer(somebody.key).items())
+    requests = {
+        "Publisher.Publish": ("topic", TOPIC),
+        **{f"Subscriber.{name}": ("subscription", SUBSCRIPTION) for name in HOT},
+        "Subscriber.CreateSnapshot": ("subscription", SUBSCRIPTION),
+        "Subscriber.CreateSubscription": ("topic", TOPIC),
+    }
+    async with grpc.aio.insecure_channel(broker.client.base_url.netloc.decode()) as channel:
+        for method in METHODS:
+            if not NEEDS.get(method.rpc) or method.rpc.startswith("SchemaService."):  # these say that they are not
+                continue
+            request = request_of(method.rpc)()
+            field, name = requests.get(method.rpc, (NEEDS[method.rpc][0].field, ""))
+            *parents, last = field.split(".")
+            holder = request
+            for parent in parents:
+                holder = getattr(holder, parent)
+            kind = last if last != "name" else (parents or ["topic"])[0]
+            setattr(holder, last, name or NAMES[kind])
+            if method.streaming is not None:
+                request.stream_ack_deadline_seconds = 10
+                stream: Any = channel.stream_stream(method.path.decode())(metadata=metadata)
+                await stream.write(request.SerializeToString())
+                answer = stream.read()
+            else:
+                answer = channel.unary_unary(method.path.decode())(request.SerializeToString(), metadata=metadata)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await answer
+            assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED, method
