@@ -7,10 +7,12 @@ It takes the definitions out of the packages that clients use: the broker needs 
 from collections.abc import Iterator
 from pathlib import Path
 
+from google.iam.v1 import iam_policy_pb2, options_pb2, policy_pb2
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.pubsub_v1.types import pubsub, schema
 from google.rpc import error_details_pb2, status_pb2
+from google.type import expr_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
@@ -79,6 +81,10 @@ def _files() -> Iterator[FileDescriptorProto]:
     _add_service(messages, "Publisher", PUBLISHER)
     _add_service(messages, "Subscriber", SUBSCRIBER)
     yield messages
+    yield _copy(expr_pb2.DESCRIPTOR, "google/type/expr.proto")
+    yield _copy(options_pb2.DESCRIPTOR, "google/iam/v1/options.proto")
+    yield _copy(policy_pb2.DESCRIPTOR, "google/iam/v1/policy.proto")
+    yield _copy(iam_policy_pb2.DESCRIPTOR, "google/iam/v1/iam_policy.proto")
     yield _copy(status_pb2.DESCRIPTOR, "google/rpc/status.proto")
     yield _copy(error_details_pb2.DESCRIPTOR, "google/rpc/error_details.proto")
     yield _copy(health_pb2.DESCRIPTOR, "grpc/health/v1/health.proto")
@@ -92,6 +98,7 @@ def _copy(file: FileDescriptor, name: str) -> FileDescriptorProto:
     file.CopyToProto(proto)
     proto.name = name
     proto.ClearField("options")
+    proto.dependency[:] = [imported for imported in proto.dependency if not imported.startswith("google/api/")]
     return proto
 
 

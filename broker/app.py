@@ -33,6 +33,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
 from broker.services.filters import FilterService
+from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.pushes import PushService
@@ -95,7 +96,6 @@ class Broker:
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
         self.access = self._access()
-        self.gate = None if self.access is None else Gate(self.access.authenticator, self.access.version)
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         acks = self._acks(attempt_ids, jitter)
@@ -111,6 +111,7 @@ class Broker:
         self.services = self._services(
             PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks), acks, attempt_ids
         )
+        self.gate = self._gate()
 
     def _access(self) -> Access | None:
         """None: anybody may do anything."""
@@ -119,6 +120,13 @@ class Broker:
             return None
         audiences = [config.address, *config.audiences]
         return Access(self._database, audiences=audiences, issuers=config.oidc_issuers, now=self._clock.now)
+
+    def _gate(self) -> Gate | None:
+        access = self.access
+        if access is None:
+            return None
+        find = self.services.subscriptions.get_subscription
+        return Gate(access.authenticator, access.authorizer, access.version, find_subscription=find)
 
     def _make_wake_ups(self) -> WakeUps:
         return WakeUps(
@@ -173,17 +181,17 @@ class Broker:
         )
 
     def _services(self, publishes: PublishCoalescer, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
+        database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
+        topics = TopicService(database, clock, wake_ups, shards_per_topic=self._config.shards_per_topic)
+        subscriptions = SubscriptionService(
+            database, clock, wake_ups, min_delivery_attempts=self._config.min_delivery_attempts
+        )
+        snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity)
+        accounts = ServiceAccountService(database, clock, changed=changed, base_url=self._config.address)
         return Services(
-            topics=TopicService(
-                self._database, self._clock, self._wake_ups, shards_per_topic=self._config.shards_per_topic
-            ),
-            subscriptions=SubscriptionService(
-                self._database,
-                self._clock,
-                self._wake_ups,
-                min_delivery_attempts=self._config.min_delivery_attempts,
-            ),
-            snapshots=SnapshotService(self._database, self._clock, attempt_ids, self._wake_ups, self._activity),
+            topics=topics,
+            subscriptions=subscriptions,
+            snapshots=snapshots,
             publish=PublishService(self._resources, publishes),
             pull=PullService(
                 self._resources, self.long_poll, self._activity, wait_seconds=self._config.pull_wait_seconds
@@ -192,12 +200,19 @@ class Broker:
                 self._resources, self.long_poll, self._outstanding, self._activity, self._tasks
             ),
             acknowledge=AcknowledgeService(self._resources, acks, self._activity),
-            filters=FilterService(self._database, self._clock),
-            pushes=PushService(self._database, self._clock, self._wake_ups),
-            service_accounts=ServiceAccountService(
-                self._database, self._clock, changed=self._access_changed, base_url=self._config.address
+            filters=FilterService(database, clock),
+            pushes=PushService(database, clock, wake_ups),
+            service_accounts=accounts,
+            api_keys=ApiKeyService(database, clock, changed=changed),
+            policies=PolicyService(
+                database,
+                self.access.authorizer if self.access is not None else None,
+                changed=changed,
+                topics=topics,
+                subscriptions=subscriptions,
+                snapshots=snapshots,
+                service_accounts=accounts,
             ),
-            api_keys=ApiKeyService(self._database, self._clock, changed=self._access_changed),
         )
 
     def _pusher(self, acks: AckCoalescer) -> Pusher:

@@ -1,4 +1,4 @@
-"""All of access in a process: the version, the credentials, who calls."""
+"""All of access in a process: the version, the credentials, who calls, and what they may."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -7,6 +7,7 @@ from broker.access.credentials.authenticator import Authenticator
 from broker.access.credentials.directory import CredentialDirectory
 from broker.access.credentials.issuer_tokens import IssuerTokens
 from broker.access.credentials.service_account_tokens import SIGNS_FOR, ServiceAccountTokens, make_token_key
+from broker.access.policies.authorizer import Authorizer
 from broker.access.version import AccessVersion
 from broker.domain.oidc_issuer import OidcIssuer
 from broker.store.access.access_token_keys import delete_access_token_keys, insert_access_token_key
@@ -36,6 +37,7 @@ class Access:
         self.directory = CredentialDirectory(database)
         self.version.before_change(self.directory.load)
         self._accounts = ServiceAccountTokens(self.directory, audiences=audiences)
+        self.authorizer = Authorizer(database, self.version, self.directory)
         self.authenticator = Authenticator(
             self.version, self.directory, self._accounts, IssuerTokens(issuers), now=now
         )

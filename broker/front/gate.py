@@ -4,13 +4,17 @@ The doors hand in what a request shows, before its handler runs.  What is open f
 waits) is held here meanwhile, and ended when its credential is good no more.
 """
 
-from typing import Protocol
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from broker.access.credentials import refusals
 from broker.access.credentials.authenticator import Authenticator, Shown
+from broker.access.policies.authorizer import Authorizer, Required
 from broker.access.version import AccessVersion
 from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError
+from broker.front.permissions import FindSubscription, required_by, required_on
 
 # Before anybody has shown who they are: what says that the process lives, and nothing else.
 OPEN_SERVICES = frozenset(("grpc.health.v1.Health",))
@@ -25,14 +29,28 @@ class OpenCall(Protocol):
     @property
     def caller(self) -> Caller: ...
 
+    @property
+    def required(self) -> Sequence[Required]:
+        """What it was allowed for."""
+
     def end(self, error: BrokerError) -> None: ...
 
 
 class Gate:
     """One for a process, of both doors."""
 
-    def __init__(self, authenticator: Authenticator, version: AccessVersion) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        version: AccessVersion,
+        *,
+        find_subscription: FindSubscription,
+    ) -> None:
         self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._find_subscription = find_subscription
+        self._looking: asyncio.Task[None] | None = None  # over the open calls
         self._open: set[OpenCall] = set()
         version.after_change(self._look_again)
 
@@ -47,6 +65,20 @@ class Gate:
             raise refusals.missing()
         return caller
 
+    async def allow(self, caller: Caller, rpc: str, name: str) -> Sequence[Required]:
+        """Let a call about the resource of this name pass; what it needed.
+
+        Raises PermissionDenied, InvalidArgument (nothing can have that name), Unavailable.
+        """
+        required = required_on(rpc, name)
+        await self._authorizer.check(caller, required)
+        return required
+
+    async def allow_request(self, caller: Caller, rpc: str, request: Any, *, or_update: bool = False) -> None:
+        """Let a call with Google's request pass.  Raises as `allow`."""
+        required = await required_by(rpc, request, self._find_subscription, or_update=or_update)
+        await self._authorizer.check(caller, required)
+
     def hold(self, call: OpenCall) -> None:
         """End the call once its credential is good no more; until `let_go`."""
         self._open.add(call)
@@ -58,3 +90,16 @@ class Gate:
         for call in list(self._open):
             if not self._authenticator.still_holds(call.caller):
                 call.end(refusals.revoked())
+        if self._open:
+            if self._looking is not None:
+                self._looking.cancel()
+            looking = self._end_forbidden(list(self._open))
+            self._looking = asyncio.get_running_loop().create_task(looking, name="open calls are looked at again")
+
+    async def _end_forbidden(self, calls: Sequence[OpenCall]) -> None:
+        """A later change cancels this, and looks at all of them."""
+        for call in calls:
+            try:
+                await self._authorizer.check(call.caller, call.required)
+            except BrokerError as error:
+                call.end(error)

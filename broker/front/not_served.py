@@ -8,7 +8,6 @@ from broker.domain.errors import FailedPrecondition
 
 REASONS = {
     "SchemaService": "schemas are not served yet",
-    "IAMPolicy": "access control is not served yet",
 }
 
 

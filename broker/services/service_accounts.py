@@ -20,6 +20,7 @@ from broker.domain.service_account import (
 )
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.access import service_accounts as store
+from broker.store.access.policies import forget_policy
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database, ResourceConnection
 
@@ -59,6 +60,7 @@ class ServiceAccountService:
                 raise AlreadyExists(f"Service account {account_id} already exists within {project}.")
             if await store.count_service_accounts(connection, project=project) > MAX_ACCOUNTS:
                 raise ResourceExhausted(f"A project has at most {MAX_ACCOUNTS} service accounts ({project}).")
+            await forget_policy(connection, schema=self._database.schema, resource=account.name)
             await self._raise_version(connection)
         await self._changed()
         return account
@@ -88,6 +90,7 @@ class ServiceAccountService:
         async with self._database.transaction() as connection:
             account = await _existing(connection, name, lock=True)
             await store.delete_service_account(connection, email=account.email)
+            await forget_policy(connection, schema=self._database.schema, resource=account.name)
             await self._raise_version(connection)
         await self._changed()
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
 from broker.services.filters import FilterService
+from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.pushes import PushService
@@ -28,3 +29,4 @@ class Services:
     pushes: PushService
     service_accounts: ServiceAccountService
     api_keys: ApiKeyService
+    policies: PolicyService

@@ -19,6 +19,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import existing_subscription, subscription_not_found
+from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.log import cursors
 from broker.store.log.attempt_ids import AttemptIds
@@ -70,6 +71,7 @@ class SnapshotService:
             snapshot, oldest = created
             snapshot = replace(snapshot, expire_time=first_expire_time(now, oldest))
             await snapshots.update_snapshot(connection, snapshot=snapshot)
+            await forget_policy(connection, schema=self._database.schema, resource=name)
         self._activity.used(subscription.subscription_id)
         return snapshot
 
@@ -104,6 +106,7 @@ class SnapshotService:
         async with self._database.transaction() as connection:
             snapshot = await self._snapshot(connection, name, lock=True)
             await snapshots.delete_snapshot(connection, snapshot_id=snapshot.snapshot_id)
+            await forget_policy(connection, schema=self._database.schema, resource=name)
 
     async def seek(self, subscription_name: str, *, time: datetime | None, snapshot_name: str) -> Replay:
         """Seek to a time or to a snapshot.  Raises InvalidArgument unless it is exactly one of them; see below."""

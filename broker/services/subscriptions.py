@@ -20,6 +20,7 @@ from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
+from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.resources import push_states, subscriptions, topics
 
@@ -83,6 +84,8 @@ class SubscriptionService:
             subscription = await subscriptions.insert_subscription(
                 connection, subscription=wanted, topic_id=topic.topic_id, now=self._clock.now()
             )
+            if subscription is not None:
+                await forget_policy(connection, schema=self._database.schema, resource=wanted.name)
         if subscription is None:
             raise AlreadyExists(f"Subscription already exists (resource={leaf(wanted.name)}).")
         await self._wake_ups.announce(wanted.name)
@@ -145,6 +148,7 @@ class SubscriptionService:
         async with self._database.transaction() as connection:
             subscription = await locked_subscription(connection, name)
             await subscriptions.delete_subscription(connection, subscription_id=subscription.subscription_id)
+            await forget_policy(connection, schema=self._database.schema, resource=name)
         await self._wake_ups.announce(name)
 
     async def detach_subscription(self, name: str) -> None:

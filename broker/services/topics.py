@@ -10,6 +10,7 @@ from broker.domain.page import Page, cut_page
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
+from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database
 from broker.store.resources import topics
 
@@ -39,6 +40,8 @@ class TopicService:
             topic = await topics.insert_topic(
                 connection, topic=wanted, shard_count=self._shards_per_topic, now=self._clock.now()
             )
+            if topic is not None:
+                await forget_policy(connection, schema=self._database.schema, resource=topic.name)
         if topic is None:
             raise AlreadyExists(f"Topic already exists (resource={leaf(wanted.name)}).")
         await self._wake_ups.announce(wanted.name)
@@ -74,6 +77,7 @@ class TopicService:
             if topic is None:
                 raise topic_not_found(name)
             orphaned = await topics.delete_topic(connection, topic=topic)
+            await forget_policy(connection, schema=self._database.schema, resource=name)
         await self._wake_ups.announce(name, *orphaned)
 
     async def list_topics(self, project: str, page: Page) -> tuple[Sequence[Topic], str]:

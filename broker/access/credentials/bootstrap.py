@@ -1,10 +1,13 @@
 """The first key of a database: whoever has it may do everything."""
 
 import json
+import secrets
 from collections.abc import Callable
 from datetime import datetime
 
 from broker.access.credentials.key_pairs import make_key_pair, make_unique_id
+from broker.domain.permissions import OWNER
+from broker.domain.policy import ABOVE_PROJECTS, Binding, Policy
 from broker.domain.service_account import (
     ADMIN_ID,
     ADMIN_PROJECT,
@@ -14,6 +17,7 @@ from broker.domain.service_account import (
     key_file,
 )
 from broker.store.access import service_accounts
+from broker.store.access.policies import write_policy
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database
 
@@ -49,6 +53,8 @@ async def make_admin_key(database: Database, *, base_url: str, now: datetime, wr
         await service_accounts.set_disabled(connection, email=ADMIN_EMAIL, disabled=False)
         key = ServiceAccountKey(key_id=pair.key_id, email=ADMIN_EMAIL, public_key=pair.public_key, created_at=now)
         await service_accounts.insert_key(connection, key=key)
+        owner = Policy((Binding(OWNER, frozenset({account.member})),), secrets.token_bytes(8))
+        await write_policy(connection, resource=ABOVE_PROJECTS, policy=owner)
         await raise_access_version(connection, schema=database.schema, credentials=True)
         file = key_file(account, key_id=pair.key_id, private_key=pair.private_key, base_url=base_url)
         write(json.dumps(file, indent=2) + "\n")

@@ -46,16 +46,23 @@ def __getattr__(name: str) -> Any:
 
 
 def request_of(rpc: str) -> Any:
-    """The class of the requests of a method of google.pubsub.v1 ("Publisher.CreateTopic")."""
+    """The class of the requests of a method ("Publisher.CreateTopic")."""
     service, _, name = rpc.partition(".")
-    method = POOL.FindServiceByName(f"google.pubsub.v1.{service}").methods_by_name[name]
+    method = POOL.FindServiceByName(full_name(service)).methods_by_name[name]
     return GetMessageClass(method.input_type)
+
+
+def full_name(service: str) -> str:
+    """Of one of Google's services ("Publisher"), with its package."""
+    return f"google.iam.v1.{service}" if service == "IAMPolicy" else f"google.pubsub.v1.{service}"
 
 
 Duration = _class("google.protobuf.Duration")
 Empty = _class("google.protobuf.Empty")
 FieldMask = _class("google.protobuf.FieldMask")
 Timestamp = _class("google.protobuf.Timestamp")
+IamPolicy = _class("google.iam.v1.Policy")
+TestIamPermissionsResponse = _class("google.iam.v1.TestIamPermissionsResponse")
 Status = _class("google.rpc.Status")
 ErrorInfo = _class("google.rpc.ErrorInfo")
 RetryInfo = _class("google.rpc.RetryInfo")

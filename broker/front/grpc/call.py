@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
+from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
+from broker.front.gate import Gate
 from broker.services.services import Services
 
 
@@ -13,15 +15,17 @@ class UnaryCall:
 
     `hung_up()` completes once the caller has cancelled the call, has lost the connection or has let its deadline
     pass.  A handler is never cancelled for that: what it has begun may already be committed.  `trailers` is
-    metadata that comes after the answer.
+    metadata that comes after the answer.  `required` is what the call was allowed for.
     """
 
-    __slots__ = ("_deadline", "_gone", "_waiting", "caller", "services", "trailers", "unsent")
+    __slots__ = ("_deadline", "_gone", "_waiting", "caller", "gate", "required", "services", "trailers", "unsent")
 
     def __init__(self, services: Services, deadline: float | None = None) -> None:
         """`deadline`: the caller's, in the event loop's time."""
         self.services = services
         self.caller = ANONYMOUS
+        self.gate: Gate | None = None
+        self.required: Sequence[Required] = ()
         self._deadline = deadline
         self.trailers: Sequence[tuple[bytes, bytes]] = ()
         self._gone = False
@@ -52,6 +56,12 @@ class UnaryCall:
             self._waiting.set_result(None)
 
 
+async def allow(call: "UnaryCall | StreamingCall", rpc: str, name: str) -> None:
+    """What each hot handler asks first.  Raises PermissionDenied, Unavailable."""
+    if call.gate is not None:
+        call.required = await call.gate.allow(call.caller, rpc, name)
+
+
 class StreamingCall(Protocol):
     """Any number of requests and answers.
 
@@ -64,6 +74,11 @@ class StreamingCall(Protocol):
 
     @property
     def caller(self) -> Caller: ...
+
+    @property
+    def gate(self) -> Gate | None: ...
+
+    required: Sequence[Required]
 
     def requests(self) -> AsyncIterator[bytes]:
         """The requests as they come, to the caller's half-close; what is not taken is not acknowledged to the

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
+from broker.front.generated.messages import full_name
 from broker.front.grpc import health, reflection
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.handlers import acknowledge, publish, pull
@@ -42,7 +43,6 @@ class Method(NamedTuple):
 PUBLISHER = "google.pubsub.v1.Publisher"
 SUBSCRIBER = "google.pubsub.v1.Subscriber"
 SCHEMA_SERVICE = "google.pubsub.v1.SchemaService"
-IAM_POLICY = "google.iam.v1.IAMPolicy"
 HEALTH = "grpc.health.v1.Health"
 
 _RESOURCE_RPCS = {rpc.name for rpc in RPCS}
@@ -61,7 +61,7 @@ def _resources() -> Iterator[Method]:
     """The methods about resources; one that REST serves at several paths is one."""
     for rpc in {rpc.name: rpc for rpc in RPCS}.values():
         service, _, name = rpc.name.partition(".")
-        yield Method(f"google.pubsub.v1.{service}", name, resource_handler(rpc))
+        yield Method(full_name(service), name, resource_handler(rpc))
 
 
 METHODS = [
@@ -81,9 +81,6 @@ METHODS = [
     _refused(SCHEMA_SERVICE, "DeleteSchema"),
     _refused(SCHEMA_SERVICE, "ValidateSchema"),
     _refused(SCHEMA_SERVICE, "ValidateMessage"),
-    _refused(IAM_POLICY, "SetIamPolicy"),
-    _refused(IAM_POLICY, "GetIamPolicy"),
-    _refused(IAM_POLICY, "TestIamPermissions"),
     Method(HEALTH, "Check", health.check),
     Method(HEALTH, "Watch", streaming=health.watch),
     Method("grpc.reflection.v1.ServerReflection", "ServerReflectionInfo", streaming=reflection.server_reflection),

@@ -16,7 +16,10 @@ def resource_handler(rpc: Rpc) -> Callable[[UnaryCall, bytes], Awaitable[bytes]]
     request_class, handler = request_of(rpc.name), rpc.handler
 
     async def handle(call: UnaryCall, body: bytes) -> bytes:
-        answer = await handler(ResourceCall(call.services), decode_request(request_class, body))
+        request = decode_request(request_class, body)
+        if call.gate is not None:
+            await call.gate.allow_request(call.caller, rpc.name, request)
+        answer = await handler(ResourceCall(call.services, call.caller), request)
         if isinstance(answer.shown, Replay):
             call.trailers = _replay_trailers(answer.shown)
         return answer.message.SerializeToString()  # type: ignore[no-any-return]

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from time import perf_counter
 
+from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.front.admission import Admission
@@ -55,6 +56,7 @@ class StreamingRpc(Holder):
         self._news = asyncio.Event()
         self._started = False
         self._caller = ANONYMOUS
+        self.required: Sequence[Required] = ()
         self._when_gone: Callable[[], None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._opened = perf_counter() if session.calls.on else 0.0
@@ -112,6 +114,10 @@ class StreamingRpc(Holder):
     @property
     def services(self) -> Services:
         return self._session.services
+
+    @property
+    def gate(self) -> Gate | None:
+        return self._gate
 
     @property
     def caller(self) -> Caller:

@@ -17,7 +17,7 @@ from broker.domain.ack_deadline import check_stream_ack_deadline
 from broker.domain.errors import InvalidArgument
 from broker.domain.flow_control import FlowControl, check_client_id
 from broker.front.generated.messages import StreamingPullRequest, StreamingPullResponse
-from broker.front.grpc.call import StreamingCall
+from broker.front.grpc.call import StreamingCall, allow
 from broker.front.grpc.codec.pull import add_received
 from broker.front.grpc.codec.requests import decode_request
 from broker.front.resources.requests import resource_name
@@ -52,6 +52,7 @@ async def _open(call: StreamingCall, first: Any) -> MessageStream:
         raise InvalidArgument("first message must set stream_ack_deadline_seconds")
     check_client_id(first.client_id)
     _check_lists(first)
+    await allow(call, "Subscriber.StreamingPull", name)
     return await call.services.streaming_pull.open(
         name,
         FlowControl(max(first.max_outstanding_messages, 0), max(first.max_outstanding_bytes, 0)),

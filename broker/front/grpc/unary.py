@@ -1,11 +1,12 @@
 """Calls with one request and one answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import perf_counter
 from typing import Any
 
 from broker.access.credentials.authenticator import Shown
+from broker.access.policies.authorizer import Required
 from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.front.admission import Admission
@@ -190,6 +191,7 @@ class UnaryRpc(Holder):
         try:
             if self._gate is not None:
                 call.caller = await caller_of(self._gate, stream)
+                call.gate = self._gate
                 if self._waits:
                     self._gate.hold(self)
             answer = await self._handler(call, request)
@@ -214,6 +216,10 @@ class UnaryRpc(Holder):
     @property
     def caller(self) -> Caller:
         return self._call.caller
+
+    @property
+    def required(self) -> Sequence[Required]:
+        return self._call.required
 
     def end(self, error: BrokerError) -> None:
         """The caller may not have the answer any more: what is claimed for it is released."""

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.subscription import Extensions
 from broker.front.generated import messages
 from broker.services.services import Services
@@ -19,6 +20,7 @@ class ResourceCall:
     """
 
     services: Services
+    caller: Caller = ANONYMOUS
     extensions: Extensions | None = None
     or_update: Sequence[str] | None = None
 

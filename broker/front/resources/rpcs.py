@@ -1,13 +1,18 @@
 """The methods about resources: one row for both doors, named as in Google's service definitions."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.front.resources import snapshots, subscriptions, topics
+from broker.front.resources import policies, snapshots, subscriptions, topics
 from broker.front.resources.call import Handler
 
 TOPIC = "projects/*/topics/*"  # `*` for each id
 SUBSCRIPTION = "projects/*/subscriptions/*"
 SNAPSHOT = "projects/*/snapshots/*"
+
+SCHEMA = "projects/*/schemas/*"
+PROJECT = "projects/*"
+SERVICE_ACCOUNT = "projects/*/serviceAccounts/*"
 
 WHOLE = "*"
 
@@ -26,6 +31,27 @@ class Rpc(NamedTuple):
     path: str
     target: str
     body: str | None = None
+
+
+def _policy_rpcs() -> Iterator[Rpc]:
+    """On every resource that has a policy; IAM and Resource Manager read theirs by POST."""
+    for path in (TOPIC, SUBSCRIPTION, SNAPSHOT, SCHEMA, PROJECT, SERVICE_ACCOUNT):
+        by_get = path not in (PROJECT, SERVICE_ACCOUNT)
+        get = ("GET", None) if by_get else ("POST", WHOLE)
+        yield Rpc(
+            "IAMPolicy.GetIamPolicy", policies.get_iam_policy, get[0], f"{path}:getIamPolicy", "resource", get[1]
+        )
+        yield Rpc(
+            "IAMPolicy.SetIamPolicy", policies.set_iam_policy, "POST", f"{path}:setIamPolicy", "resource", WHOLE
+        )
+        yield Rpc(
+            "IAMPolicy.TestIamPermissions",
+            policies.test_iam_permissions,
+            "POST",
+            f"{path}:testIamPermissions",
+            "resource",
+            WHOLE,
+        )
 
 
 RPCS = [
@@ -82,4 +108,5 @@ RPCS = [
     Rpc("Subscriber.DeleteSnapshot", snapshots.delete_snapshot, "DELETE", SNAPSHOT, "snapshot"),
     Rpc("Subscriber.Seek", snapshots.seek, "POST", f"{SUBSCRIPTION}:seek", "subscription", WHOLE),
     Rpc("Subscriber.Seek", snapshots.seek, "POST", f"{SUBSCRIPTION}/seek", "subscription", WHOLE),
+    *_policy_rpcs(),
 ]

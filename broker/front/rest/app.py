@@ -11,11 +11,13 @@ from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.front.admission import Admission, admission_of
 from broker.front.call_log import CallLog
 from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
+from broker.front.permissions import is_of_path
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import HOT, ResourceCalls
 from broker.front.rest.body import BodyReader
@@ -39,6 +41,8 @@ class _Target(NamedTuple):
     handler: Handler
     admission: Admission
     waits: bool
+    rpc: str
+    is_of_path: bool
 
 
 class RestDoor:
@@ -80,15 +84,18 @@ class RestDoor:
         """Answer a request, whatever happens."""
         head = exchange.head
         status, retry_after, held, caller = 200, None, 0, ANONYMOUS
+        required: Sequence[Required] = ()
         began = perf_counter() if self._calls.on else 0.0
         try:
             target, name = self._find(head)
             if self._gate is not None:
                 caller = await self._caller(self._gate, head)
+                if target.is_of_path:
+                    required = await self._gate.allow(caller, target.rpc, name)
             body, held = await self._bodies.read(exchange, target.admission)
-            call = Call(self._services, name, _query(head), body, exchange, caller)
+            call = Call(self._services, name, _query(head), body, exchange, caller, self._gate)
             if self._gate is not None and target.waits:
-                answer = await _held(self._gate, target, call)
+                answer = await _held(self._gate, target, call, required)
             else:
                 answer = await target.handler(call)
         except BrokerError as error:
@@ -163,6 +170,8 @@ def _targets(
             route.handler if route.rpc in HOT else resource_calls.bounded(route.handler, _resource_of),
             admission_of(route.rpc, requests),
             route.rpc in WAITING_RPCS,
+            route.rpc,
+            is_of_path(route.rpc),
         )
         for route in routes
     }
@@ -177,6 +186,7 @@ class _Waiting:
     """A call that waits, as the gate sees it: once it is answered its handler takes it for one that hung up."""
 
     caller: Caller
+    required: Sequence[Required]
     exchange: Exchange
 
     def end(self, error: BrokerError) -> None:
@@ -184,8 +194,8 @@ class _Waiting:
         self.exchange.respond(status, _headers(status, retry_after), answer)
 
 
-async def _held(gate: Gate, target: _Target, call: Call) -> bytes:
-    waiting = _Waiting(call.caller, call.exchange)
+async def _held(gate: Gate, target: _Target, call: Call, required: Sequence[Required]) -> bytes:
+    waiting = _Waiting(call.caller, required, call.exchange)
     gate.hold(waiting)
     try:
         return await target.handler(call)

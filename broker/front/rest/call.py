@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.domain.caller import Caller
+from broker.front.gate import Gate
 from broker.port.http1.exchange import Exchange
 from broker.services.services import Services
 
@@ -24,6 +25,7 @@ class Call:
     body: bytes
     exchange: Exchange
     caller: Caller
+    gate: Gate | None = None
 
     @property
     def update_mask(self) -> str | None:

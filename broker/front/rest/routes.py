@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from broker.front.not_served import not_served
-from broker.front.resources.rpcs import RPCS, SNAPSHOT, SUBSCRIPTION, TOPIC
+from broker.front.resources.rpcs import RPCS, SUBSCRIPTION, TOPIC
 from broker.front.rest.call import Call
 from broker.front.rest.handlers import acknowledge, api_keys, filters, positions, publish, pull, pushes
 from broker.front.rest.handlers import service_accounts as accounts
@@ -100,9 +100,4 @@ ROUTES = [
     _refused("DELETE", f"{SCHEMA}:deleteRevision", "SchemaService.DeleteSchemaRevision"),
     _refused("POST", "projects/*/schemas:validate", "SchemaService.ValidateSchema"),
     _refused("POST", "projects/*/schemas:validateMessage", "SchemaService.ValidateMessage"),
-    *(
-        _refused(method, f"{resource}:{verb}", f"IAMPolicy.{verb[0].upper()}{verb[1:]}")
-        for resource in (TOPIC, SUBSCRIPTION, SNAPSHOT, SCHEMA)
-        for method, verb in (("GET", "getIamPolicy"), ("POST", "setIamPolicy"), ("POST", "testIamPermissions"))
-    ),
 ]

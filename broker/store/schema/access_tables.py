@@ -14,6 +14,7 @@ from sqlalchemy import (
     Text,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from broker.store.schema.tables import metadata
 
@@ -70,4 +71,26 @@ access_token_keys = Table(
     Column("key_id", Text, primary_key=True),
     Column("secret", LargeBinary, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
+)
+
+# Who has which roles on a resource and all below it; `resource` is its name, "projects/p" and so on, and empty for
+# what is above projects.  `bindings`: [{"role": …, "members": […]}].
+policies = Table(
+    "policies",
+    metadata,
+    Column("resource", Text(collation="C"), primary_key=True),
+    Column("bindings", JSONB, nullable=False),
+    Column("etag", LargeBinary, nullable=False),
+)
+
+custom_roles = Table(
+    "custom_roles",
+    metadata,
+    Column("name", Text(collation="C"), primary_key=True),  # "projects/p/roles/…"
+    Column("title", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("stage", Text, nullable=False),
+    Column("permissions", ARRAY(Text), nullable=False),
+    Column("deleted", Boolean, nullable=False),
+    Column("etag", LargeBinary, nullable=False),
 )

@@ -1,7 +1,7 @@
 """Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
 
 from broker.front.generated.messages import AcknowledgeRequest, ModifyAckDeadlineRequest
-from broker.front.grpc.call import UnaryCall
+from broker.front.grpc.call import UnaryCall, allow
 from broker.front.grpc.codec.requests import decode_request
 from broker.front.resources.requests import resource_name
 
@@ -11,6 +11,7 @@ EMPTY = b""
 async def acknowledge(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(AcknowledgeRequest, body)
     subscription = resource_name(request.subscription, "subscriptions")
+    await allow(call, "Subscriber.Acknowledge", subscription)
     await call.services.acknowledge.acknowledge(subscription, list(request.ack_ids))
     return EMPTY
 
@@ -18,6 +19,7 @@ async def acknowledge(call: UnaryCall, body: bytes) -> bytes:
 async def modify_ack_deadline(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(ModifyAckDeadlineRequest, body)
     subscription = resource_name(request.subscription, "subscriptions")
+    await allow(call, "Subscriber.ModifyAckDeadline", subscription)
     seconds = request.ack_deadline_seconds
     await call.services.acknowledge.modify_ack_deadline(subscription, list(request.ack_ids), seconds)
     return EMPTY

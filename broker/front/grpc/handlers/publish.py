@@ -1,7 +1,7 @@
 """Publisher.Publish."""
 
 from broker.front.generated.messages import PublishRequest, PublishResponse
-from broker.front.grpc.call import UnaryCall
+from broker.front.grpc.call import UnaryCall, allow
 from broker.front.grpc.codec.publish import new_messages
 from broker.front.grpc.codec.requests import decode_request
 from broker.front.resources.requests import resource_name
@@ -10,6 +10,7 @@ from broker.front.resources.requests import resource_name
 async def publish(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(PublishRequest, body)
     topic = resource_name(request.topic, "topics")
+    await allow(call, "Publisher.Publish", topic)
     call.services.publish.check_room(topic)
     ids = await call.services.publish.publish(topic, new_messages(request))
     return PublishResponse(message_ids=ids).SerializeToString()  # type: ignore[no-any-return]

@@ -4,7 +4,7 @@ from functools import partial
 
 from broker.domain.delivery import MAX_GRPC_RESPONSE_BYTES
 from broker.front.generated.messages import PullRequest, PullResponse
-from broker.front.grpc.call import UnaryCall
+from broker.front.grpc.call import UnaryCall, allow
 from broker.front.grpc.codec.pull import add_received
 from broker.front.grpc.codec.requests import decode_request
 from broker.front.resources.requests import resource_name
@@ -12,9 +12,11 @@ from broker.front.resources.requests import resource_name
 
 async def pull(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(PullRequest, body)
+    name = resource_name(request.subscription, "subscriptions")
+    await allow(call, "Subscriber.Pull", name)
     service = call.services.pull
     subscription, deliveries = await service.pull(
-        resource_name(request.subscription, "subscriptions"),
+        name,
         max_messages=request.max_messages,
         return_immediately=request.return_immediately,
         max_bytes=MAX_GRPC_RESPONSE_BYTES,

@@ -1,0 +1,249 @@
+"""What each call needs: permissions, each on a resource that the call names.
+
+One table for both doors, by the names of the RPCs; tests hold it complete against the routes and the methods.  As
+Google documents them (https://cloud.google.com/pubsub/docs/access-control#required_permissions); an extension needs
+what Google's nearest call does.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from broker.access.policies.authorizer import Required
+from broker.domain.errors import NotFound
+from broker.domain.names import check_shape, project_of
+from broker.domain.service_account import ANY_PROJECT
+from broker.domain.subscription import Subscription
+
+FindSubscription = Callable[[str], Awaitable[Subscription]]
+
+
+class On(Enum):
+    """Which resource, by the value that a request has."""
+
+    ITSELF = "the resource of that name"
+    PROJECT = "its project"
+    TOPIC = "the topic of the subscription of that name"
+    ACCOUNT = "the service account with that address"
+    PUSHED_AS = "the service account that pushes of the subscription of that name have now"
+
+
+class Need(NamedTuple):
+    """`permission`: by the collection of the resource, where that differs.  `field`: the path within Google's
+    request to the name, empty: the resource that the call is about.  A field other than the first may be empty:
+    then nothing is needed.  `mask`: only where the update mask has a path that begins so.
+    """
+
+    permission: str | Mapping[str, str]
+    field: str = ""
+    on: On = On.ITSELF
+    mask: str = ""
+
+
+def _policies(verb: str) -> Mapping[str, str]:
+    own = {name: f"pubsub.{name}.{verb}" for name in ("topics", "subscriptions", "snapshots", "schemas")}
+    return own | {"serviceAccounts": f"iam.serviceAccounts.{verb}", "": f"resourcemanager.projects.{verb}"}
+
+
+_CONSUME = (Need("pubsub.subscriptions.consume"),)
+_GET_SUBSCRIPTION = (Need("pubsub.subscriptions.get"),)
+_UPDATE_SUBSCRIPTION = (Need("pubsub.subscriptions.update"),)
+_ACT_AS = "iam.serviceAccounts.actAs"
+_PUBLISH = "pubsub.topics.publish"
+_TOKEN = "push_config.oidc_token.service_account_email"  # noqa: S105
+_SCHEMAS = {
+    "CreateSchema": (Need("pubsub.schemas.create", on=On.PROJECT),),
+    "GetSchema": (Need("pubsub.schemas.get"),),
+    "ListSchemas": (Need("pubsub.schemas.list", on=On.PROJECT),),
+    "ListSchemaRevisions": (Need("pubsub.schemas.listRevisions"),),
+    "CommitSchema": (Need("pubsub.schemas.commit"),),
+    "RollbackSchema": (Need("pubsub.schemas.rollback"),),
+    "DeleteSchemaRevision": (Need("pubsub.schemas.delete"),),
+    "DeleteSchema": (Need("pubsub.schemas.delete"),),
+    "ValidateSchema": (Need("pubsub.schemas.validate", on=On.PROJECT),),
+    "ValidateMessage": (Need("pubsub.schemas.validate", on=On.PROJECT),),
+}
+
+_PUBLISHER = {
+    "CreateTopic": (Need("pubsub.topics.create", "name", On.PROJECT),),
+    "UpdateTopic": (Need("pubsub.topics.update", "topic.name"),),
+    "Publish": (Need(_PUBLISH),),
+    "GetTopic": (Need("pubsub.topics.get", "topic"),),
+    "ListTopics": (Need("pubsub.topics.list", "project"),),
+    "ListTopicSubscriptions": (Need("pubsub.topics.get", "topic"),),
+    "ListTopicSnapshots": (Need("pubsub.topics.get", "topic"),),
+    "DeleteTopic": (Need("pubsub.topics.delete", "topic"),),
+    "DetachSubscription": (Need("pubsub.topics.detachSubscription", "subscription", On.TOPIC),),
+}
+
+_SUBSCRIBER = {
+    "CreateSubscription": (
+        Need("pubsub.subscriptions.create", "name", On.PROJECT),
+        Need("pubsub.topics.attachSubscription", "topic"),
+        # Google asks its own agent for this; here it is the subscription's owner who has messages published there.
+        Need(_PUBLISH, "dead_letter_policy.dead_letter_topic"),
+        Need(_ACT_AS, _TOKEN, On.ACCOUNT),
+    ),
+    "GetSubscription": (Need("pubsub.subscriptions.get", "subscription"),),
+    "UpdateSubscription": (
+        Need("pubsub.subscriptions.update", "subscription.name"),
+        Need(_PUBLISH, "subscription.dead_letter_policy.dead_letter_topic", mask="dead_letter_policy"),
+        Need(_ACT_AS, f"subscription.{_TOKEN}", On.ACCOUNT, mask="push_config"),
+        # Else a token that is there already could be had sent elsewhere.
+        Need(_ACT_AS, "subscription.name", On.PUSHED_AS, mask="push_config."),
+    ),
+    "ListSubscriptions": (Need("pubsub.subscriptions.list", "project"),),
+    "DeleteSubscription": (Need("pubsub.subscriptions.delete", "subscription"),),
+    "ModifyAckDeadline": _CONSUME,
+    "Acknowledge": _CONSUME,
+    "Pull": _CONSUME,
+    "StreamingPull": _CONSUME,
+    "ModifyPushConfig": (
+        Need("pubsub.subscriptions.update", "subscription"),
+        Need(_ACT_AS, _TOKEN, On.ACCOUNT),
+    ),
+    "GetSnapshot": (Need("pubsub.snapshots.get", "snapshot"),),
+    "ListSnapshots": (Need("pubsub.snapshots.list", "project"),),
+    "CreateSnapshot": (
+        Need("pubsub.snapshots.create", "name", On.PROJECT),
+        Need("pubsub.subscriptions.consume", "subscription"),
+    ),
+    "UpdateSnapshot": (Need("pubsub.snapshots.update", "snapshot.name"),),
+    "DeleteSnapshot": (Need("pubsub.snapshots.delete", "snapshot"),),
+    "Seek": (Need("pubsub.subscriptions.consume", "subscription"), Need("pubsub.snapshots.seek", "snapshot")),
+}
+
+_IAM = {
+    "CreateServiceAccount": (Need("iam.serviceAccounts.create"),),
+    "ListServiceAccounts": (Need("iam.serviceAccounts.list"),),
+    "GetServiceAccount": (Need("iam.serviceAccounts.get"),),
+    "DeleteServiceAccount": (Need("iam.serviceAccounts.delete"),),
+    "DisableServiceAccount": (Need("iam.serviceAccounts.disable"),),
+    "EnableServiceAccount": (Need("iam.serviceAccounts.enable"),),
+    "CreateServiceAccountKey": (Need("iam.serviceAccountKeys.create"),),
+    "ListServiceAccountKeys": (Need("iam.serviceAccountKeys.list"),),
+    "GetServiceAccountKey": (Need("iam.serviceAccountKeys.get"),),
+    "DeleteServiceAccountKey": (Need("iam.serviceAccountKeys.delete"),),
+}
+
+_API_KEYS = {
+    # A key has roles: who makes one gives them away.
+    "CreateApiKey": (Need("apikeys.keys.create"), Need("resourcemanager.projects.setIamPolicy")),
+    "ListApiKeys": (Need("apikeys.keys.list"),),
+    "GetApiKey": (Need("apikeys.keys.get", on=On.PROJECT),),
+    "DeleteApiKey": (Need("apikeys.keys.delete", on=On.PROJECT),),
+}
+
+NEEDS: Mapping[str, tuple[Need, ...]] = {
+    **{f"Publisher.{name}": needs for name, needs in _PUBLISHER.items()},
+    **{f"Subscriber.{name}": needs for name, needs in _SUBSCRIBER.items()},
+    **{f"SchemaService.{name}": needs for name, needs in _SCHEMAS.items()},
+    **{f"IAM.{name}": needs for name, needs in _IAM.items()},
+    **{f"ApiKeys.{name}": needs for name, needs in _API_KEYS.items()},
+    "IAMPolicy.GetIamPolicy": (Need(_policies("getIamPolicy"), "resource"),),
+    "IAMPolicy.SetIamPolicy": (Need(_policies("setIamPolicy"), "resource"),),
+    "IAMPolicy.TestIamPermissions": (),  # tells callers of themselves alone
+    "Nack": _CONSUME,
+    "Reject": _CONSUME,
+    "GetPushStatus": _GET_SUBSCRIPTION,
+    "ListPushFailures": _UPDATE_SUBSCRIPTION,  # they quote what the endpoint has answered
+    "PausePush": _UPDATE_SUBSCRIPTION,
+    "ResumePush": _UPDATE_SUBSCRIPTION,
+    "GetPosition": _GET_SUBSCRIPTION,
+    "TestFilter": (  # may show bodies
+        Need(
+            {"topics": "pubsub.topics.attachSubscription", "subscriptions": "pubsub.subscriptions.consume"},
+        ),
+    ),
+}
+
+# Of gRPC alone: no call about a resource.
+FREE = frozenset({"Health.Check", "Health.Watch", "ServerReflection.ServerReflectionInfo"})
+OR_UPDATE = (
+    Need("pubsub.subscriptions.update", "name"),
+    Need(_ACT_AS, "name", On.PUSHED_AS),
+)  # of a CreateSubscription that may change one instead
+
+
+NAMELESS = {  # what gets a name in the project of another resource
+    "Subscriber.CreateSubscription": "topic",
+    "Subscriber.CreateSnapshot": "subscription",
+}
+
+
+def is_of_path(rpc: str) -> bool:
+    """Whether all that it needs is on the resource in its path: known before the body of a REST call is read."""
+    needs = NEEDS[rpc]
+    return bool(needs) and all(not need.field for need in needs)
+
+
+def required_on(rpc: str, name: str) -> list[Required]:
+    """What a call needs that is about the resource of this name alone."""
+    return [_required(need, name) for need in NEEDS[rpc]]
+
+
+async def required_by(
+    rpc: str, request: Any, find_subscription: FindSubscription, *, or_update: bool = False
+) -> list[Required]:
+    """What a request needs.  Raises InvalidArgument for names that cannot be, and Unavailable."""
+    required = []
+    for need in (*NEEDS[rpc], *(OR_UPDATE if or_update else ())):
+        if need.mask and not any(path.startswith(need.mask) for path in request.update_mask.paths):
+            continue
+        value = _value(request, need.field)
+        if not value and need.on is On.PROJECT and rpc in NAMELESS:
+            value = _value(request, NAMELESS[rpc])
+        if need.on in (On.TOPIC, On.PUSHED_AS):
+            found = await _through_subscription(need, value, find_subscription)
+            required += [found] if found is not None else []
+        elif value or need is NEEDS[rpc][0]:
+            required.append(_required(need, value))
+    return required
+
+
+def _value(request: Any, path: str) -> str:
+    value = request
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value  # type: ignore[no-any-return]
+
+
+def _required(need: Need, name: str) -> Required:
+    if need.on is On.ACCOUNT:
+        return Required(str(need.permission), f"{ANY_PROJECT}/serviceAccounts/{name}")
+    parts = name.split("/")
+    collection = parts[2] if len(parts) > 2 else ""
+    if isinstance(need.permission, str):
+        permission = need.permission
+        _check(name, permission, need.on)
+    else:
+        check_shape(name, collection if collection in _CHECKED else "") if collection != "serviceAccounts" else None
+        permission = need.permission.get(collection, "")
+    return Required(permission, project_of(f"{name}/") if need.on is On.PROJECT else name)
+
+
+_CHECKED = frozenset({"topics", "subscriptions", "snapshots", "schemas"})
+
+
+def _check(name: str, permission: str, on: On) -> None:
+    """Raises InvalidArgument for a name that nothing of that kind can have, before it is looked at further."""
+    parts = name.split("/")
+    if permission.startswith("pubsub."):
+        collection = parts[2] if on is On.PROJECT and len(parts) == 4 else permission.split(".")[1]
+        check_shape(name, "" if len(parts) <= 2 else collection)
+
+
+async def _through_subscription(need: Need, name: str, find_subscription: FindSubscription) -> Required | None:
+    check_shape(name, "subscriptions")
+    permission = str(need.permission)
+    try:
+        subscription = await find_subscription(name)
+    except NotFound:
+        return Required(permission, name) if need.on is On.TOPIC else None
+    if need.on is On.TOPIC:
+        has_topic = subscription.topic.startswith("projects/")
+        return Required(permission, subscription.topic if has_topic else name, name)
+    token = subscription.push_config.oidc_token
+    if token is None or not token.service_account_email:
+        return None
+    return Required(permission, f"{ANY_PROJECT}/serviceAccounts/{token.service_account_email}")

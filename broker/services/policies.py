@@ -1,0 +1,128 @@
+"""Access policies of resources: read, replaced, tried."""
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+
+from broker.access.policies.authorizer import Authorizer
+from broker.domain.caller import Caller
+from broker.domain.errors import Aborted, InvalidArgument, NotFound
+from broker.domain.names import check_project, check_shape, leaf
+from broker.domain.permissions import PERMISSIONS, PREDEFINED_ROLES
+from broker.domain.policy import NO_POLICY, Binding, Policy
+from broker.services.service_accounts import ServiceAccountService
+from broker.services.snapshots import SnapshotService
+from broker.services.subscriptions import SubscriptionService
+from broker.services.topics import TopicService
+from broker.store.access.policies import find_policies, find_role_permissions, insert_policy, write_policy
+from broker.store.access.service_accounts import find_service_account
+from broker.store.access.version import raise_access_version
+from broker.store.driver.database import Database, ResourceConnection
+
+MAX_TESTED = 100  # permissions in a request
+
+_CONFLICT = (
+    "There were concurrent policy changes. Please retry the whole read-modify-write with exponential backoff."
+)
+
+
+class PolicyService:
+    """`authorizer` is None where anybody may do anything: policies are kept then, without effect.
+
+    `changed` is awaited after each change that was committed: it holds in this process then.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        authorizer: Authorizer | None,
+        *,
+        changed: Callable[[], Awaitable[None]],
+        topics: TopicService,
+        subscriptions: SubscriptionService,
+        snapshots: SnapshotService,
+        service_accounts: ServiceAccountService,
+    ) -> None:
+        self._database = database
+        self._authorizer = authorizer
+        self._changed = changed
+        self._service_accounts = service_accounts
+        self._existing: dict[str, Callable[[str], Awaitable[object]]] = {
+            "topics": topics.get_topic,
+            "subscriptions": subscriptions.get_subscription,
+            "snapshots": snapshots.get_snapshot,
+        }
+
+    async def get_policy(self, name: str) -> Policy:
+        """An empty one for a resource that has none.  Raises InvalidArgument, NotFound."""
+        resource = await self._resource(name)
+        async with self._database.transaction() as connection:
+            return (await find_policies(connection, resources=[resource])).get(resource, NO_POLICY)
+
+    async def set_policy(self, name: str, bindings: tuple[Binding, ...], etag: bytes) -> Policy:
+        """Replace it.  `etag`: that of the policy as the caller read it; empty: whatever it is now.
+
+        Raises InvalidArgument, NotFound, Aborted (it has changed meanwhile).
+        """
+        resource = await self._resource(name)
+        policy = Policy(bindings, secrets.token_bytes(8))
+        async with self._database.transaction() as connection:
+            current = (await find_policies(connection, resources=[resource], lock=True)).get(resource)
+            if etag and etag != (current or NO_POLICY).etag:
+                raise Aborted(_CONFLICT)
+            await _check_roles(connection, resource, policy)
+            await _check_accounts(connection, policy.members - (current or NO_POLICY).members)
+            if current is not None:
+                await write_policy(connection, resource=resource, policy=policy)
+            elif not await insert_policy(connection, resource=resource, policy=policy):
+                raise Aborted(_CONFLICT)
+            await raise_access_version(connection, schema=self._database.schema)
+        await self._changed()
+        return policy
+
+    async def test_permissions(self, caller: Caller, name: str, permissions: Sequence[str]) -> list[str]:
+        """Those that the caller has; none on a resource that does not exist.  Raises InvalidArgument."""
+        if len(permissions) > MAX_TESTED:
+            raise InvalidArgument(f"At most {MAX_TESTED} permissions are tested at once ({len(permissions)}).")
+        for permission in permissions:
+            if permission not in PERMISSIONS:
+                raise InvalidArgument(f"Permission {permission[:100]} is not valid.")
+        if self._authorizer is None:
+            return list(permissions)
+        try:
+            resource = await self._resource(name)
+        except NotFound:
+            return []
+        return await self._authorizer.allowed(caller, permissions, resource)
+
+    async def _resource(self, name: str) -> str:
+        """The one name of a resource that exists.  Raises InvalidArgument, NotFound."""
+        parts = name.split("/")
+        if len(parts) <= 2:
+            check_project(name)
+            return name
+        if parts[2] == "serviceAccounts" and len(parts) == 4:
+            return (await self._service_accounts.get_service_account(name)).name
+        exists = self._existing.get(parts[2])
+        if exists is None:
+            raise NotFound(f"Resource not found (resource={leaf(name)[:300]}).")
+        check_shape(name, parts[2])
+        await exists(name)
+        return name
+
+
+async def _check_roles(connection: ResourceConnection, resource: str, policy: Policy) -> None:
+    """Raises InvalidArgument for a role that there is not, or is another project's."""
+    project = "/".join(resource.split("/")[:2])
+    custom = [role for role in policy.roles if role not in PREDEFINED_ROLES]
+    found = await find_role_permissions(connection, names=custom) if custom else {}
+    for role in custom:
+        if role not in found or not role.startswith(f"{project}/roles/"):
+            raise InvalidArgument(f"Role {role[:200]} is not supported for this resource (bindings.role).")
+
+
+async def _check_accounts(connection: ResourceConnection, members: frozenset[str]) -> None:
+    """Raises InvalidArgument for service accounts that are not this broker's."""
+    for member in sorted(members):
+        kind, _, email = member.partition(":")
+        if kind == "serviceAccount" and await find_service_account(connection, email=email) is None:
+            raise InvalidArgument(f"Service account {email} does not exist (bindings.members={member}).")

@@ -1,0 +1,61 @@
+"""The rows of policies and custom roles."""
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from broker.domain.policy import Binding, Policy
+from broker.store.access.version import raise_access_version
+from broker.store.driver.database import ResourceConnection
+from broker.store.schema.access_tables import custom_roles, policies
+
+
+async def find_policies(
+    connection: ResourceConnection, *, resources: Collection[str], lock: bool = False
+) -> dict[str, Policy]:
+    """Those of the resources that have one; `lock`: kept from changing until the transaction ends."""
+    query = select(policies).where(policies.c.resource.in_(resources))
+    rows: Any = await connection.execute(query.with_for_update() if lock else query)
+    return {row.resource: Policy(_bindings(row.bindings), row.etag) for row in rows}
+
+
+async def write_policy(connection: ResourceConnection, *, resource: str, policy: Policy) -> None:
+    values = {"bindings": _json(policy), "etag": policy.etag}
+    statement = upsert(policies).values(resource=resource, **values)
+    await connection.execute(statement.on_conflict_do_update(index_elements=["resource"], set_=values))
+
+
+async def insert_policy(connection: ResourceConnection, *, resource: str, policy: Policy) -> bool:
+    """Returns False if there is one already."""
+    statement = upsert(policies).values(resource=resource, bindings=_json(policy), etag=policy.etag)
+    return await connection.scalar(statement.on_conflict_do_nothing().returning(policies.c.resource)) is not None
+
+
+async def forget_policy(connection: ResourceConnection, *, schema: str, resource: str) -> None:
+    """Of a resource that is made, or deleted: nobody has a right on it that was given to another of its name.
+
+    As the last statement of the transaction: see raise_access_version.
+    """
+    deleted = await connection.execute(delete(policies).where(policies.c.resource == resource))
+    if deleted.rowcount:
+        await raise_access_version(connection, schema=schema)
+
+
+async def find_role_permissions(
+    connection: ResourceConnection, *, names: Collection[str]
+) -> dict[str, frozenset[str]]:
+    """The permissions of the custom roles of these names that exist."""
+    query = select(custom_roles.c.name, custom_roles.c.permissions)
+    query = query.where(custom_roles.c.name.in_(names), custom_roles.c.deleted.is_(False))
+    rows: Any = await connection.execute(query)
+    return {row.name: frozenset(row.permissions) for row in rows}
+
+
+def _bindings(stored: list[dict[str, Any]]) -> tuple[Binding, ...]:
+    return tuple(Binding(binding["role"], frozenset(binding["members"])) for binding in stored)
+
+
+def _json(policy: Policy) -> list[dict[str, Any]]:
+    return [{"role": binding.role, "members": sorted(binding.members)} for binding in policy.bindings]

@@ -1,0 +1,293 @@
+"""Who may do what: the table of permissions, and the checks at both doors."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+
+from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller, Grant
+from broker.domain.permissions import PERMISSIONS, PREDEFINED_ROLES
+from broker.domain.policy import ABOVE_PROJECTS, Binding, Policy, chain_of, is_allowed
+from broker.front.generated.messages import request_of
+from broker.front.grpc.methods import METHODS
+from broker.front.permissions import FREE, NEEDS, OR_UPDATE, Need
+from broker.front.rest.routes import ROUTES
+from tests.fixtures.access import Guarded
+from tests.fixtures.broker import Json, eventually
+
+TOPIC, SUBSCRIPTION = "projects/guarded/topics/orders", "projects/guarded/subscriptions/billing"
+HOT = ("Pull", "Acknowledge", "ModifyAckDeadline", "StreamingPull")
+NAMES = {
+    "project": "projects/guarded",
+    "topic": TOPIC,
+    "resource": TOPIC,
+    "subscription": SUBSCRIPTION,
+    "snapshot": "projects/guarded/snapshots/some-snapshot",
+}
+SOMEBODY = Caller("user:a@b.c", frozenset({"user:a@b.c", ALL_USERS, ALL_AUTHENTICATED_USERS}), "key:1")
+
+
+def _all_needs() -> list[Need]:
+    return [need for needs in (*NEEDS.values(), OR_UPDATE) for need in needs]
+
+
+def _permissions(need: Need) -> Sequence[str]:
+    return [need.permission] if isinstance(need.permission, str) else list(need.permission.values())
+
+
+def test_no_route_and_no_method_is_without_its_permissions() -> None:
+    served = {route.rpc for route in ROUTES} | {method.rpc for method in METHODS}
+    assert served - FREE == NEEDS.keys()
+    assert {rpc for rpc, needs in NEEDS.items() if not needs} == {"IAMPolicy.TestIamPermissions"}
+
+
+def test_each_permission_that_is_needed_is_in_a_role_and_the_owner_has_all() -> None:
+    assert {name for need in _all_needs() for name in _permissions(need)} <= PERMISSIONS
+    for role, permissions in PREDEFINED_ROLES.items():
+        assert permissions <= PERMISSIONS == PREDEFINED_ROLES["roles/owner"], role
+
+
+@pytest.mark.parametrize(
+    ("role", "may", "may_not"),
+    [
+        ("roles/pubsub.publisher", ["topics.publish"], ["topics.get", "subscriptions.consume"]),
+        ("roles/pubsub.subscriber", ["subscriptions.consume", "snapshots.seek"], ["topics.publish"]),
+        ("roles/pubsub.viewer", ["topics.get", "snapshots.list"], ["subscriptions.consume", "topics.update"]),
+        ("roles/pubsub.editor", ["topics.publish", "subscriptions.delete"], ["topics.setIamPolicy"]),
+        ("roles/pubsub.admin", ["topics.setIamPolicy", "topics.publish"], []),
+    ],
+)
+def test_a_predefined_role_allows_what_google_says(role: str, may: list[str], may_not: list[str]) -> None:
+    policies = {TOPIC: Policy((Binding(role, frozenset({SOMEBODY.member})),))}
+    for names, expected in ((may, True), (may_not, False)):
+        for name in names:
+            allowed = is_allowed(SOMEBODY, f"pubsub.{name}", chain_of(TOPIC), policies, PREDEFINED_ROLES)
+            assert allowed is expected, name
+
+
+@pytest.mark.parametrize("where", [TOPIC, "projects/guarded", ABOVE_PROJECTS])
+def test_a_policy_holds_for_all_below_and_for_nothing_else(where: str) -> None:
+    policies = {where: Policy((Binding("roles/pubsub.publisher", frozenset({ALL_AUTHENTICATED_USERS})),))}
+
+    def allowed(caller: Caller, resource: str) -> bool:
+        return is_allowed(caller, "pubsub.topics.publish", chain_of(resource), policies, PREDEFINED_ROLES)
+
+    assert allowed(SOMEBODY, TOPIC)
+    assert allowed(SOMEBODY, f"{TOPIC}x") == (where != TOPIC)
+    assert allowed(SOMEBODY, TOPIC.replace("guarded", "guarded2")) == (where == ABOVE_PROJECTS)
+
+
+def test_an_api_key_may_do_what_its_roles_say_where_it_is_restricted_to_and_nothing_else() -> None:
+    grants = (Grant(frozenset({"roles/pubsub.publisher"}), TOPIC),)
+    key = Caller("apiKey:1", SOMEBODY.members, "apiKey:1", grants=grants, confined=True)
+    everything = {ABOVE_PROJECTS: Policy((Binding("roles/owner", frozenset({ALL_USERS})),))}
+    for permission, resource, expected in (
+        ("pubsub.topics.publish", TOPIC, True),
+        ("pubsub.topics.publish", f"{TOPIC}x", False),
+        ("pubsub.topics.get", TOPIC, False),
+    ):
+        assert is_allowed(key, permission, chain_of(resource), everything, PREDEFINED_ROLES) is expected
+
+
+@dataclass
+class _Account:
+    broker: Guarded
+    key: Json
+
+    @property
+    def member(self) -> str:
+        return f"serviceAccount:{self.key['client_email']}"
+
+    async def status(self, method: str, path: str, body: Any = None) -> int:
+        headers = self.broker.bearer(self.key)
+        return (await self.broker.call(method, path, body, headers=headers)).status_code
+
+    async def given(self, role: str, resource: str) -> None:
+        await self.broker.ok(
+            "POST",
+            f"{resource}:setIamPolicy",
+            {"policy": {"bindings": [{"role": role, "members": [self.member]}]}},
+        )
+
+
+async def _somebody(broker: Guarded) -> _Account:
+    await broker.ok("PUT", TOPIC)
+    await broker.ok("PUT", SUBSCRIPTION, {"topic": TOPIC})
+    return _Account(broker, await broker.key(await broker.account(role="")))
+
+
+def _path(pattern: str) -> str:
+    names = {
+        "topics": "orders",
+        "subscriptions": "billing",
+        "snapshots": "some-snapshot",
+        "schemas": "some-schema",
+        "serviceAccounts": "broker-admin@broker-system.iam.broker.internal",
+    }
+    parts = pattern.split("/")
+    for index in range(1, len(parts), 2):
+        name = "guarded" if parts[index - 1] == "projects" else names.get(parts[index - 1], "x1")
+        parts[index] = parts[index].replace("*", name, 1)
+    return "/".join(parts)
+
+
+async def test_who_has_no_role_is_refused_by_every_route_and_changes_nothing(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    bodies = {
+        "Subscriber.CreateSubscription": {"topic": TOPIC},
+        "Subscriber.CreateSnapshot": {"subscription": SUBSCRIPTION},
+    }
+    shown = broker.bearer(somebody.key)
+    for route in ROUTES:
+        if not NEEDS[route.rpc]:
+            continue
+        path, body = _path(route.path), bodies.get(route.rpc, {})
+        assert (await broker.call(route.method, path, body, headers={})).status_code == 401, route
+        refused = await broker.call(route.method, path, body, headers=shown)
+        assert refused.status_code == 403, (route, refused.text)
+        error = refused.json()["error"]
+        assert error["status"] == "PERMISSION_DENIED"
+        assert error["details"][0]["reason"] == "IAM_PERMISSION_DENIED"
+        assert error["details"][0]["metadata"]["permission"] in error["message"]
+    assert (await broker.ok("GET", "projects/guarded/topics"))["topics"] == [{"name": TOPIC}]
+    assert len((await broker.ok("GET", "projects/guarded/subscriptions"))["subscriptions"]) == 1
+
+
+async def test_whether_a_resource_exists_is_not_told(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    for method, name, verb in (("GET", TOPIC, ""), ("GET", SUBSCRIPTION, ""), ("POST", SUBSCRIPTION, ":detach")):
+        answers = [
+            (await broker.call(method, path, headers=broker.bearer(somebody.key))).json()["error"]["message"]
+            for path in (f"{name}{verb}", f"{name}-2{verb}")
+        ]
+        assert answers[0] == answers[1].replace("-2'", "'"), answers
+
+
+async def test_a_role_on_a_topic_allows_publishing_there_until_it_is_taken_away(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    message = {"messages": [{"data": "aGk="}]}
+    assert await somebody.status("POST", f"{TOPIC}:publish", message) == 403
+    await somebody.given("roles/pubsub.publisher", TOPIC)
+    assert await somebody.status("POST", f"{TOPIC}:publish", message) == 200
+    assert await somebody.status("GET", TOPIC) == 403
+    await broker.ok("POST", f"{TOPIC}:setIamPolicy", {"policy": {}})
+    assert await somebody.status("POST", f"{TOPIC}:publish", message) == 403
+
+
+async def test_a_dead_letter_topic_needs_the_right_to_publish_there(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    await broker.ok("PUT", "projects/other/topics/dead")
+    await somebody.given("roles/pubsub.editor", "projects/guarded")
+    policy = {"deadLetterPolicy": {"deadLetterTopic": "projects/other/topics/dead", "maxDeliveryAttempts": 5}}
+    new = "projects/guarded/subscriptions/second"
+    assert await somebody.status("PUT", new, {"topic": TOPIC} | policy) == 403
+    assert await somebody.status("PUT", new, {"topic": TOPIC}) == 200
+    patch = {"subscription": {"name": new} | policy, "updateMask": "deadLetterPolicy"}
+    assert await somebody.status("PATCH", new, patch) == 403
+
+
+async def test_pushes_carry_tokens_of_accounts_that_the_caller_may_act_as_alone(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    await somebody.given("roles/pubsub.editor", "projects/guarded")
+    pusher = await broker.account("some-pusher", role="")
+    push = {
+        "pushConfig": {"pushEndpoint": "http://127.0.0.1:9/", "oidcToken": {"serviceAccountEmail": pusher["email"]}}
+    }
+    assert await somebody.status("POST", f"{SUBSCRIPTION}:modifyPushConfig", push) == 403
+    await somebody.given("roles/iam.serviceAccountUser", pusher["name"])
+    assert await somebody.status("POST", f"{SUBSCRIPTION}:modifyPushConfig", push) == 200
+
+
+async def test_a_policy_is_given_back_and_a_stale_etag_is_refused(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    for resource in (TOPIC, SUBSCRIPTION, "projects/guarded", (await broker.account("other-one", role=""))["name"]):
+        get = "GET" if resource in (TOPIC, SUBSCRIPTION) else "POST"
+        empty = await broker.ok(get, f"{resource}:getIamPolicy", None if get == "GET" else {})
+        assert empty == {"version": 1, "etag": "ACAB"}
+        bindings = [{"role": "roles/viewer", "members": [somebody.member, "user:a@b.c"]}]
+        policy = {"bindings": bindings, "etag": empty["etag"]}
+        made = await broker.ok("POST", f"{resource}:setIamPolicy", {"policy": policy})
+        assert sorted(made["bindings"][0]["members"]) == sorted(bindings[0]["members"])  # type: ignore[type-var]
+        assert await broker.ok(get, f"{resource}:getIamPolicy", None if get == "GET" else {}) == made
+        assert (await broker.call("POST", f"{resource}:setIamPolicy", {"policy": policy})).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("binding", "named"),
+    [
+        ({"role": "roles/viewer", "members": ["somebody"]}, "somebody"),
+        ({"role": "roles/viewer", "members": ["robot:a@b.c"]}, "robot:a@b.c"),
+        ({"role": "roles/viewer", "members": ["serviceAccount:a@b.c"]}, "serviceAccount:a@b.c"),
+        ({"role": "roles/none.such", "members": ["user:a@b.c"]}, "roles/none.such"),
+        ({"role": "roles/viewer", "members": ["user:a@b.c"], "condition": {"title": "nights"}}, "nights"),
+    ],
+)
+async def test_a_policy_that_cannot_be_is_refused_by_name(broker: Guarded, binding: Json, named: str) -> None:
+    refused = await broker.call("POST", "projects/guarded:setIamPolicy", {"policy": {"bindings": [binding]}})
+    assert refused.status_code == 400
+    assert named in refused.json()["error"]["message"]
+
+
+async def test_permissions_are_tested_without_any_permission(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    await somebody.given("roles/pubsub.publisher", TOPIC)
+    asked = {"permissions": ["pubsub.topics.publish", "pubsub.topics.get"]}
+    shown = broker.bearer(somebody.key)
+    assert await broker.ok("POST", f"{TOPIC}:testIamPermissions", asked, headers=shown) == {
+        "permissions": ["pubsub.topics.publish"]
+    }
+    assert await broker.ok("POST", f"{TOPIC}-2:testIamPermissions", asked, headers=shown) == {}
+
+
+async def test_a_new_topic_has_no_rights_of_an_old_one_of_its_name(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    await somebody.given("roles/pubsub.viewer", TOPIC)
+    assert await somebody.status("GET", TOPIC) == 200
+    await broker.ok("DELETE", TOPIC)
+    await broker.ok("PUT", TOPIC)
+    assert await somebody.status("GET", TOPIC) == 403
+
+
+async def test_a_pull_that_waits_ends_when_its_caller_may_no_more(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    await somebody.given("roles/pubsub.subscriber", SUBSCRIPTION)
+    waiting = asyncio.create_task(somebody.status("POST", f"{SUBSCRIPTION}:pull", {"maxMessages": 1}))
+    await eventually(lambda: bool(broker.broker.long_poll.waited_for()))
+    await broker.ok("POST", f"{SUBSCRIPTION}:setIamPolicy", {"policy": {}})
+    assert await waiting == 403
+
+
+async def test_who_has_no_role_is_refused_by_every_method_of_grpc(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    metadata = tuple((name.lower(), value) for name, value in broker.bearer(somebody.key).items())
+    requests = {
+        "Publisher.Publish": ("topic", TOPIC),
+        **{f"Subscriber.{name}": ("subscription", SUBSCRIPTION) for name in HOT},
+        "Subscriber.CreateSnapshot": ("subscription", SUBSCRIPTION),
+        "Subscriber.CreateSubscription": ("topic", TOPIC),
+    }
+    async with grpc.aio.insecure_channel(broker.client.base_url.netloc.decode()) as channel:
+        for method in METHODS:
+            if not NEEDS.get(method.rpc) or method.rpc.startswith("SchemaService."):  # these say that they are not
+                continue
+            request = request_of(method.rpc)()
+            field, name = requests.get(method.rpc, (NEEDS[method.rpc][0].field, ""))
+            *parents, last = field.split(".")
+            holder = request
+            for parent in parents:
+                holder = getattr(holder, parent)
+            kind = last if last != "name" else (parents or ["topic"])[0]
+            setattr(holder, last, name or NAMES[kind])
+            if method.streaming is not None:
+                request.stream_ack_deadline_seconds = 10
+                stream: Any = channel.stream_stream(method.path.decode())(metadata=metadata)
+                await stream.write(request.SerializeToString())
+                answer = stream.read()
+            else:
+                answer = channel.unary_unary(method.path.decode())(request.SerializeToString(), metadata=metadata)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await answer
+            assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED, method
