@@ -17,7 +17,7 @@ async def many_acks(host: str, port: int, ready: Callable[[], None]) -> None:
     """Each subscription acks message after message, without a pause."""
     callers = [Caller(host, port) for _ in range(_SUBSCRIPTIONS)]
     names = [f"acks-{number}" for number in range(_SUBSCRIPTIONS)]
-    waiting = [await _prepare(caller, name) for caller, name in zip(callers, names, strict=True)]
+    waiting = await asyncio.gather(*map(_prepare, callers, names))
     ready()
     await asyncio.gather(*map(_ack_for_ever, callers, names, waiting))
 

@@ -5,8 +5,9 @@ here.  Within one flush an ack wins over any deadline change of the same message
 before it, but for a nack, which is final.
 
 A flush is of one project and shard.  One of them is in flight; what comes of it meanwhile goes with the next, so it
-writes as many in a statement as it has.  Those of other projects and shards run beside it, a few at once: they take
-turns by the seconds that flushes take, first by project, then by shard (fair_turns.py).
+writes as many in a statement as it has.  Those of other projects and shards run beside it, a few at once.  Projects
+take turns by the seconds that their flushes take (fair_turns.py), shards of one in the order in which they ask: one
+that had to wait for a lock would else not be written again until all others have taken as long.
 
 What may wait is bounded: by number, shared by project, and by time, for nobody waits longer than MAX_WAIT_SECONDS
 behind a flush.
@@ -146,7 +147,7 @@ class AckCoalescer:
             self._tasks.start(self._run(line, None), name="flush acks")
             return
         line.stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)
-        self._turns.ask((line.project, line.shard_id), line)
+        self._turns.ask((line.project,), line)
         self._begin_turns()
 
     def _begin_turns(self) -> None:
