@@ -31,6 +31,9 @@ from broker.store.log.delivery_attempts import MessageNames
 
 MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
+# Of a flush.  One that takes longer waits for a lock or the disk, which nobody has the use of; a project that paid
+# for all of it would not be written again until each of the others has used as much.
+MOST_CHARGED_SECONDS = 0.02
 _TOO_SLOW = "Acknowledgements take too long to be written; try again."
 
 
@@ -168,7 +171,7 @@ class AckCoalescer:
             raise
         finally:
             if turn is not None:
-                self._turns.end(turn, loop.time() - began)
+                self._turns.end(turn, min(loop.time() - began, MOST_CHARGED_SECONDS))
             if line.stalled is not None:
                 line.stalled.cancel()
             if line.open is None:

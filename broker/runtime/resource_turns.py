@@ -16,6 +16,8 @@ from broker.runtime.fair_turns import FairTurns, Turn
 AT_ONCE = 8  # connections of the pool of such calls (store/driver/database.py)
 MAX_UNDER_WAY = 200  # with those that wait
 LONG_SECONDS = 0.1  # a project whose calls take so long leaves the last free turn to others
+# Of a call.  One that takes longer waits for a lock.
+MOST_CHARGED_SECONDS = 1.0
 
 
 class ResourceTurns:
@@ -42,7 +44,7 @@ class ResourceTurns:
             try:
                 yield
             finally:
-                self._turns.end(turn, loop.time() - began)
+                self._turns.end(turn, min(loop.time() - began, MOST_CHARGED_SECONDS))
                 self._begin()
         finally:
             self._stock.give_back((project,))
