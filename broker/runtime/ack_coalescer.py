@@ -31,9 +31,7 @@ from broker.store.log.delivery_attempts import MessageNames
 
 MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
-# Of a flush.  One that takes longer waits for a lock or the disk, which nobody has the use of; a project that paid
-# for all of it would not be written again until each of the others has used as much.
-MOST_CHARGED_SECONDS = 0.02
+MOST_CHARGED_SECONDS = 0.02  # for a flush
 _TOO_SLOW = "Acknowledgements take too long to be written; try again."
 
 
@@ -73,7 +71,7 @@ class AckCoalescer:
         self._tasks = tasks
         self._activity = activity
         # That a flush waits for a lock shows too late: no project that has one ever takes the last, however short.
-        self._turns = FairTurns[_Line](flushes_at_once, long=0.0)
+        self._turns = FairTurns[_Line](flushes_at_once, long=0.0, most=MOST_CHARGED_SECONDS)
         self._waiting = _WaitingIds(MAX_WAITING_IDS)
         self._stopped = False
         # Those that wait, or whose flush is in flight, by project and shard.
@@ -171,7 +169,7 @@ class AckCoalescer:
             raise
         finally:
             if turn is not None:
-                self._turns.end(turn, min(loop.time() - began, MOST_CHARGED_SECONDS))
+                self._turns.end(turn, loop.time() - began)
             if line.stalled is not None:
                 line.stalled.cancel()
             if line.open is None:
