@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.app_config import AppConfig
 from broker.cli import worker
+from broker.cli.ports import Ports
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES
 from broker.port.http1.exchange import Exchange
 from broker.telemetry.state_changes import StateChanges
@@ -49,7 +50,7 @@ def main() -> None:
     host, port = listener.getsockname()
     ours, theirs = multiprocessing.Pipe()
     print(f"Ready: http://{host}:{port}", flush=True)
-    worker.run_worker(AppConfig(database_url=""), listener, theirs, "warning")
+    worker.run_worker(AppConfig(database_url=""), Ports(listener), theirs, "warning")
     ours.close()
 
 

@@ -4,7 +4,6 @@ Its processes run the broker's own worker, but for the protocol that a new conne
 """
 
 import asyncio
-import socket
 import sys
 from multiprocessing.connection import Connection
 from typing import Any
@@ -15,6 +14,7 @@ from uvicorn.server import ServerState
 from broker.app_config import AppConfig
 from broker.cli import children, worker
 from broker.cli.main import main
+from broker.cli.ports import Ports
 from broker.port.first_bytes import MakeProtocol
 
 
@@ -25,10 +25,10 @@ class _PlainHttp(MakeProtocol):
         return self.http1(config, server_state, app_state)
 
 
-def _run_worker(config: AppConfig, listener: socket.socket, pipe: Connection, log_level: str) -> None:
+def _run_worker(config: AppConfig, ports: Ports, pipe: Connection, log_level: str) -> None:
     """In the worker, which has this module as its main one."""
     vars(worker)["MakeProtocol"] = _PlainHttp
-    worker.run_worker(config, listener, pipe, log_level)
+    worker.run_worker(config, ports, pipe, log_level)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from broker.store.log.delivery_attempts import MessageNames
 
 MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
+MOST_CHARGED_SECONDS = 0.02  # for a flush
 _TOO_SLOW = "Acknowledgements take too long to be written; try again."
 
 
@@ -70,7 +71,7 @@ class AckCoalescer:
         self._tasks = tasks
         self._activity = activity
         # That a flush waits for a lock shows too late: no project that has one ever takes the last, however short.
-        self._turns = FairTurns[_Line](flushes_at_once, long=0.0)
+        self._turns = FairTurns[_Line](flushes_at_once, long=0.0, most=MOST_CHARGED_SECONDS)
         self._waiting = _WaitingIds(MAX_WAITING_IDS)
         self._stopped = False
         # Those that wait, or whose flush is in flight, by project and shard.

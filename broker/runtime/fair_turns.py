@@ -23,6 +23,7 @@ import itertools
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Generic, TypeVar
 
 _CREEP = 1 / 8  # what those who are there keep of an equal part, at the least, though newcomers never end
@@ -65,10 +66,15 @@ class Turn(Generic[T]):
 class FairTurns(Generic[T]):
     """Turns for items of type T, of whoever asks under a path: a project, and something in it."""
 
-    def __init__(self, at_once: int, *, long: float) -> None:
-        """`at_once` turns, 1 or more.  A turn that costs `long` or more is a long one."""
+    def __init__(self, at_once: int, *, long: float, most: float = inf) -> None:
+        """`at_once` turns, 1 or more.  A turn that costs `long` or more is a long one.
+
+        No turn is charged more than `most`: what lasts longer waits for a lock or the disk, which nobody has the
+        use of, and who paid for all of it would have no turn until each of the others has used as much.
+        """
         self._at_once = at_once
         self._long = long
+        self._most = most
         self._root: _Party[T] = _Party()
         self._entries = itertools.count()
 
@@ -115,6 +121,7 @@ class FairTurns(Generic[T]):
 
     def end(self, turn: Turn[T], cost: float) -> None:
         """It has ended and did cost so much, 0 or more, in the unit of `long`."""
+        cost = min(cost, self._most)
         self._root.under_way -= 1
         for (parent, _), (party, charged) in itertools.pairwise(turn.charged):
             party.under_way -= 1

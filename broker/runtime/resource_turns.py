@@ -16,6 +16,7 @@ from broker.runtime.fair_turns import FairTurns, Turn
 AT_ONCE = 8  # connections of the pool of such calls (store/driver/database.py)
 MAX_UNDER_WAY = 200  # with those that wait
 LONG_SECONDS = 0.1  # a project whose calls take so long leaves the last free turn to others
+MOST_CHARGED_SECONDS = 1.0  # for a call
 
 
 class ResourceTurns:
@@ -23,7 +24,7 @@ class ResourceTurns:
 
     def __init__(self, *, at_once: int = AT_ONCE, max_under_way: int = MAX_UNDER_WAY) -> None:
         self._stock = FairStock(max_under_way)
-        self._turns = FairTurns[asyncio.Future[Any]](at_once, long=LONG_SECONDS)
+        self._turns = FairTurns[asyncio.Future[Any]](at_once, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS)
 
     @asynccontextmanager
     async def of(self, project: str) -> AsyncIterator[None]:
@@ -33,8 +34,9 @@ class ResourceTurns:
         """
         over = self._stock.take((project,))
         if over is not None:
+            # Without numbers: the log tells of what differs one by one.
             whose = f" of {over.path[-1]}" if over.path else ""
-            raise Unavailable(f"Too many calls about resources{whose} are under way ({over.held}); try again.")
+            raise Unavailable(f"Too many calls about resources{whose} are under way; try again.")
         try:
             turn = await self._turn(project)
             loop = asyncio.get_running_loop()

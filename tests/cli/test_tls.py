@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -230,15 +231,23 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
+def _said(broker: BrokerProcess, words: str) -> str:
+    """The line with these words, which follow "Ready: "."""
+    deadline = time.monotonic() + 20
+    while not (lines := [line for line in broker.log if words in line]):
+        assert time.monotonic() < deadline, broker.log
+        time.sleep(0.02)
+    return lines[0]
+
+
 def test_what_it_says_at_the_start_is_what_clients_need(broker: BrokerProcess, directory: Path) -> None:
     assert broker.url.startswith("https://127.0.0.1:")
-    said = "\n".join(broker.log)
-    assert f"export GRPC_DEFAULT_SSL_ROOTS_FILE_PATH={directory}/port.pem" in said
-    assert f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB={broker.url}/" in said
+    assert _said(broker, f"export GRPC_DEFAULT_SSL_ROOTS_FILE_PATH={directory}/port.pem")
+    assert _said(broker, f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB={broker.url}/")
 
 
 def test_the_port_beside_it_speaks_no_tls(broker: BrokerProcess) -> None:
-    [line] = [line for line in broker.log if "Without TLS: " in line]
+    line = _said(broker, "Without TLS: ")
     assert httpx.get(f"{line.partition('TLS: ')[2]}/readyz").status_code == 200
     refused = httpx.get(broker.url.replace("https:", "http:"))
     assert refused.status_code == 400

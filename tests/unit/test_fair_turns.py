@@ -270,3 +270,21 @@ def test_tenants_that_are_invented_leave_nothing_behind_while_others_go_on() -> 
         slots.end_invented()
     assert len(slots.turns._root.parties) <= 3
     assert len(slots.turns._root.ready) + len(slots.turns._root.in_debt) <= 10
+
+
+def test_who_had_to_wait_within_a_turn_pays_for_no_more_than_the_most() -> None:
+    """Else it would have no turn until each of the others has used as much."""
+    turns = FairTurns[str](1, long=LONG, most=0.1)
+    turns.ask(("slow",), "slow")
+    turns.ask(("busy",), "busy")
+    first = turns.begin()
+    assert first is not None
+    assert first.item == "slow"
+    turns.ask(("slow",), "slow")
+    turns.end(first, 60.0)
+    between = 0
+    while (turn := turns.begin()) is not None and turn.item == "busy":
+        between += 1
+        turns.ask(("busy",), "busy")
+        turns.end(turn, 0.01)
+    assert between <= 11

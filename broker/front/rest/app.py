@@ -167,7 +167,9 @@ def _targets(
     """By method and path."""
     return {
         (route.method, route.path): _Target(
-            route.handler if route.rpc in HOT else resource_calls.bounded(route.handler, _resource_of),
+            route.handler
+            if route.rpc in HOT
+            else resource_calls.bounded(route.handler, _resource_of, trial=route.rpc == "TestFilter"),
             admission_of(route.rpc, requests),
             route.rpc in WAITING_RPCS,
             route.rpc,

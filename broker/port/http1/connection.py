@@ -26,6 +26,7 @@ from broker.port.http1.responses import FAULT, closing_answer, error_answer
 from broker.port.tls.client_certificate import client_certificate
 
 MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
+_SMALL_ANSWER_BYTES = 16_384  # a record of TLS
 _PIECE_BYTES = 1024  # what is parsed at a time where another request may begin: at most some 40 of them
 logger = logging.getLogger("broker.calls")
 
@@ -245,6 +246,9 @@ class Http1Connection(asyncio.Protocol):
 
     def write(self, *parts: bytes) -> None:
         # Not writelines: that of asyncio 3.12.0 to 3.13.1 never says that there is no more room (CPython 127655).
+        # What is small goes at once, for over TLS each write is a record.
+        if len(parts) > 1 and sum(map(len, parts)) <= _SMALL_ANSWER_BYTES:
+            parts = (b"".join(parts),)
         for part in parts:
             self._transport.write(part)
 

@@ -7,7 +7,6 @@ be looked at before it begins (docs/decisions/0021-tls-over-the-ports-transport.
 
 import asyncio
 import ssl
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -104,14 +103,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._said_goodbye and data:
             self._seal(data)
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        parts = list(list_of_data)
-        if sum(map(len, parts)) <= _RECORD_BYTES:
-            self.write(b"".join(parts))
-            return
-        for part in parts:
-            self.write(part)
 
     def _seal(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data)

@@ -1,6 +1,6 @@
 """What a claim is asked for, and what it answers (docs/claim.md)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -55,10 +55,10 @@ class Claimant:
         return tuple(self.demands), self.digest
 
 
-def ack_deadlines(claimants: Iterable[Claimant], at: datetime) -> list[datetime]:
+def ack_deadlines(claimants: Sequence[Claimant], at: datetime) -> list[datetime]:
     """Of what each gets at that time; the same object for the same deadline, which is then encoded once."""
-    known: dict[timedelta, datetime] = {}
-    return [known.setdefault(each.ack_deadline, at + each.ack_deadline) for each in claimants]
+    known = {ack_deadline: at + ack_deadline for ack_deadline in {each.ack_deadline for each in claimants}}
+    return [known[each.ack_deadline] for each in claimants]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

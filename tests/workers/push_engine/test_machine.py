@@ -104,8 +104,12 @@ class PushMachine(RuleBasedStateMachine):
         endpoints = self.pushing.broker.pusher._endpoints
         known = endpoints._by_name.get(self.rest.subscription(self.name(kind)))
         if known is not None:
-            endpoints._remove(known)
-            endpoints.resource_changed(known.subscription.name)
+
+            async def change_hands() -> None:
+                endpoints._remove(known)
+                endpoints.resource_changed(known.subscription.name)
+
+            self.run(change_hands())  # what is given back is written by a task
 
     @rule(fault=st.sampled_from([Unavailable, Aborted]), count=st.integers(1, 4))
     def fail_claims(self, fault: type[Exception], count: int) -> None:
