@@ -58,10 +58,11 @@ class FairStock:
 
     def take(self, *paths: Path, amount: int = 1) -> Over | None:
         """Hold so much more, and return None; or hold nothing more, and return who has no room for it."""
-        for path in paths:
-            over = self._over(path, amount)
-            if over is not None:
-                return over
+        if not self._is_plenty(amount):
+            for path in paths:
+                over = self._over(path, amount)
+                if over is not None:
+                    return over
         self._total += amount
         for path in paths:
             for depth in range(1, len(path) + 1):
@@ -81,6 +82,14 @@ class FairStock:
     def room(self, path: Path) -> int:
         """How much may be taken now: by one call or by many, that is the same."""
         return min(room for _, room in self._rooms(path))
+
+    def _is_plenty(self, amount: int) -> bool:
+        """Whether so much is free that anybody may take it: even who held all that is held, at every depth.
+
+        `_rooms` of him falls with each depth, and never below this.
+        """
+        free = self._capacity - self._total
+        return self._alpha * amount <= free * (self._alpha - 1) - self._total
 
     def _rooms(self, path: Path) -> Iterator[tuple[Path, int]]:
         """How much the beginnings of a path may take, from the outside in.

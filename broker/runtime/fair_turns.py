@@ -63,6 +63,15 @@ class Turn(Generic[T]):
     charged: list[tuple[_Party[T], float]]
 
 
+@dataclass(eq=False, slots=True)
+class _Lone(Generic[T]):
+    """The only one who asks: there is nothing to share.  `turn`: it is under way."""
+
+    path: Path
+    item: T
+    turn: Turn[T] | None = None
+
+
 class FairTurns(Generic[T]):
     """Turns for items of type T, of whoever asks under a path: a project, and something in it."""
 
@@ -77,17 +86,26 @@ class FairTurns(Generic[T]):
         self._most = most
         self._root: _Party[T] = _Party()
         self._entries = itertools.count()
+        self._lone: _Lone[T] | None = None  # then there are no parties
 
     def __len__(self) -> int:
         """How many wait."""
-        return self._root.waiting
+        return self._root.waiting + (self._lone is not None and self._lone.turn is None)
 
     @property
     def under_way(self) -> int:
-        return self._root.under_way
+        return self._root.under_way + (self._lone is not None and self._lone.turn is not None)
 
     def ask(self, path: Path, item: T) -> None:
         """Wait for a turn, behind what waits under the same path.  All paths are of one length, 1 or more."""
+        if not self._root.parties:
+            if self._lone is None:
+                self._lone = _Lone(path, item)
+                return
+            self._count_lone()
+        self._ask(path, item)
+
+    def _ask(self, path: Path, item: T) -> None:
         party = self._root
         party.waiting += 1
         for key in path:
@@ -102,6 +120,14 @@ class FairTurns(Generic[T]):
 
     def begin(self) -> Turn[T] | None:
         """Whose turn it is; None if nobody waits, or nobody who may have a slot that is free."""
+        if self._lone is not None:
+            if self._lone.turn is not None:
+                return None
+            self._lone.turn = Turn(self._lone.item, [])
+            return self._lone.turn
+        return self._begin()
+
+    def _begin(self) -> Turn[T] | None:
         free = self._at_once - self._root.under_way
         if free <= 0:
             return None
@@ -121,6 +147,9 @@ class FairTurns(Generic[T]):
 
     def end(self, turn: Turn[T], cost: float) -> None:
         """It has ended and did cost so much, 0 or more, in the unit of `long`."""
+        if self._lone is not None:  # it was alone until its end
+            self._lone = None
+            return
         cost = min(cost, self._most)
         self._root.under_way -= 1
         for (parent, _), (party, charged) in itertools.pairwise(turn.charged):
@@ -134,6 +163,16 @@ class FairTurns(Generic[T]):
                 parent.active -= 1
                 self._enter(parent.in_debt, party)
             _forget_idle(parent)
+
+    def _count_lone(self) -> None:
+        """It is alone no more: as if it had been counted from the beginning."""
+        lone, self._lone = self._lone, None
+        assert lone is not None
+        self._ask(lone.path, lone.item)
+        if lone.turn is not None:
+            begun = self._begin()
+            assert begun is not None
+            lone.turn.charged += begun.charged
 
     def _charge(self, parent: _Party[T], party: _Party[T]) -> None:
         """A turn within it begins."""

@@ -127,3 +127,18 @@ def test_many_at_once_are_taken_if_and_only_if_they_could_be_one_by_one(
         at_once.give_back(path, amount=amount)
     assert at_once.total == 0
     assert not at_once._held
+
+
+@given(
+    st.integers(0, 2_000),
+    st.lists(st.tuples(st.sampled_from("pq"), st.sampled_from("st"), st.integers(0, 600)), max_size=12),
+    st.sampled_from([1.0, 1.5, 4.0]),
+)
+def test_what_is_taken_without_a_look_at_shares_is_within_them(
+    capacity: int, wants: list[tuple[str, str, int]], alpha: float
+) -> None:
+    """Where plenty is free nobody's share is worked out; the answer is the same."""
+    stock = FairStock(capacity, alpha=alpha)
+    for project, subscription, amount in wants:
+        room = stock.room((project, subscription))
+        assert (stock.take((project, subscription), amount=amount) is None) == (amount <= room)

@@ -288,3 +288,34 @@ def test_who_had_to_wait_within_a_turn_pays_for_no_more_than_the_most() -> None:
         turns.ask(("busy",), "busy")
         turns.end(turn, 0.01)
     assert between <= 11
+
+
+@given(st.integers(1, 3), st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0.001, 0.5])), max_size=20))
+def test_who_comes_first_is_counted_as_if_others_had_been_there_already(
+    at_once: int, wants: list[tuple[str, float]]
+) -> None:
+    """One who is alone is not counted, until somebody joins him: the order is that of a crowd."""
+    alone, in_company = FairTurns[str](at_once, long=LONG), FairTurns[str](at_once, long=LONG)
+    for turns in (alone, in_company):
+        turns.ask(("first",), "first")
+    in_company.ask(("first",), "again")
+    begun = [turns.begin() for turns in (alone, in_company)]
+    alone.ask(("first",), "again")
+    orders = []
+    for turns, first in zip((alone, in_company), begun, strict=True):
+        assert first is not None
+        assert (len(turns), turns.under_way) == (1, 1)
+        for name, _ in wants:
+            turns.ask((name,), name)
+        costs = dict(wants)
+        turns.end(first, 0.25)
+        order, under_way = [], []
+        while len(turns) or under_way:
+            while (turn := turns.begin()) is not None:
+                under_way.append(turn)
+                order.append(turn.item)
+            turn = under_way.pop(0)
+            turns.end(turn, costs.get(turn.item, 0.25))
+        orders.append(order)
+        assert (len(turns), turns.under_way) == (0, 0)
+    assert orders[0] == orders[1]
