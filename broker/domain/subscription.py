@@ -173,10 +173,19 @@ class Subscription:
         """
         reaches = []
         if self.retain_acked_messages and self.created_at is not None:
-            reaches.append(max(now - self.message_retention, whole_milliseconds(self.created_at)))
+            reaches.append(self._own_since(now))
         if self.topic_message_retention is not None:
             reaches.append(now - self.topic_message_retention)
         return min(reaches, default=None)
+
+    def gets_since(self, now: datetime) -> datetime:
+        """Messages that were published earlier cannot be delivered, whatever is sought and whatever others keep."""
+        own = self._own_since(now)
+        return own if self.topic_message_retention is None else min(own, now - self.topic_message_retention)
+
+    def _own_since(self, now: datetime) -> datetime:
+        retained = now - self.message_retention
+        return retained if self.created_at is None else max(retained, whole_milliseconds(self.created_at))
 
     def updated(self, wanted: "Subscription", fields: Collection[str]) -> "Subscription":
         """This subscription with these fields of `wanted`, as a mask names them."""

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.log_page import FilterTest, LogPage, log_page_token
 from broker.domain.names import leaf
 from broker.domain.page import invalid_page_token
+from broker.filtering.ast import And
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
@@ -45,23 +46,25 @@ class FilterService:
                 raise topic_not_found(topic_name)
             retention = await subscriptions.longest_retention(connection, topic_id=topic.topic_id)
         retained = max(retention or timedelta(0), topic.message_retention or timedelta(0))
-        return await self._test(topic.shard_ids, filter_path, retained, page)
+        return await self._test(topic.shard_ids, filter_path, self._clock.now() - retained, page)
 
     async def test_filter_of_subscription(self, subscription_name: str, text: str, page: LogPage) -> FilterTest:
-        """Which of the messages that a subscription's topic retains for it a filter matches.
+        """Which of the messages that a subscription gets a filter matches; an empty one matches all of them.
 
-        An empty filter is the subscription's own.  Raises InvalidArgument, NotFound, FailedPrecondition (detached).
+        Whoever may consume a subscription sees no more of its topic: the subscription's own filter holds, too, and
+        so does its creation.  Raises InvalidArgument, NotFound, FailedPrecondition (detached).
         """
-        filter_path = _compiled(text)
+        _compiled(text)
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, subscription_name)
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(subscription_name)}).")
-        filter_path = filter_path or subscription.filter_path
-        return await self._test(subscription.shard_ids, filter_path, subscription.retention, page)
+        filter_path = _compiled(text, subscription.filter)
+        since = subscription.gets_since(self._clock.now())
+        return await self._test(subscription.shard_ids, filter_path, since, page)
 
     async def _test(
-        self, shard_ids: Sequence[int], filter_path: str | None, retention: timedelta, page: LogPage
+        self, shard_ids: Sequence[int], filter_path: str | None, retained_since: datetime, page: LogPage
     ) -> FilterTest:
         if page.before is not None and page.before.shard_id not in shard_ids:
             raise invalid_page_token(log_page_token(page.before))
@@ -70,10 +73,17 @@ class FilterService:
                 connection,
                 shard_ids=shard_ids,
                 filter_path=filter_path,
-                retained_since=self._clock.now() - retention,
+                retained_since=retained_since,
                 page=page,
             )
 
 
-def _compiled(text: str) -> str | None:
-    return to_jsonpath(parse_filter(text)) if text else None
+def _compiled(*texts: str) -> str | None:
+    """What matches all of these filters; None: everything does."""
+    match [parse_filter(text) for text in texts if text]:
+        case []:
+            return None
+        case [only]:
+            return to_jsonpath(only)
+        case several:
+            return to_jsonpath(And(tuple(several)))
