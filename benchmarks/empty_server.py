@@ -12,8 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from broker.app_config import AppConfig
 from broker.cli import worker
 from broker.cli.ports import Ports
-from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES
+from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
 from broker.port.http1.exchange import Exchange
+from broker.port.http1.web_pages import WebPages
 from broker.telemetry.state_changes import StateChanges
 
 
@@ -34,7 +35,9 @@ class _Empty:
 
 async def empty(scope: Scope, receive: Receive, send: Send) -> None:
     """A lifespan that gives the door above."""
-    scope["state"] |= {HTTP1_DOOR: _Empty(), HTTP2_DOOR: None, STATES: StateChanges()}  # nobody speaks HTTP/2 here
+    states = StateChanges()
+    doors = {HTTP1_DOOR: _Empty(), HTTP2_DOOR: None}  # nobody speaks HTTP/2 here
+    scope["state"] |= {**doors, STATES: states, WEB_PAGES: WebPages(states=states)}
     while (await receive())["type"] != "lifespan.shutdown":
         await send({"type": "lifespan.startup.complete"})
     await send({"type": "lifespan.shutdown.complete"})

@@ -14,6 +14,7 @@ from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
 from broker.front.gate import Gate
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
+from broker.port.http1.web_pages import WebPages
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_writer import AckWriter
 from broker.runtime.claim_scheduler import ClaimScheduler
@@ -91,6 +92,7 @@ class Broker:
         self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news)
         self.requests = RequestMemory(config.request_memory_mb * 1_000_000)
         self.answers = RequestMemory(config.request_memory_mb * 1_000_000)
+        self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
         self._pull_claims, self._push_claims = self._schedulers(attempt_ids, jitter)
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)

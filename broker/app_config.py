@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from broker.domain.audiences import split_list
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.oidc_issuer import OidcIssuer
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
+from broker.domain.web_origins import name_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,9 @@ class AppConfig:
     auth: str = "off"
     auth_audiences: str = ""
     oidc_issuers: Sequence[OidcIssuer] = ()
+    host: str = ""
+    allowed_hosts: str = ""
+    cors_origins: str = ""
     push_private_addresses: str = "allow"
     push_allowed_networks: str = ""
     push_ca_file: str = ""
@@ -40,6 +45,18 @@ class AppConfig:
     def address(self) -> str:
         """The URL at which the broker is reached, as far as it is known."""
         return (self.issuer or self.base_url).rstrip("/")
+
+    @property
+    def hosts(self) -> list[str]:
+        """Names that it goes by, as far as they are known: those that it was given, and those of its URLs."""
+        urls = [self.issuer, *self.audiences]
+        named = [name_of(urlsplit(url).netloc) for url in urls if url]
+        return [*split_list(self.allowed_hosts), *named, *([self.host] if self.host else [])]
+
+    @property
+    def origins(self) -> list[str]:
+        """Of web pages that may call it."""
+        return split_list(self.cors_origins)
 
     @property
     def audiences(self) -> list[str]:

@@ -19,7 +19,7 @@ from broker.front.resource_calls import ResourceCalls
 from broker.front.rest.app import RestDoor
 from broker.front.rest.routes import ROUTES
 from broker.front.token import token_routes
-from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES
+from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
 from broker.runtime.resource_turns import ResourceTurns
 
 StartFailed = Callable[[Exception], None]
@@ -79,5 +79,6 @@ def for_port(broker: Broker) -> dict[str, Any]:
     return {
         HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),
         HTTP2_DOOR: GrpcDoor(broker.services, METHODS, **limits),
+        WEB_PAGES: broker.web_pages,
         STATES: broker.states,
     }

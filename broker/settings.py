@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from broker.domain.audiences import check_audiences
 from broker.domain.database_url import check_database_url, check_schema_name, without_password
+from broker.domain.web_origins import check_hosts, check_origins
 from broker.setting_checks import (
     check_ca_file,
     check_certificate_file,
@@ -151,6 +152,16 @@ class Settings:
         False,
         "Whether credentials may come in cleartext to an address that is not loopback.",
         Switch(),
+    )
+    allowed_hosts: str = _setting(
+        "",
+        "Names that clients reach the broker by without TLS, beside addresses and names that nobody else can own.",
+        Text("names such as broker.example.com or *.example.com, commas between", "HOSTS", check_hosts),
+    )
+    cors_origins: str = _setting(
+        "",
+        "Origins of web pages that may call the broker; pages of other origins are refused.",
+        Text("origins such as https://console.example.com, commas between", "ORIGINS", check_origins),
     )
     push_private_addresses: str = _setting(
         "allow",

@@ -14,6 +14,7 @@ from uvicorn.server import ServerState
 
 from broker.port.http1.asgi import Application
 from broker.port.http1.connection import Http1Connection, Http1Server
+from broker.port.http1.web_pages import WebPages
 from broker.port.http2.connection import Registry
 from broker.port.http2.frames import PREFACE
 from broker.port.tls.handshake import HandshakeTurns, TlsHandshake
@@ -24,6 +25,7 @@ SILENCE_SECONDS = 30.0  # from connecting to the first bytes
 # Keys in the state of the ASGI lifespan:
 HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls over HTTP/1.1
 HTTP2_DOOR = "http2_door"  # an Http2Door: what serves the connections that speak HTTP/2
+WEB_PAGES = "web_pages"  # the WebPages that say which pages may call
 STATES = "states"  # the StateChanges that are to be told of connections that are refused
 
 
@@ -116,7 +118,7 @@ class FirstBytes(asyncio.Protocol):
 
 
 class MakeProtocol:
-    """For uvicorn.Config(http=…), of an application whose lifespan gives HTTP1_DOOR, HTTP2_DOOR and STATES.
+    """For uvicorn.Config(http=…), of an application whose lifespan gives what the keys above name.
 
     With `tls` connections begin with a handshake, but those of a `cleartext` call.
     """
@@ -162,6 +164,7 @@ class MakeProtocol:
                 app_state[HTTP1_DOOR],
                 cast(Application, config.loaded_app),
                 app_state,
+                pages=cast(WebPages, app_state[WEB_PAGES]),
                 connections=cast(set[Any], server_state.connections),
                 tasks=server_state.tasks,
             )

@@ -17,6 +17,7 @@ from broker.port.first_bytes import ConnectionLimit, FirstBytes
 from broker.port.http1.connection import Http1Connection, Http1Server
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.patience import Pace
+from broker.port.http1.web_pages import WebPages
 from broker.port.http2.frames import PREFACE
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.broker import eventually
@@ -66,7 +67,12 @@ class Served:
 
     def make_protocol(self) -> FirstBytes:
         server = Http1Server(
-            self, self.app, {}, connections=cast(set[Any], self.state.connections), tasks=self.state.tasks
+            self,
+            self.app,
+            {},
+            pages=WebPages(states=StateChanges()),
+            connections=cast(set[Any], self.state.connections),
+            tasks=self.state.tasks,
         )
         return FirstBytes(
             server.connections,

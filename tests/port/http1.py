@@ -10,6 +10,8 @@ from urllib.parse import unquote
 from broker.port.http1.connection import Http1Connection, Http1Server
 from broker.port.http1.exchange import Exchange, Gone
 from broker.port.http1.patience import Pace
+from broker.port.http1.web_pages import WebPages
+from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.broker import eventually
 from tests.fixtures.tls import behind_tls
 
@@ -38,10 +40,13 @@ class Served:
     faults: list[str] = field(default_factory=list)
     left: int = 0  # callers that had gone within their request
     connections: list[Http1Connection] = field(default_factory=list)
+    pages: WebPages = field(default_factory=lambda: WebPages(states=StateChanges()))
     server: Http1Server = field(init=False)
 
     def __post_init__(self) -> None:
-        self.server = Http1Server(self, self.app, {"key": "value"}, connections=set(), tasks=set())
+        self.server = Http1Server(
+            self, self.app, {"key": "value"}, pages=self.pages, connections=set(), tasks=set()
+        )
 
     def has(self, path: bytes) -> bool:
         return not path.startswith(b"/app")

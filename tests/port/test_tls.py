@@ -13,7 +13,7 @@ from cryptography import x509
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, MakeProtocol
+from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES, MakeProtocol
 from broker.port.http2.frames import PREFACE
 from broker.port.tls.client_certificate import ClientCertificate, client_certificate
 from broker.port.tls.expiry import expires, stage_of
@@ -273,7 +273,7 @@ class Doors:
 @asynccontextmanager
 async def port(served: Served, doors: Doors) -> AsyncIterator[int]:
     make = MakeProtocol(most_connections=10, tls=ServerTls(TlsMaterial(localhost().certificate, localhost().key)))
-    state = {HTTP1_DOOR: served, HTTP2_DOOR: doors, STATES: StateChanges()}
+    state = {HTTP1_DOOR: served, HTTP2_DOOR: doors, STATES: StateChanges(), WEB_PAGES: served.pages}
     config = Config(served.app, lifespan="off", ws="none", log_config=None)
     config.load()
     server = await asyncio.get_running_loop().create_server(

@@ -138,4 +138,5 @@ class _Call:
             lines.append(b"transfer-encoding: chunked")
         else:
             self._last = True  # the end of the connection is the body's
+        lines += exchange.headers.splitlines()
         return b"\r\n".join((STATUS_LINES[status], *lines)) + exchange.end_of_head(last=self._last)

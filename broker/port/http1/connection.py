@@ -23,6 +23,7 @@ from broker.port.http1.head import Head, KnownHeads
 from broker.port.http1.patience import Pace, Patience
 from broker.port.http1.reader import BODY, IDLE, Refusal, RequestReader
 from broker.port.http1.responses import FAULT, closing_answer, error_answer
+from broker.port.http1.web_pages import SERVED, WebPages
 from broker.port.tls.client_certificate import client_certificate
 
 MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
@@ -56,10 +57,12 @@ class Http1Server:
         app: Application,
         state: dict[str, Any],
         *,
+        pages: WebPages,
         connections: set[Any],
         tasks: set[asyncio.Task[Any]],
     ) -> None:
         self.door = door
+        self.pages = pages
         self.app = app
         self.state = state
         self.connections = connections
@@ -99,6 +102,7 @@ class Http1Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.peer = _address(transport.get_extra_info("peername"))
         self.client_certificate = client_certificate(transport)
+        self._is_secure = transport.get_extra_info("ssl_object") is not None
         self._server.connections.add(self)
         self._timer = self._loop.call_later(self.pace.look, self.look)
 
@@ -222,8 +226,15 @@ class Http1Connection(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._current = exchange
-        server = self._server
-        if server.door.has(exchange.head.path):
+        server, head = self._server, exchange.head
+        verdict = head.verdict
+        if verdict is None:
+            verdict = head.verdict = server.pages.judge(head)
+        if verdict is not SERVED:
+            exchange.headers = verdict.headers
+        if verdict is not SERVED and not server.pages.serves(verdict, secure=self._is_secure):
+            work = server.pages.answer(exchange, verdict)
+        elif server.door.has(head.path):
             work = server.door.serve(exchange)
         else:
             own = _address(self._transport.get_extra_info("sockname"))

@@ -44,11 +44,23 @@ class Connection(Protocol):
 class Exchange:
     """`head` of the request; `answered`: completely, as far as this side goes; `gone`: nobody reads an answer."""
 
-    __slots__ = ("_body", "_changed", "_connection", "_may_ask", "answered", "begun", "gone", "head", "whole")
+    __slots__ = (
+        "_body",
+        "_changed",
+        "_connection",
+        "_may_ask",
+        "answered",
+        "begun",
+        "gone",
+        "head",
+        "headers",
+        "whole",
+    )
 
     def __init__(self, connection: Connection, head: Head, body: bytes = b"", *, whole: bool = False) -> None:
         """`body`: what has come of it; `whole`: that is all of it."""
         self.head = head
+        self.headers = b""  # lines that each answer has besides its own
         self.whole = whole
         self.begun = self.answered = self.gone = False
         self._connection = connection
@@ -102,7 +114,8 @@ class Exchange:
             return
         last = self.is_last
         end = self.end_of_head(last=last)
-        head = b"%b\r\n%bcontent-length: %d%b" % (STATUS_LINES[status], headers, len(body), end)
+        own = self.headers
+        head = b"%b\r\n%b%bcontent-length: %d%b" % (STATUS_LINES[status], own, headers, len(body), end)
         if self.head.method == "HEAD":
             self._connection.write(head)
         elif len(body) <= _COPIED_BYTES:

@@ -2,18 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.port.http1.web_pages import Verdict
 
 _END = b"\r\n\r\n"
 _MAX_KNOWN = 4_096  # heads; some 10 MB
 _MAX_KNOWN_BYTES = 1_024  # of such a head
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Head:
     """`path` and `query` are as they were sent, percent-encoded and apart; `headers` have names in small letters.
 
     `length`: bytes of the body, None where it comes in chunks.  `keep_alive`: the client means to send another
-    request.  `expects_continue`: it waits to be asked for the body.
+    request.  `expects_continue`: it waits to be asked for the body.  All these stay as they are; `verdict` is what
+    web_pages.py finds of it (None: not asked yet).
     """
 
     method: str
@@ -24,6 +29,7 @@ class Head:
     length: int | None
     keep_alive: bool
     expects_continue: bool
+    verdict: "Verdict | None" = None
 
 
 class KnownHeads:

@@ -7,7 +7,14 @@ STATUS_LINES = {status.value: b"HTTP/1.1 %d %s" % (status, status.phrase.encode(
 FAULT = "The broker met an unexpected fault; its log has the details."
 CONTINUE = STATUS_LINES[100] + b"\r\n\r\n"
 
-_CODES = {408: "DEADLINE_EXCEEDED", 500: "INTERNAL", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 505: "UNIMPLEMENTED"}
+_CODES = {
+    403: "PERMISSION_DENIED",
+    408: "DEADLINE_EXCEEDED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    505: "UNIMPLEMENTED",
+}
 _JSON = b"content-type: application/json; charset=UTF-8\r\n"
 
 
