@@ -87,7 +87,8 @@ class AccessVersion:
                 with suppress(Unavailable):  # calls say so
                     await self.look()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hint.wait(), READ_SECONDS)
+                    async with asyncio.timeout(READ_SECONDS):
+                        await self._hint.wait()
         finally:
             await self._hang_up()
 

@@ -148,7 +148,27 @@ def _database(
 async def _serve(
     settings: Settings, ports: Ports, tls: TlsFiles | None, cluster: Cluster | None, url: str, schema: str
 ) -> None:
-    config = AppConfig(
+    config = _config(settings, ports, url, schema)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in _stop_signals():
+        loop.add_signal_handler(number, stopping.set)
+    children = Children(config, ports, count=settings.workers, log_level=settings.log_level)
+    ports.listen()
+    async with _kept_running(cluster), children.running(), _renewed(tls, children):
+        await _first(children.ready.wait(), children.given_up.wait(), stopping.wait())
+        if children.given_up.is_set() and not stopping.is_set():
+            raise Stop(children.why)
+        if not stopping.is_set():
+            say_ready(settings, ports)
+        await stopping.wait()
+        for number in _stop_signals():
+            loop.remove_signal_handler(number)  # the loop would restore the deadly default at its end
+        _ignore_signals()
+
+
+def _config(settings: Settings, ports: Ports, url: str, schema: str) -> AppConfig:
+    return AppConfig(
         database_url=url,
         database_schema=schema,
         pull_wait_seconds=settings.pull_wait_seconds,
@@ -170,22 +190,6 @@ async def _serve(
         push_allowed_networks=settings.push_allowed_networks,
         push_ca_file=settings.push_ca_file,
     )
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in _stop_signals():
-        loop.add_signal_handler(number, stopping.set)
-    children = Children(config, ports, count=settings.workers, log_level=settings.log_level)
-    ports.listen()
-    async with _kept_running(cluster), children.running(), _renewed(tls, children):
-        await _first(children.ready.wait(), children.given_up.wait(), stopping.wait())
-        if children.given_up.is_set() and not stopping.is_set():
-            raise Stop(children.why)
-        if not stopping.is_set():
-            say_ready(settings, ports)
-        await stopping.wait()
-        for number in _stop_signals():
-            loop.remove_signal_handler(number)  # the loop would restore the deadly default at its end
-        _ignore_signals()
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

@@ -8,6 +8,7 @@ from broker.access.version import AccessVersion
 from broker.domain.errors import Unavailable
 from broker.store.access.version import Versions, raise_access_version
 from broker.store.driver.database import Database
+from tests.fixtures.broker import eventually
 
 
 class _Broken:
@@ -87,3 +88,23 @@ async def test_who_cannot_reach_the_database_knows_nothing() -> None:
             await AccessVersion(nowhere).check()
     finally:
         await nowhere.close()
+
+
+@pytest.mark.parametrize("between", range(8))
+async def test_whoever_watches_the_version_ends_when_it_is_told_to_though_a_change_comes_just_then(
+    database: Database, between: int
+) -> None:
+    """asyncio.wait_for of Python 3.11 forgot the cancellation then, and the broker did not stop."""
+    version, looks = AccessVersion(database), []
+    version.before_change(_Broken().load)
+    watching = asyncio.create_task(version.run())
+    await eventually(lambda: version.is_fresh)
+    version.look = lambda: asyncio.sleep(0, looks.append(None))  # type: ignore[method-assign]
+    for _ in range(20):  # it waits for a hint
+        await asyncio.sleep(0)
+    version.changed()
+    for _ in range(between):
+        await asyncio.sleep(0)
+    watching.cancel()
+    await asyncio.wait((watching,), timeout=5)
+    assert watching.cancelled(), looks

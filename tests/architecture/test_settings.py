@@ -92,6 +92,8 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "auth_audiences": ("https://a.example/, https://b.example", "a.example"),
     "oidc_issuers": (_ISSUERS, "/no/such.toml"),
     "insecure_transport": (True, "perhaps"),
+    "allowed_hosts": ("broker.example.com, *.example.org", "https://a.example"),
+    "cors_origins": ("https://a.example, http://localhost:3000", "a.example"),
     "push_private_addresses": ("deny", "never"),
     "push_allowed_networks": ("10.0.0.0/8, fd00::/8", "10.0.0.0/99"),
     "push_ca_file": (certifi.where(), "/no/such.pem"),
