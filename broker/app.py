@@ -31,6 +31,7 @@ from broker.runtime.shard_heads import ShardHeads
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
+from broker.secrets.secrets import Secrets
 from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
 from broker.services.filters import FilterService
@@ -58,6 +59,7 @@ from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.pusher import GRACE_SECONDS, Pusher
 from broker.workers.retention_janitor import RetentionJanitor
+from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
 from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Loop, Supervisor, Worker
 
@@ -86,6 +88,8 @@ class Broker:
         url, schema = config.database_url, config.database_schema
         self._database = Database(url, schema=schema, pool_size=config.pool_size, states=self.states)
         self._clock = make_clock(self._database)
+        self._secrets = Secrets(config.secrets_key_file)
+        self.secret_keeper = SecretKeeper(self._database, self._secrets, self.states)
         self._tasks = Tasks()
         attempt_ids = AttemptIds()
         self._dead_letter_news = DeadLetterNews(self.states)
@@ -100,11 +104,9 @@ class Broker:
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         acks = self._acks(attempt_ids, jitter)
-        self._signer = TokenSigner(self._database, self._clock, issuer=config.issuer or config.base_url)
+        self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.pusher = self._pusher(acks)
-        self.shard_heads = ShardHeads(
-            self._database, watched=self._watched_shards, wake=lambda shard_id: self.wake(shard_id, None)
-        )
+        self.shard_heads = self._shard_heads()
         self.dead_letter_forwarder = DeadLetterForwarder(
             self._database, self._clock, self._resources, self._wake_ups
         )
@@ -114,13 +116,24 @@ class Broker:
         )
         self.gate = self._gate()
 
+    def _shard_heads(self) -> ShardHeads:
+        return ShardHeads(
+            self._database, watched=self._watched_shards, wake=lambda shard_id: self.wake(shard_id, None)
+        )
+
     def _access(self) -> Access | None:
         """None: anybody may do anything."""
         config = self._config
         if config.auth == "off":
             return None
         audiences = [config.address, *config.audiences]
-        return Access(self._database, audiences=audiences, issuers=config.oidc_issuers, now=self._clock.now)
+        return Access(
+            self._database,
+            secrets=self._secrets,
+            audiences=audiences,
+            issuers=config.oidc_issuers,
+            now=self._clock.now,
+        )
 
     def _gate(self) -> Gate | None:
         access = self.access
@@ -185,7 +198,11 @@ class Broker:
         database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
         topics = TopicService(database, clock, wake_ups, shards_per_topic=self._config.shards_per_topic)
         subscriptions = SubscriptionService(
-            database, clock, wake_ups, min_delivery_attempts=self._config.min_delivery_attempts
+            database,
+            clock,
+            wake_ups,
+            secrets=self._secrets,
+            min_delivery_attempts=self._config.min_delivery_attempts,
         )
         snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity)
         accounts = ServiceAccountService(database, clock, changed=changed, base_url=self._config.address)
@@ -226,6 +243,7 @@ class Broker:
             self._tasks,
             self._signer,
             EndpointNews(self.states, self._dead_letter_news, excused=self._is_away),
+            secrets=self._secrets,
             owns=self._processes.owns,
             make_client=self._make_push_client,
         )
@@ -237,9 +255,9 @@ class Broker:
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
-        issuer = self._config.issuer
+        config = self._config
         return well_known_routes(
-            self._signer.published_keys, issuer=issuer or self._config.base_url, has_own_address=bool(issuer)
+            self._signer.published_keys, issuer=config.token_issuer, has_own_address=bool(config.issuer)
         )
 
     def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
@@ -338,6 +356,7 @@ class Broker:
         async with self._database.connection() as connection:
             await make_partitions_ahead(connection, now=self._clock.now())
         await self._processes.run_once()
+        await self.secret_keeper.run_once()
         await self._signer.refresh()
         if self.access is not None:
             await self.access.start()
@@ -372,6 +391,7 @@ class Broker:
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()),
             "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()),
             **self.pusher.workers(),
+            "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
             **access,
             "log": PeriodicWorker(self.states.run_once, TICK_SECONDS),
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),

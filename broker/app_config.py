@@ -34,6 +34,7 @@ class AppConfig:
     auth: str = "off"
     auth_audiences: str = ""
     oidc_issuers: Sequence[OidcIssuer] = ()
+    secrets_key_file: str = ""
     host: str = ""
     allowed_hosts: str = ""
     cors_origins: str = ""
@@ -42,9 +43,14 @@ class AppConfig:
     push_ca_file: str = ""
 
     @property
+    def token_issuer(self) -> str:
+        """Of the tokens that pushes carry."""
+        return self.issuer or self.base_url
+
+    @property
     def address(self) -> str:
         """The URL at which the broker is reached, as far as it is known."""
-        return (self.issuer or self.base_url).rstrip("/")
+        return self.token_issuer.rstrip("/")
 
     @property
     def hosts(self) -> list[str]:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
 from broker.port.tls.material import check_certificates, check_key
+from broker.secrets.keys import read_keys
 from broker.workers.push.address_policy import parse_networks
 from broker.workers.push.tls_context import make_tls_context
 
@@ -58,6 +59,13 @@ def check_certificate_file(path: str) -> None:
 
 def check_key_file(path: str) -> None:
     check_key(_content(path))
+
+
+def check_secrets_key_file(path: str) -> None:
+    try:
+        read_keys(Path(path))
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
 
 
 def check_password_file(path: str) -> None:

@@ -23,6 +23,7 @@ from broker.setting_checks import (
     check_networks,
     check_oidc_issuers,
     check_password_file,
+    check_secrets_key_file,
 )
 from broker.setting_values import Kind, OneOf, Seconds, Switch, Text, Whole
 
@@ -147,6 +148,11 @@ class Settings:
         "",
         "Issuers outside of the broker whose tokens are taken (OpenID Connect).",
         Text("a file with tables [[issuer]] (TOML)", "FILE", check_oidc_issuers),
+    )
+    secrets_key_file: str = _setting(
+        "",
+        "Keys that encrypt what is secret in the database; default: `secrets.key` beside an embedded one.",
+        Text("a file with keys, each the base64 of 32 bytes", "FILE", check_secrets_key_file),
     )
     insecure_transport: bool = _setting(
         False,

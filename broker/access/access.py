@@ -1,6 +1,7 @@
 """All of access in a process: the version, the credentials, who calls, and what they may."""
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import datetime
 
 from broker.access.credentials.authenticator import Authenticator
@@ -10,6 +11,8 @@ from broker.access.credentials.service_account_tokens import SIGNS_FOR, ServiceA
 from broker.access.policies.authorizer import Authorizer
 from broker.access.version import AccessVersion
 from broker.domain.oidc_issuer import OidcIssuer
+from broker.secrets.cells import token_key_cell
+from broker.secrets.secrets import Secrets
 from broker.store.access.access_token_keys import delete_access_token_keys, insert_access_token_key
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database
@@ -24,17 +27,19 @@ class Access:
         self,
         database: Database,
         *,
+        secrets: Secrets,
         audiences: Collection[str],
         issuers: Collection[OidcIssuer] = (),
         now: Callable[[], datetime],
     ) -> None:
-        """`audiences`: URLs that the broker is addressed by.  `issuers`: whose tokens are taken, too.  `now`: the
-        database's time.
+        """`secrets` encrypt the keys of access tokens.  `audiences`: URLs that the broker is addressed by.
+        `issuers`: whose tokens are taken, too.  `now`: the database's time.
         """
         self._database = database
         self._now = now
+        self._secrets = secrets
         self.version = AccessVersion(database)
-        self.directory = CredentialDirectory(database)
+        self.directory = CredentialDirectory(database, secrets)
         self.version.before_change(self.directory.load)
         self._accounts = ServiceAccountTokens(self.directory, audiences=audiences)
         self.authorizer = Authorizer(database, self.version, self.directory)
@@ -52,8 +57,10 @@ class Access:
         now, keys = self._now(), list(self.directory.current.token_keys.values())
         if keys and keys[-1].created_at > now - SIGNS_FOR:
             return
+        key = make_token_key(now)
+        key = replace(key, secret=self._secrets.seal(key.secret, token_key_cell(key.key_id)))
         async with self._database.transaction() as connection:
-            await insert_access_token_key(connection, key=make_token_key(now))
+            await insert_access_token_key(connection, key=key)
             await delete_access_token_keys(connection, before=now - 2 * SIGNS_FOR)
             await raise_access_version(connection, schema=self._database.schema, credentials=True)
         await self.version.look()

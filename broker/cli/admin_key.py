@@ -1,14 +1,12 @@
 """The key of whoever owns everything, made in a process of its own: what it imports the parent must not hold."""
 
 import asyncio
-import os
-import secrets
-from contextlib import suppress
 from datetime import datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from broker.cli.child_process import CONTEXT, start_deaf
+from broker.cli.private_file import write_private_file
 from broker.cli.stop import Stop
 
 FILE_NAME = "admin-key.json"  # in the data directory
@@ -64,23 +62,9 @@ async def _run(database_url: str, schema: str, base_url: str, path: Path | None)
         if path is None:
             return await has_admin(database)
         now: datetime = await database.now()
-        await make_admin_key(database, base_url=base_url, now=now, write=lambda text: _write(path, text))
+        await make_admin_key(
+            database, base_url=base_url, now=now, write=lambda text: write_private_file(path, text)
+        )
         return True
     finally:
         await database.close()
-
-
-def _write(path: Path, text: str) -> None:
-    """In one piece or not at all; readable by its owner alone from its first moment on."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise

@@ -49,6 +49,29 @@ def _bootstrap(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
     return bootstrap(in_force.settings, options["key-file"])
 
 
+def _rotate_secrets(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
+    from broker.cli.secrets_commands import rotate
+
+    settings.forget_session_variables()
+    return rotate(in_force.settings, flags)
+
+
+def _decrypt_secrets(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
+    from broker.cli.secrets_commands import decrypt
+
+    settings.forget_session_variables()
+    return decrypt(in_force.settings)
+
+
+_OF_SECRETS = (
+    "database_url",
+    "database_password_file",
+    "database_schema",
+    "data_dir",
+    "secrets_key_file",
+    "log_level",
+)
+
 COMMANDS = {
     "serve": Command(
         summary="serve the API; without a database URL on an embedded PostgreSQL",
@@ -83,6 +106,20 @@ COMMANDS = {
         ),
         values={"key-file": "the file for the key (JSON); it must not exist"},
         run=_bootstrap,
+    ),
+    "secrets rotate": Command(
+        summary="encrypt what is secret in the database with a new key; brokers may run",
+        settings=_OF_SECRETS,
+        flags={
+            "keep-file": "make no new key: encrypt with the first one of the file",
+            "discard-unreadable": "drop what lost keys have encrypted; brokers make new keys for tokens",
+        },
+        run=_rotate_secrets,
+    ),
+    "secrets decrypt": Command(
+        summary="write what is secret in clear text, for brokers of an older version; none may run",
+        settings=_OF_SECRETS,
+        run=_decrypt_secrets,
     ),
     "database": Command(
         summary="run psql, pg_dump or pg_restore on the embedded PostgreSQL",

@@ -19,12 +19,15 @@ from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.children import Children
 from broker.cli.own_database import own_database
 from broker.cli.ports import Ports, bound_ports
+from broker.cli.private_file import write_private_file
 from broker.cli.schema import Served, check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
 from broker.cli.tls_files import Renewal, TlsFiles, tls_at_start
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.port.listener import CannotListen, base_url, is_open_to_others
 from broker.port.listener import url as url_of
+from broker.secrets.keys import FILE_NAME as FILE_OF_SECRETS
+from broker.secrets.keys import format_keys, make_key, read_keys
 from broker.setting_checks import read_oidc_issuers
 from broker.settings import Settings
 from broker.telemetry.log import set_up_log
@@ -32,6 +35,9 @@ from broker.telemetry.log import set_up_log
 _NO_AUTHENTICATION = "authentication is off (--auth required); keep the port on a network that you trust"
 _CLEARTEXT = (
     "credentials come in cleartext, and whoever reads them on their way can use them (--insecure-transport)"
+)
+_NO_KEY = (
+    "webhooks' secrets, and the keys that sign tokens; whoever reads a backup has them (give --secrets-key-file)"
 )
 
 logger = logging.getLogger(__name__)
@@ -52,7 +58,7 @@ def serve(settings: Settings) -> int:
         ):
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
             _warn_of_strangers(settings, ports)
-            asyncio.run(_serve(settings, ports, tls, cluster, url, served.schema))
+            asyncio.run(_serve(settings, ports, tls, cluster, _config(settings, ports, url, served.schema)))
     except CannotListen as error:
         raise Stop(str(error)) from error
     except KeyboardInterrupt:
@@ -87,6 +93,23 @@ def _warn_of_strangers(settings: Settings, ports: Ports) -> None:
         return
     for listener in _readable(ports):
         logger.warning("%s is open to other machines without TLS: %s", url_of(listener), _CLEARTEXT)
+
+
+def _key_file(settings: Settings) -> str:
+    """With the keys of secrets; "": there is none.  Raises Stop."""
+    if settings.secrets_key_file:
+        return settings.secrets_key_file
+    if settings.database_url:
+        logger.warning("secrets are in clear text in the database: %s", _NO_KEY)
+        return ""
+    path = Path(settings.data_dir).absolute() / FILE_OF_SECRETS
+    try:
+        if not path.exists():
+            write_private_file(path, format_keys([make_key()]))
+        read_keys(path)
+    except (OSError, ValueError) as error:
+        raise Stop(f"the keys of secrets in {path} cannot be used: {error}") from error
+    return str(path)
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -146,9 +169,8 @@ def _database(
 
 
 async def _serve(
-    settings: Settings, ports: Ports, tls: TlsFiles | None, cluster: Cluster | None, url: str, schema: str
+    settings: Settings, ports: Ports, tls: TlsFiles | None, cluster: Cluster | None, config: AppConfig
 ) -> None:
-    config = _config(settings, ports, url, schema)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in _stop_signals():
@@ -168,6 +190,7 @@ async def _serve(
 
 
 def _config(settings: Settings, ports: Ports, url: str, schema: str) -> AppConfig:
+    """Raises Stop."""
     return AppConfig(
         database_url=url,
         database_schema=schema,
@@ -183,6 +206,7 @@ def _config(settings: Settings, ports: Ports, url: str, schema: str) -> AppConfi
         auth=settings.auth,
         auth_audiences=settings.auth_audiences,
         oidc_issuers=read_oidc_issuers(settings.oidc_issuers),
+        secrets_key_file=_key_file(settings),
         host=settings.host,
         allowed_hosts=settings.allowed_hosts,
         cors_origins=settings.cors_origins,

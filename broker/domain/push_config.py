@@ -52,26 +52,40 @@ class CircuitBreaker:
     open_duration: timedelta = DEFAULT_OPEN_DURATION
 
 
+@dataclass(frozen=True, slots=True)
+class SealedSecret:
+    """A secret as it is stored, encrypted, and the fingerprint of its clear text."""
+
+    text: str
+    fingerprint: str
+
+
+WebhookSecret = str | SealedSecret
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOptions:
     """Extensions of a push subscription; the defaults do as Google's service does.
 
     `messages_per_second` is a token bucket that holds a second's worth; `max_outstanding_requests` caps the window;
     `webhook_secrets` ("whsec_" and base64) sign each request as Standard Webhooks says, each with a signature.  No
-    answer has them, so in a change None means those that there are, and () means none any more.
+    answer has them, so in a change None means those that there are, and () means none any more.  As they are stored
+    they may be encrypted.
     `copied_fingerprints` is what a request brought along from an answer: of secrets that are there already.
     """
 
     messages_per_second: float | None = None
     max_outstanding_requests: int | None = None
     digest: Digest | None = None
-    webhook_secrets: tuple[str, ...] | None = field(default=None, repr=False)
+    webhook_secrets: tuple[WebhookSecret, ...] | None = field(default=None, repr=False)
     copied_fingerprints: tuple[str, ...] = ()
     circuit_breaker: CircuitBreaker = CircuitBreaker()
 
 
-def fingerprint(secret: str) -> str:
+def fingerprint(secret: WebhookSecret) -> str:
     """What is shown of a secret: the first 8 hexadecimal digits of the SHA-256 of its text."""
+    if isinstance(secret, SealedSecret):
+        return secret.fingerprint
     return sha256(secret.encode()).hexdigest()[:8]
 
 

@@ -167,7 +167,9 @@ def _check_secrets(options: PushOptions) -> None:
             f"extensions.push.webhookSecrets has {len(secrets)} entries, the maximum is {MAX_WEBHOOK_SECRETS}."
         )
     for index, secret in enumerate(secrets):
-        if not _is_secret(secret):  # which may be a real one with a slip: it must not get into a log
+        if isinstance(secret, str) and not _is_secret(
+            secret
+        ):  # which may be a real one with a slip: it must not get into a log
             raise InvalidArgument(
                 f"Invalid value at 'extensions.push.webhookSecrets[{index}]': it must be \"{SECRET_PREFIX}\" and "
                 f"the base64 of {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} bytes."

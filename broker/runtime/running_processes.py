@@ -19,6 +19,7 @@ from broker.domain.errors import Unavailable
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from broker.store.resources.processes import list_processes, record_process, remove_process
+from broker.store.schema.schema_state import head_revision
 from broker.telemetry.state_changes import StateChanges
 
 HEARTBEAT_SECONDS = 1.0
@@ -66,7 +67,7 @@ class RunningProcesses:
         now = self._clock.now()
         try:
             async with asyncio.timeout(GONE_AFTER.total_seconds()), self._database.transaction() as connection:
-                await record_process(connection, process_id=self._process_id, now=now)
+                await record_process(connection, process_id=self._process_id, version=head_revision(), now=now)
                 running = await list_processes(connection, seen_since=now - GONE_AFTER)
         except TimeoutError:  # that heartbeat is of no use any more
             raise Unavailable("The database does not answer.") from None

@@ -20,6 +20,8 @@ from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
+from broker.secrets.secrets import Secrets
+from broker.secrets.webhook_secrets import sealed
 from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.resources import push_states, subscriptions, topics
@@ -55,11 +57,14 @@ class SubscriptionService:
         clock: DatabaseClock,
         wake_ups: WakeUps,
         *,
+        secrets: Secrets,
         min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS,
     ) -> None:
+        """`secrets` encrypt those of webhooks."""
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
+        self._secrets = secrets
         self._min_delivery_attempts = min_delivery_attempts
 
     async def create_subscription(self, wanted: Subscription) -> Subscription:
@@ -82,7 +87,10 @@ class SubscriptionService:
                 raise not_found("Subscription topic does not exist", wanted.topic, "topics")
             await _require_dead_letter_topic(connection, wanted)
             subscription = await subscriptions.insert_subscription(
-                connection, subscription=wanted, topic_id=topic.topic_id, now=self._clock.now()
+                connection,
+                subscription=sealed(wanted, self._secrets),
+                topic_id=topic.topic_id,
+                now=self._clock.now(),
             )
             if subscription is not None:
                 await forget_policy(connection, schema=self._database.schema, resource=wanted.name)
@@ -110,6 +118,7 @@ class SubscriptionService:
                 check_kept(subscription.kept)
             if "dead_letter_policy" in fields:
                 await _require_dead_letter_topic(connection, subscription)
+            subscription = sealed(subscription, self._secrets)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
             if "push_config" in fields:
                 await _push_anew(connection, subscription, instead_of=current.push_config)

@@ -278,7 +278,7 @@ async def test_made_up_tokens_cost_no_statement(shared: Guarded) -> None:
         assert (await shared.call("GET", f"{shared.project}/topics", headers=headers)).status_code == 401
         headers = {"X-Goog-Api-Key": f"brk-{number}"}
         assert (await shared.call("GET", f"{shared.project}/topics", headers=headers)).status_code == 401
-    assert await reads() == before
+    assert await reads() - before < 100, "what runs by itself may read them; two hundred credentials did not"
     access = shared.broker.access
     assert access is not None
     assert len(access.authenticator._refused) <= 5_000

@@ -15,6 +15,7 @@ _LISTED = {
     "broker/cli/tls_files.py: the TLS certificate has expired at %s: clients refuse it",
     "broker/cli/worker.py: the new certificate is not used, and the old one stays in use: %s",
     "broker/cli/serve.py: anyone who reaches %s may do anything: %s",
+    "broker/cli/serve.py: secrets are in clear text in the database: %s",
     "broker/cli/serve.py: %s is open to other machines without TLS: %s",
     "broker/cli/children.py: worker process %d %s; starting it again%s",
     "broker/cli/children.py: worker process %d serves again",

@@ -11,6 +11,7 @@ import pytest
 
 from broker import settings
 from broker.cli.main import COMMANDS
+from broker.secrets.keys import format_keys, make_key
 from broker.settings import NAMES, SettingError, Settings, find_settings
 from tests.fixtures.broker import repository
 from tests.fixtures.tls import localhost
@@ -66,6 +67,8 @@ _DIRECTORY = Path(tempfile.mkdtemp())
 _KEY = localhost().write(_DIRECTORY, "localhost")[1]
 _PASSWORD = _DIRECTORY / "password"
 _PASSWORD.write_text("secret\n")
+_KEYS = _DIRECTORY / "secrets.key"
+_KEYS.write_text(format_keys([make_key()]))
 _VALUES: dict[str, tuple[Any, str]] = {
     "host": ("0.0.0.0", "http://localhost:80"),
     "port": (0, "65536"),
@@ -91,6 +94,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "auth": ("required", "yes"),
     "auth_audiences": ("https://a.example/, https://b.example", "a.example"),
     "oidc_issuers": (_ISSUERS, "/no/such.toml"),
+    "secrets_key_file": (str(_KEYS), "/no/such.key"),
     "insecure_transport": (True, "perhaps"),
     "allowed_hosts": ("broker.example.com, *.example.org", "https://a.example"),
     "cors_origins": ("https://a.example, http://localhost:3000", "a.example"),

@@ -61,10 +61,13 @@ SERVE = ("serve", "--port", "0")
             "--tls-key must be a file with a private key (PEM) without a passphrase",
         ),
         (["serve", "--cleartext-port", "9000"], "--cleartext-port needs --tls-certificate and --tls-key: without "),
-        (["serve", "--database-url", "mysql://u:secret@h/x"], "--database-url must be a URL such as postgresql://"),
+        (
+            ["serve", "--database-url", "mysql://u:hush-hush@h/x"],
+            "--database-url must be a URL such as postgresql://",
+        ),
         (["serve", "--database-url", "localhost"], "--database-url must be a URL such as postgresql://"),
         (
-            ["migrate", "--database-url", "postgresql//u:secret@h/x"],
+            ["migrate", "--database-url", "postgresql//u:hush-hush@h/x"],
             "--database-url must be a URL such as postgresql://",
         ),
         (["migrate"], "migrate needs --database-url or DATABASE_URL"),
@@ -74,7 +77,7 @@ SERVE = ("serve", "--port", "0")
 def test_what_makes_no_sense_on_the_command_line(arguments: list[str], expected: str) -> None:
     said = complaint(*arguments, code=2)
     assert said.startswith(expected)
-    assert "secret" not in said
+    assert "hush-hush" not in said
 
 
 @pytest.mark.parametrize(
@@ -98,13 +101,13 @@ def test_what_makes_no_sense_on_the_command_line(arguments: list[str], expected:
             "10.0.0.0/99",
             "BROKER_PUSH_ALLOWED_NETWORKS must be networks (CIDR) such as ",
         ),
-        ("DATABASE_URL", "mysql://u:secret@h/x", "DATABASE_URL must be a URL such as postgresql://"),
+        ("DATABASE_URL", "mysql://u:hush-hush@h/x", "DATABASE_URL must be a URL such as postgresql://"),
     ],
 )
 def test_what_makes_no_sense_in_the_environment(variable: str, value: str, expected: str) -> None:
     said = complaint(*SERVE, env={variable: value}, code=2)
     assert said.startswith(expected)
-    assert "secret" not in said
+    assert "hush-hush" not in said
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
@@ -171,7 +174,7 @@ def test_a_password_that_is_wrong(command: tuple[str, ...]) -> None:
     with answering_logins(refusal("28P01", 'password authentication failed for user "user"')) as url:
         said = complaint(*command, "--database-url", url)
     assert 'password authentication failed for user "user"' in said
-    assert "secret" not in said
+    assert "hush-hush" not in said
 
 
 def test_a_postgresql_that_is_too_old() -> None:
@@ -183,17 +186,17 @@ def test_a_postgresql_that_is_too_old() -> None:
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("postgresql://user:secret@127.0.0.1:1/db", "Connection refused"),
-        ("postgresql+psycopg://user:secret@127.0.0.1:1/db", "Connection refused"),  # SQLAlchemy's spelling
-        ("postgresql://user:secret@no-such-name.invalid/db", "no-such-name.invalid"),
-        ("postgresql://user:secret@/db?host=/no/such/directory", "No such file or directory"),
+        ("postgresql://user:hush-hush@127.0.0.1:1/db", "Connection refused"),
+        ("postgresql+psycopg://user:hush-hush@127.0.0.1:1/db", "Connection refused"),  # SQLAlchemy's spelling
+        ("postgresql://user:hush-hush@no-such-name.invalid/db", "no-such-name.invalid"),
+        ("postgresql://user:hush-hush@/db?host=/no/such/directory", "No such file or directory"),
     ],
 )
 def test_a_server_that_cannot_be_reached(url: str, expected: str) -> None:
     for command in (SERVE, ("migrate",)):
         said = complaint(*command, "--database-url", url)
         assert expected in said
-        assert "secret" not in said
+        assert "hush-hush" not in said
 
 
 def test_a_database_that_does_not_exist(server_url: str) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.push_config import Digest, PushConfig, PushOptions
 from broker.domain.subscription import Extensions, Subscription
+from broker.secrets.secrets import Secrets
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.envelope import Envelope
@@ -23,7 +24,7 @@ def make_endpoint(options: PushOptions | None = None) -> Endpoint:
         push_config=PushConfig(endpoint="http://far.example/push"),
         extensions=Extensions(push=options),
     )
-    return Endpoint(subscription, EndpointHealth(options, now=NOW), Envelope(subscription))
+    return Endpoint(subscription, EndpointHealth(options, now=NOW), Envelope(subscription, Secrets()))
 
 
 def delivery(*seqs: int, size: int = 10, attempt_id: int = 1) -> Delivery:

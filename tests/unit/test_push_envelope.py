@@ -13,6 +13,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from broker.domain.delivery import StoredMessage
 from broker.domain.push_config import Digest, PushConfig, PushOptions
 from broker.domain.subscription import DeadLetterPolicy, Extensions, Subscription
+from broker.secrets.secrets import Secrets
 from broker.workers.push.attribute_headers import DROPPED, DROPPED_PREFIXES, attribute_headers
 from broker.workers.push.digest_envelope import DigestItem, failed_message_ids
 from broker.workers.push.envelope import Envelope, PushRequest
@@ -42,7 +43,9 @@ def message(
 
 
 def request(to: Subscription, what: StoredMessage, attempt: int = 1, token: str | None = None) -> PushRequest:
-    return Envelope(to).request(what, shard_id=3, attempt_number=attempt, now=datetime.now(UTC), token=token)
+    return Envelope(to, Secrets()).request(
+        what, shard_id=3, attempt_number=attempt, now=datetime.now(UTC), token=token
+    )
 
 
 def test_a_wrapped_message_is_googles_json() -> None:
@@ -90,7 +93,7 @@ def test_the_delivery_attempt_is_shown_with_a_dead_letter_policy_only() -> None:
 
 
 def test_messages_of_other_times_show_their_own() -> None:
-    envelope, shown = Envelope(subscription()), []
+    envelope, shown = Envelope(subscription(), Secrets()), []
     for seconds in (0, 0, 1):
         what = message()
         what.publish_time += timedelta(seconds=seconds)
@@ -100,7 +103,7 @@ def test_messages_of_other_times_show_their_own() -> None:
 
 
 def test_the_token_is_the_authorization_and_none_takes_it_away() -> None:
-    envelope, shown = Envelope(subscription()), []
+    envelope, shown = Envelope(subscription(), Secrets()), []
     for token in ("one", "one", "two", None):
         made = envelope.request(message(), shard_id=1, attempt_number=1, now=datetime.now(UTC), token=token)
         shown.append(made.headers.get("Authorization"))
@@ -203,7 +206,7 @@ def test_the_webhook_id_stays_over_attempts_and_differs_between_subscriptions() 
 def test_a_digest_carries_its_messages_as_single_ones_are() -> None:
     to = replace(subscription(secrets=SECRETS), **POLICY, dead_letter_topic_id=9)
     items = [DigestItem(message({"n": str(n)}), shard_id=n, attempt_number=n) for n in (1, 2)]
-    made = Envelope(to).digest(items, now=datetime.now(UTC), token="t")
+    made = Envelope(to, Secrets()).digest(items, now=datetime.now(UTC), token="t")
     single = [json.loads(request(to, item.message).body)["message"] for item in items]
     for n, one in enumerate(single, 1):
         one["messageId"] = one["message_id"] = f"{n}000000000000042"

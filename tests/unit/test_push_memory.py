@@ -7,6 +7,7 @@ import pytest
 from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.push_config import PushConfig, PushOptions
 from broker.domain.subscription import Subscription
+from broker.secrets.secrets import Secrets
 from broker.workers.push import endpoint as endpoint_module
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint, Memory
 from broker.workers.push.endpoint_health import EndpointHealth
@@ -23,7 +24,7 @@ def make_endpoint(memory: Memory, subscription_id: int = 1) -> Endpoint:
         push_config=PushConfig(endpoint="http://127.0.0.1/"),
     )
     health = EndpointHealth(PushOptions(), now=NOW, jitter=lambda: 0.0)
-    return Endpoint(subscription, health, Envelope(subscription), memory)
+    return Endpoint(subscription, health, Envelope(subscription, Secrets()), memory)
 
 
 def claim(endpoint: Endpoint, size: int, seq: int = 1) -> None:

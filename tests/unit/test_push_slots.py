@@ -5,6 +5,7 @@ import pytest
 from broker.domain.push_config import PushConfig, PushOptions
 from broker.domain.subscription import Subscription
 from broker.runtime.fair_stock import Over
+from broker.secrets.secrets import Secrets
 from broker.workers.push.endpoint import Endpoint, Flight, Parcel
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.envelope import Envelope
@@ -26,7 +27,7 @@ def make_endpoint(
     health = EndpointHealth(PushOptions(), now=NOW, jitter=lambda: 0.0)
     if latency is not None:
         health.succeeded(health.begin(NOW - latency), NOW)
-    return Endpoint(subscription, health, Envelope(subscription))
+    return Endpoint(subscription, health, Envelope(subscription, Secrets()))
 
 
 def send(slots: PushSlots, endpoint: Endpoint, most: int, *, now: float = NOW) -> int:

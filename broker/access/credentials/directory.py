@@ -5,7 +5,9 @@ read anew, as a whole, when the version says that a credential has changed; a th
 some 2 MB.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -13,6 +15,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from broker.domain.api_key import ApiKey
 from broker.domain.service_account import ServiceAccount
+from broker.secrets.cells import token_key_cell
+from broker.secrets.secrets import CannotOpen, Secrets
 from broker.store.access.access_token_keys import AccessTokenKey, list_access_token_keys
 from broker.store.access.api_keys import all_api_keys
 from broker.store.access.service_accounts import all_accounts, all_keys
@@ -40,8 +44,10 @@ class Credentials:
 class CredentialDirectory:
     """`current` is replaced as a whole by `load`, which AccessVersion calls."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, secrets: Secrets) -> None:
+        """`secrets` decrypt the keys of access tokens; those that do not open are none."""
         self._database = database
+        self._secrets = secrets
         self._loaded = 0
         self.current = Credentials()
 
@@ -59,9 +65,14 @@ class CredentialDirectory:
             accounts={account.email: account for account in accounts},
             keys={key.key_id: (key.email, key.public_key) for key in keys},
             api_keys={key.digest: key for key in api_keys},
-            token_keys={key.key_id: key for key in token_keys},
+            token_keys={key.key_id: key for key in self._opened(token_keys)},
         )
         self._loaded = versions.credentials
+
+    def _opened(self, keys: Iterable[AccessTokenKey]) -> Iterator[AccessTokenKey]:
+        for key in keys:
+            with suppress(CannotOpen):  # SecretKeeper tells of it
+                yield replace(key, secret=self._secrets.open(key.secret, token_key_cell(key.key_id)))
 
 
 @lru_cache(_MAX_LOADED_KEYS)

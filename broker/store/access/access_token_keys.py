@@ -12,7 +12,7 @@ from broker.store.schema.access_tables import access_token_keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessTokenKey:
-    """`secret` has 32 random bytes."""
+    """`secret` has 32 random bytes; as they are stored they may be encrypted."""
 
     key_id: str
     secret: bytes

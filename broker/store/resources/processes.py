@@ -12,12 +12,15 @@ from broker.store.schema.tables import processes
 _FORGOTTEN = timedelta(minutes=5)
 
 
-async def record_process(connection: AsyncConnection, *, process_id: str, now: datetime) -> None:
-    """This process runs.  Need not outlive a crash, so the transaction does not wait for the disk."""
+async def record_process(connection: AsyncConnection, *, process_id: str, version: str, now: datetime) -> None:
+    """This process runs, and knows the schema `version`.
+
+    Need not outlive a crash, so the transaction does not wait for the disk.
+    """
     await connection.execute(text("SET LOCAL synchronous_commit = off"))
     await connection.execute(
         pg_insert(processes)
-        .values(process_id=process_id, seen_at=now)
+        .values(process_id=process_id, seen_at=now, version=version)
         .on_conflict_do_update(index_elements=["process_id"], set_={"seen_at": now})
     )
     await connection.execute(delete(processes).where(processes.c.seen_at < now - _FORGOTTEN))
@@ -27,6 +30,12 @@ async def list_processes(connection: AsyncConnection, *, seen_since: datetime) -
     """The ids of the processes that were seen since then."""
     running = select(processes.c.process_id).where(processes.c.seen_at >= seen_since)
     return (await connection.scalars(running)).all()
+
+
+async def has_processes_without_version(connection: AsyncConnection) -> bool:
+    """Whether any runs that cannot read encrypted secrets, or ran lately and did not say that it ends."""
+    without = select(processes.c.process_id).where(processes.c.version.is_(None)).limit(1)
+    return await connection.scalar(without) is not None
 
 
 async def remove_process(connection: AsyncConnection, *, process_id: str) -> None:

@@ -11,7 +11,10 @@ from broker.store.schema.tables import signing_keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """`private_key` is PEM (PKCS 8).  It signs from `signs_from` on until a newer one does."""
+    """`private_key` is PEM (PKCS 8), which as it is stored may be encrypted.
+
+    The key signs from `signs_from` on until a newer one does.
+    """
 
     key_id: str
     private_key: str

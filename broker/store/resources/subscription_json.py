@@ -1,11 +1,23 @@
 """The parts of a subscription that are stored as JSON."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from broker.domain.push_config import GOOGLES_OPTIONS, CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions
+from broker.domain.push_config import (
+    GOOGLES_OPTIONS,
+    CircuitBreaker,
+    Digest,
+    OidcToken,
+    PushConfig,
+    PushOptions,
+    SealedSecret,
+    WebhookSecret,
+)
 from broker.domain.subscription import Extensions
+
+FINGERPRINTS = "webhook_secret_fingerprints"
 
 
 def encode_push_config(config: PushConfig) -> dict[str, Any]:
@@ -27,7 +39,7 @@ def encode_extensions(extensions: Extensions) -> dict[str, Any]:
     if extensions.push != GOOGLES_OPTIONS:
         options = _in_seconds(asdict(extensions.push))
         del options["copied_fingerprints"]
-        stored["push"] = options | {"webhook_secrets": extensions.push.webhook_secrets or ()}
+        stored["push"] = options | _stored_secrets(extensions.push.webhook_secrets or ())
     return stored
 
 
@@ -44,11 +56,27 @@ def _push_options(stored: dict[str, Any]) -> PushOptions:
         messages_per_second=stored["messages_per_second"],
         max_outstanding_requests=stored["max_outstanding_requests"],
         digest=digest and Digest(**{**digest, "max_delay": timedelta(seconds=digest["max_delay"])}),
-        webhook_secrets=tuple(stored["webhook_secrets"]) or None,
+        webhook_secrets=_webhook_secrets(stored) or None,
         circuit_breaker=CircuitBreaker(
             failure_threshold=breaker["failure_threshold"],
             open_duration=timedelta(seconds=breaker["open_duration"]),
         ),
+    )
+
+
+def _stored_secrets(secrets: Sequence[WebhookSecret]) -> dict[str, Any]:
+    """Fingerprints stand beside secrets that are encrypted, each at its secret's place."""
+    stored: dict[str, Any] = {"webhook_secrets": [s.text if isinstance(s, SealedSecret) else s for s in secrets]}
+    fingerprints = [s.fingerprint if isinstance(s, SealedSecret) else "" for s in secrets]
+    return stored | ({FINGERPRINTS: fingerprints} if any(fingerprints) else {})
+
+
+def _webhook_secrets(stored: dict[str, Any]) -> tuple[WebhookSecret, ...]:
+    secrets = stored["webhook_secrets"]
+    fingerprints = stored.get(FINGERPRINTS) or [""] * len(secrets)
+    return tuple(
+        SealedSecret(secret, shown) if shown else secret
+        for secret, shown in zip(secrets, fingerprints, strict=True)
     )
 
 

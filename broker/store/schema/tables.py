@@ -140,12 +140,14 @@ signing_keys = Table(
     Column("published_until", DateTime(timezone=True), nullable=False),
 )
 
-# The broker processes that run: each push subscription is delivered by one of them.
+# The broker processes that run: each push subscription is delivered by one of them.  `version` is the newest schema
+# that a process knows; those that do not say cannot read encrypted secrets.
 processes = Table(
     "processes",
     metadata,
     Column("process_id", Text, primary_key=True),
     Column("seen_at", DateTime(timezone=True), nullable=False),
+    Column("version", Text),
 )
 
 snapshots = Table(

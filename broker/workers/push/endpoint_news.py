@@ -17,6 +17,7 @@ from broker.workers.push.target import shown_origin
 
 _FAILING, _PAUSED = "push endpoints", "paused push subscriptions"
 _NO_SLOT = "push subscriptions that wait for slots"
+_HELD = "push subscriptions without their keys"
 _CLAIMS = "push subscriptions that cannot be read"
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class EndpointNews:
         self._excused = excused
         self._dead_letters = dead_letters
         self._paused: set[str] = set()
+        self._held: set[str] = set()
 
     def breaker_changed(self, endpoint: Endpoint) -> None:
         """The endpoint's circuit breaker is in another state than it was."""
@@ -100,16 +102,29 @@ class EndpointNews:
             self._paused.remove(name)
             self._states.ends(_PAUSED, name, f"pushes of {name} are resumed")
 
+    def held(self, subscription: Subscription, why: str) -> None:
+        """Its requests cannot be signed, and why; "": they can."""
+        name = subscription.name
+        if why:
+            self._held.add(name)
+            what = f"pushes of {name} wait until what signs them can be decrypted"
+            self._states.begins(_HELD, name, what, why, level=logging.ERROR)
+        elif name in self._held:
+            self._held.remove(name)
+            self._states.ends(_HELD, name, f"pushes of {name} are signed again")
+
     def not_ours(self, name: str, *, pulled: bool = False) -> None:
         """The subscription is deleted, is another process's, or is `pulled`: any process tells of that one."""
         self._paused.discard(name)
         self._states.forget(_PAUSED, name)
+        self._held.discard(name)
+        self._states.forget(_HELD, name)
         if not pulled:
             self._dead_letters.gone(name)
 
     def all_of_ours(self, names: Container[str]) -> None:
         """There are no others than these."""
-        for name in [name for name in self._paused if name not in names]:
+        for name in [name for name in self._paused | self._held if name not in names]:
             self.not_ours(name)
 
 

@@ -8,6 +8,8 @@ from weakref import WeakValueDictionary
 
 from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
+from broker.secrets.secrets import CannotOpen, Secrets
+from broker.secrets.webhook_secrets import opened
 from broker.store.driver.database import Database
 from broker.store.resources.subscriptions import find_subscriptions, list_push_subscriptions
 from broker.workers.push.endpoint import Endpoint, Memory
@@ -31,12 +33,15 @@ class Endpoints:
         news: EndpointNews,
         origins: KnownOrigins,
         *,
+        secrets: Secrets,
+        why_no_token: Callable[[], str],
         owns: Callable[[int], bool],
         added: Callable[[Endpoint], None],
         removed: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
     ) -> None:
-        """`owns(subscription_id)`: whether this process delivers to it.
+        """`owns(subscription_id)`: whether this process delivers to it.  `secrets` decrypt those of webhooks;
+        `why_no_token()`: why no token can be signed ("": it can).
 
         `removed(endpoint)`: nothing is delivered to it any more, here.  `gone(endpoint)`: nor anywhere, because its
         subscription is deleted or pushed elsewhere, so there is no reason to wait for what is out.
@@ -44,6 +49,8 @@ class Endpoints:
         self._database = database
         self._news = news
         self._origins = origins
+        self._secrets = secrets
+        self._why_no_token = why_no_token
         self._owns = owns
         self._added = added
         self._removed = removed
@@ -147,7 +154,7 @@ class Endpoints:
             subscription = None
         else:
             self._news.read(subscription)
-            if subscription.push_paused_reason:
+            if subscription.push_paused_reason or self._is_held(subscription, known):
                 subscription = None
         if known is not None and (
             known.closed or subscription is None or known.subscription_id != subscription.subscription_id
@@ -161,6 +168,17 @@ class Endpoints:
                 self._change(known, subscription)
         self._let_go(name, as_read)
 
+    def _is_held(self, subscription: Subscription, known: Endpoint | None) -> bool:
+        """Whether its requests cannot be signed for want of a key; that is looked at again at each reading."""
+        why = self._why_no_token() if subscription.push_config.oidc_token is not None else ""
+        if known is None or known.subscription != subscription:
+            try:
+                opened(subscription, self._secrets)
+            except CannotOpen as error:
+                why = str(error)
+        self._news.held(subscription, why)
+        return bool(why)
+
     def _add(self, subscription: Subscription) -> None:
         now = asyncio.get_running_loop().time()
         project = project_of(subscription.name)
@@ -168,7 +186,7 @@ class Endpoints:
         before = None if trouble is None else trouble.failures
         health = EndpointHealth(subscription.extensions.push, now=now, failures_before=before)
         memory = self._memories.setdefault(project, Memory(self._memory))
-        endpoint = Endpoint(subscription, health, Envelope(subscription), memory)
+        endpoint = Endpoint(subscription, health, Envelope(subscription, self._secrets), memory)
         if trouble is not None:
             endpoint.failing_since = trouble.since
         self._endpoints[subscription.subscription_id] = endpoint
@@ -184,7 +202,7 @@ class Endpoints:
             return
         endpoint.suspended = False
         endpoint.subscription = subscription
-        endpoint.envelope = Envelope(subscription)
+        endpoint.envelope = Envelope(subscription, self._secrets)
         endpoint.health.reconfigure(subscription.extensions.push, now=asyncio.get_running_loop().time())
         self._added(endpoint)
 

@@ -19,6 +19,8 @@ from broker.domain.delivery import StoredMessage
 from broker.domain.message_id import SEQUENCES_PER_SHARD
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
+from broker.secrets.secrets import Secrets
+from broker.secrets.webhook_secrets import opened
 from broker.workers.push.attribute_headers import attribute_headers, is_header_value
 from broker.workers.push.digest_envelope import DigestItem
 from broker.workers.push.webhook_signature import WebhookSigner
@@ -75,8 +77,9 @@ _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 class Envelope:
     """Makes the requests of one subscription; a changed subscription needs a new one."""
 
-    def __init__(self, subscription: Subscription) -> None:
-        config, secrets = subscription.push_config, subscription.extensions.push.webhook_secrets
+    def __init__(self, subscription: Subscription, secrets: Secrets) -> None:
+        """`secrets` decrypt those that sign.  Raises CannotOpen."""
+        config, keys = subscription.push_config, opened(subscription, secrets)
         self._url = config.endpoint.partition("#")[0]
         self._name = subscription.name
         self._subscription = msgspec.Raw(_encode(subscription.name))
@@ -84,7 +87,7 @@ class Envelope:
         self._shows_attempt = subscription.shows_delivery_attempts
         self._unwrapped = config.wrapper == "no_wrapper"
         self._write_metadata = config.write_metadata
-        self._signer = WebhookSigner(secrets) if secrets else None
+        self._signer = WebhookSigner(keys) if keys else None
         self._authorized: tuple[str | None, Mapping[str, str]] = (
             None,
             _JSON,

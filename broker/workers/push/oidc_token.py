@@ -13,7 +13,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 
 from broker.domain.errors import Unavailable
 from broker.runtime.database_clock import DatabaseClock
+from broker.secrets.cells import signing_key_cell
+from broker.secrets.secrets import CannotOpen, Secrets
 from broker.store.driver.database import Database
 from broker.store.resources.signing_keys import (
     SigningKey,
@@ -47,25 +49,34 @@ _ALGORITHM, _KEY_BITS, _EXPONENT = "RS256", 2048, 65537
 
 @dataclass(frozen=True, slots=True)
 class _LoadedKey:
+    """`private_key` None: it cannot be decrypted, and `why`."""
+
     key_id: str
-    private_key: RSAPrivateKey
+    private_key: RSAPrivateKey | None
     signs_from: datetime
+    why: str = ""
 
 
 class TokenSigner:
     """Signs tokens without waiting for anything; `refresh` first, and then about every REFRESH_SECONDS."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, *, issuer: str) -> None:
-        """`issuer`: the tokens' `iss`."""
+    def __init__(
+        self, database: Database, clock: DatabaseClock, *, issuer: str, secrets: Secrets | None = None
+    ) -> None:
+        """`issuer`: the tokens' `iss`.  `secrets` encrypt the keys."""
         self._database = database
         self._clock = clock
         self._issuer = issuer
+        self._secrets = secrets or Secrets()
         self._keys: list[_LoadedKey] = []  # the newest last
         self._published: Mapping[str, Any] = {"keys": []}
         self._tokens: dict[tuple[str, str], tuple[datetime, str]] = {}  # the oldest first
 
     async def refresh(self) -> None:
-        """Make the key that is needed next, delete the ones that are not any more, load the rest."""
+        """Make the key that is needed next, delete the ones that are not any more, load the rest.
+
+        Those that cannot be decrypted are looked at again each time.
+        """
         now = self._clock.now()
         keys = await self._read()
         if not keys or now >= keys[-1].signs_from + SIGNS_FOR - PUBLISHED_AHEAD:
@@ -80,7 +91,7 @@ class TokenSigner:
     def token(self, service_account_email: str, audience: str, *, now: datetime) -> str:
         """A token that is valid for at least 10 minutes more.  A millisecond when it is a new one, else nothing.
 
-        Raises Unavailable before the first `refresh`.
+        Raises Unavailable before the first `refresh`, and where `why_none` has a reason.
         """
         made, token = self._tokens.get((service_account_email, audience), (None, ""))
         if made is not None and timedelta(0) <= now - made < REUSED_FOR:
@@ -92,6 +103,10 @@ class TokenSigner:
         self._tokens[service_account_email, audience] = (now, token)
         return token
 
+    def why_none(self, now: datetime) -> str:
+        """Why no token can be signed, as far as the key is concerned; "": it can."""
+        return self._key(now).why if self._keys else ""
+
     def published_keys(self) -> Mapping[str, Any]:
         """The JSON Web Key Set that verifies all tokens that are valid, and those to come within a day."""
         return self._published
@@ -99,7 +114,9 @@ class TokenSigner:
     def _sign(self, email: str, audience: str, now: datetime) -> str:
         if not self._keys:
             raise Unavailable("The keys that sign tokens are not loaded yet.")
-        key = next((key for key in reversed(self._keys) if key.signs_from <= now), self._keys[0])
+        key = self._key(now)
+        if key.private_key is None:
+            raise Unavailable("The key that signs tokens cannot be decrypted.")
         subject, issued = subject_of(email), int(now.timestamp())
         claims = {
             "iss": self._issuer,
@@ -113,6 +130,9 @@ class TokenSigner:
         }
         return jwt.encode(claims, key.private_key, algorithm=_ALGORITHM, headers={"kid": key.key_id})
 
+    def _key(self, now: datetime) -> _LoadedKey:
+        return next((key for key in reversed(self._keys) if key.signs_from <= now), self._keys[0])
+
     async def _read(self) -> list[SigningKey]:
         async with self._database.transaction() as connection:
             return await list_signing_keys(connection)
@@ -121,22 +141,27 @@ class TokenSigner:
         """Make the next key; if another process did meanwhile, its key is as good."""
         signs_from = max(newest.signs_from + SIGNS_FOR, now + PUBLISHED_AHEAD) if newest else now
         key = await asyncio.to_thread(_make_key, signs_from)
+        stored = self._secrets.seal(key.private_key.encode(), signing_key_cell(key.key_id)).decode()
         async with self._database.transaction() as connection:
             await insert_signing_key(
                 connection,
-                key=key,
+                key=replace(key, private_key=stored),
                 after=newest.key_id if newest else None,
                 others_published_until=signs_from + PUBLISHED_AFTER,
             )
 
     async def _load(self, keys: Sequence[SigningKey]) -> None:
-        known = {key.key_id: key for key in self._keys}
-        loaded = []
-        for key in keys:
-            private_key = known[key.key_id].private_key if key.key_id in known else await _load_key(key)
-            loaded.append(_LoadedKey(key.key_id, private_key, key.signs_from))
-        self._keys = loaded
-        self._published = {"keys": [_public_jwk(key) for key in loaded]}
+        known = {key.key_id: key for key in self._keys if key.private_key is not None}
+        self._keys = [known.get(key.key_id) or await self._loaded(key) for key in keys]
+        jwks = [_public_jwk(key.key_id, key.private_key) for key in self._keys if key.private_key is not None]
+        self._published = {"keys": jwks}
+
+    async def _loaded(self, key: SigningKey) -> _LoadedKey:
+        try:
+            pem = self._secrets.open(key.private_key.encode(), signing_key_cell(key.key_id))
+        except CannotOpen as error:
+            return _LoadedKey(key.key_id, None, key.signs_from, str(error))
+        return _LoadedKey(key.key_id, await _load_key(pem), key.signs_from)
 
 
 def subject_of(email: str) -> str:
@@ -157,8 +182,7 @@ def _make_key(signs_from: datetime) -> SigningKey:
     )
 
 
-async def _load_key(key: SigningKey) -> RSAPrivateKey:
-    pem = key.private_key.encode("ascii")
+async def _load_key(pem: bytes) -> RSAPrivateKey:
     private_key = await asyncio.to_thread(serialization.load_pem_private_key, pem, None)  # checks the primes: 50 ms
     assert isinstance(private_key, RSAPrivateKey)
     return private_key
@@ -175,6 +199,6 @@ def _jwk(private_key: RSAPrivateKey) -> dict[str, Any]:
     return jwt.algorithms.RSAAlgorithm.to_jwk(private_key.public_key(), as_dict=True)
 
 
-def _public_jwk(key: _LoadedKey) -> dict[str, Any]:
-    jwk = _jwk(key.private_key)
-    return {"kty": "RSA", "use": "sig", "alg": _ALGORITHM, "kid": key.key_id, "n": jwk["n"], "e": jwk["e"]}
+def _public_jwk(key_id: str, private_key: RSAPrivateKey) -> dict[str, Any]:
+    jwk = _jwk(private_key)
+    return {"kty": "RSA", "use": "sig", "alg": _ALGORITHM, "kid": key_id, "n": jwk["n"], "e": jwk["e"]}

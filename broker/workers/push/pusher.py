@@ -10,6 +10,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.push_log import PushLog
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
+from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
 from broker.store.resources.push_states import pause_pushes
 from broker.workers.periodic import PeriodicWorker
@@ -44,30 +45,30 @@ class Pusher:
         signer: TokenSigner,
         news: EndpointNews,
         *,
+        secrets: Secrets,
         owns: Callable[[int], bool],
         make_client: Callable[[], PushClient],
     ) -> None:
-        """`scheduler` claims for pushes alone.  `owns(subscription_id)`: whether this process delivers to it.
-        `make_client()` is called when the event loop runs.
+        """`scheduler` claims for pushes alone.  `secrets` decrypt what signs requests.  `owns(subscription_id)`:
+        whether this process delivers to it.  `make_client()` is called when the event loop runs.
         """
-        self._database = database
+        self._database, self._clock = database, clock
         self._scheduler = scheduler
-        self._clock = clock
-        self._wake_ups = wake_ups
-        self._tasks = tasks
+        self._wake_ups, self._tasks = wake_ups, tasks
         self._signer = signer
         self._make_client = make_client
         self._client: PushClient | None = None
         self._log = PushLog(database)
         self._settlement = Settlement(coalescer)
-        self._planner = PushPlanner(scheduler, news)
-        self._news = news
+        self._planner, self._news = PushPlanner(scheduler, news), news
         self._origins = KnownOrigins()
         self._reports = EndpointReports(self._log, news, clock, self._origins)
         self._endpoints = Endpoints(
             database,
             self._news,
             self._origins,
+            secrets=secrets,
+            why_no_token=lambda: signer.why_none(clock.now()),
             owns=owns,
             added=self._planner.add,
             removed=self._planner.remove,

@@ -1,0 +1,170 @@
+"""`broker secrets`: a new key for what is secret in the database (`rotate`), and the way back (`decrypt`)."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from broker.cli.announcements import say
+from broker.cli.own_database import own_database
+from broker.cli.private_file import write_private_file
+from broker.cli.schema import check_schema, upgrade_schema
+from broker.cli.stop import Misuse, Stop
+from broker.domain.errors import BrokerError
+from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
+from broker.secrets.keys import FILE_NAME, SecretsKey, format_keys, make_key, read_keys
+from broker.secrets.secrets import SEALED, Secrets, is_sealed, key_id_of
+from broker.settings import Settings
+from broker.store.driver.database import Database
+from broker.store.resources.processes import has_processes_without_version, list_processes
+from broker.store.resources.stored_secrets import WEBHOOKS, StoredSecrets, delete_keys, list_secrets_unlike
+from broker.telemetry.log import set_up_log
+from broker.workers.secret_keeper import seal_anew
+
+_RUNNING = timedelta(seconds=10)  # since its last heartbeat
+_NO_PREFIX = f"{SEALED}-:"  # of no key: whatever is secret is unlike it
+
+
+def rotate(settings: Settings, flags: Mapping[str, Any]) -> int:
+    """While brokers run.  Returns the exit code.  Raises Stop."""
+    return _on_database(settings, lambda database, path: _rotate(database, path, flags))
+
+
+def decrypt(settings: Settings) -> int:
+    """For brokers of an older version; none may run.  Returns the exit code.  Raises Stop."""
+    return _on_database(settings, _decrypt)
+
+
+def _on_database(settings: Settings, work: Callable[[Database, Path], Awaitable[None]]) -> int:
+    set_up_log(settings.log_level)
+    path = _key_file(settings)
+
+    async def run(url: str, schema: str) -> None:
+        database = Database(url, schema=schema, pool_size=1)
+        try:
+            await work(database, path)
+        finally:
+            await database.close()
+
+    with _database(settings) as (url, schema):
+        try:
+            asyncio.run(run(url, schema))
+        except BrokerError as error:
+            raise Stop(f"the database refuses: {error.message}") from error
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise Stop(
+                f"{path} cannot be read or written: {why} (`rotate --keep-file` uses it as it is)"
+            ) from error
+        except ValueError as error:
+            raise Stop(f"{path}: {error}") from None
+    return 0
+
+
+def _key_file(settings: Settings) -> Path:
+    if settings.secrets_key_file:
+        return Path(settings.secrets_key_file)
+    if settings.database_url:
+        raise Misuse("give --secrets-key-file, the file with the keys that brokers on this database have")
+    return Path(settings.data_dir) / FILE_NAME
+
+
+@contextmanager
+def _database(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Where the database is, and its schema; a broker may run on it.  Raises Stop."""
+    if settings.database_url:
+        url = own_database(settings)
+        yield url, check_schema(url, settings.database_schema).schema
+        return
+    cluster = Cluster(Path(settings.data_dir))
+    if not cluster.exists():
+        raise Stop(f"there is no database in {settings.data_dir}; give --data-dir, or --database-url for your own")
+    try:
+        with contextlib.suppress(ClusterInUse):  # then a broker runs on it, and PostgreSQL with it
+            cluster.open()
+        yield cluster.url, upgrade_schema(cluster.url, settings.database_schema).schema
+    except ClusterError as error:
+        raise Stop(str(error)) from error
+    finally:
+        cluster.close()
+
+
+async def _rotate(database: Database, path: Path, flags: Mapping[str, Any]) -> None:
+    secrets = Secrets(str(path)) if _keys(path) else Secrets()
+    await _check(database, secrets, discards=flags["discard-unreadable"])
+    if not flags["keep-file"]:
+        await _add_key(database, path)
+    secrets = Secrets(str(path))
+    secrets.is_sealing = True
+    done, unreadable = await seal_anew(database, secrets, await _others(database, secrets))
+    if flags["discard-unreadable"]:
+        await _discard(database, unreadable)
+    say(f"{done:,} secrets are encrypted with the key {secrets.key_id}, the first of {path}.")
+
+
+async def _decrypt(database: Database, path: Path) -> None:
+    async with database.transaction() as connection:
+        if await list_processes(connection, seen_since=await database.now() - _RUNNING):
+            raise Stop(
+                "a broker runs on the database, which would encrypt everything again: stop all of them first"
+            )
+        rows = await list_secrets_unlike(connection, prefix=_NO_PREFIX)
+    sealed = [row for row in rows if any(map(is_sealed, row.stored))]
+    done, unreadable = await seal_anew(database, Secrets(str(path)), sealed)
+    say(f"{done:,} secrets are in clear text now; a broker of this version encrypts them when it starts.")
+    if unreadable:
+        raise Stop(f"{len(unreadable):,} rows are encrypted with keys that {path} does not have, and stay so")
+
+
+async def _others(database: Database, secrets: Secrets) -> list[StoredSecrets]:
+    """What is not encrypted with the key that encrypts now."""
+    async with database.transaction() as connection:
+        return await list_secrets_unlike(connection, prefix=f"{SEALED}{secrets.key_id}:")
+
+
+async def _check(database: Database, secrets: Secrets, *, discards: bool) -> None:
+    """Before anything is changed.  Raises Stop."""
+    async with database.transaction() as connection:
+        if await has_processes_without_version(connection):
+            raise Stop(
+                "a broker of an older version runs, or ran within the last five minutes: it could not read what is "
+                "encrypted; replace it, and try again"
+            )
+    used = _key_ids(await _others(database, secrets)) - secrets.key_ids
+    if used and not discards:
+        raise Stop(
+            f"some secrets are encrypted with keys that are not there ({', '.join(sorted(used))}): put them back "
+            "into the file, or give --discard-unreadable if they are lost"
+        )
+
+
+def _key_ids(rows: Sequence[StoredSecrets]) -> set[str]:
+    return {key_id_of(stored) for row in rows for stored in row.stored if is_sealed(stored)}
+
+
+async def _add_key(database: Database, path: Path) -> None:
+    """At the top of the file.  The last one stays, for brokers that have not read the file anew; what is older, and
+    in use nowhere, goes.
+    """
+    keys = _keys(path)
+    async with database.transaction() as connection:
+        used = _key_ids(await list_secrets_unlike(connection, prefix=_NO_PREFIX))
+    kept = [key for index, key in enumerate(keys) if index == 0 or key.key_id in used]
+    write_private_file(path, format_keys([make_key(), *kept]))
+
+
+def _keys(path: Path) -> Sequence[SecretsKey]:
+    """Those of the file, if it is there.  Raises ValueError, OSError."""
+    return read_keys(path) if path.exists() else ()
+
+
+async def _discard(database: Database, unreadable: Sequence[StoredSecrets]) -> None:
+    """Keys are made anew by brokers; a webhook's secrets can only be given anew, by who knows them."""
+    async with database.transaction() as connection:
+        await delete_keys(connection, keys=unreadable)
+    for row in unreadable:
+        if row.table == WEBHOOKS:
+            say(f"{row.row}: its webhook secrets are lost; set new ones (extensions.push.webhookSecrets).")

@@ -1,0 +1,71 @@
+"""The file with the keys that encrypt what is secret in the database.
+
+Each line is a key: the base64 of 32 bytes, as `openssl rand -base64 32` prints it.  The first encrypts, all
+decrypt; what begins with # is a comment.  A key is named by what it is, so a wrong one is never taken for another.
+"""
+
+import base64
+import binascii
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+FILE_NAME = "secrets.key"  # in the data directory of an embedded database
+
+_KEY_BYTES = 32  # AES-256
+_ID_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SecretsKey:
+    """`secret` has 32 bytes."""
+
+    secret: bytes = field(repr=False)
+
+    @property
+    def key_id(self) -> str:
+        """The first 8 hexadecimal digits of its SHA-256, which tell nothing of it."""
+        return sha256(self.secret).hexdigest()[:_ID_DIGITS]
+
+
+def make_key() -> SecretsKey:
+    """A new one, at random."""
+    return SecretsKey(secrets.token_bytes(_KEY_BYTES))
+
+
+def read_keys(path: Path) -> tuple[SecretsKey, ...]:
+    """Those of a file, the one that encrypts first.
+
+    Raises ValueError, which never quotes the file, and OSError.
+    """
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError("it is not a file of keys") from None
+    keys: dict[SecretsKey, None] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.partition("#")[0].strip()
+        if text:
+            keys[_key(text, number)] = None
+    if not keys:
+        raise ValueError("it has no key")
+    return tuple(keys)
+
+
+def format_keys(keys: Sequence[SecretsKey]) -> str:
+    """What a file of these has."""
+    return "".join(f"{base64.b64encode(key.secret).decode()}\n" for key in keys)
+
+
+def _key(text: str, line: int) -> SecretsKey:
+    try:
+        secret = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        secret = b""
+    if len(secret) != _KEY_BYTES:
+        raise ValueError(
+            f"line {line} is not the base64 of {_KEY_BYTES} bytes (`openssl rand -base64 32` makes it)"
+        )
+    return SecretsKey(secret)
