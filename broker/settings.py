@@ -170,8 +170,9 @@ class Settings:
         Text("origins such as https://console.example.com, commas between", "ORIGINS", check_origins),
     )
     push_private_addresses: str = _setting(
-        "allow",
-        "Whether pushes may go to private, loopback and link-local addresses.",
+        "",
+        "Whether pushes may go to private, loopback and link-local addresses; default: allow, with --auth required "
+        "deny.",
         OneOf(("allow", "deny")),
     )
     push_allowed_networks: str = _setting(
@@ -257,6 +258,8 @@ def find_settings(
             values[name] = _read(name, origin, text)
     if "data_dir" not in values:
         values["data_dir"] = default_data_dir()
+    if "push_private_addresses" not in values:
+        values["push_private_addresses"] = "deny" if values.get("auth") == "required" else "allow"
     return SettingsInForce(Settings(**values), origins, ignored)
 
 

@@ -18,13 +18,15 @@ MAX_EXCERPT = 1_000  # characters of a response
 MAX_PAUSE_REASON = 1_000  # characters
 WAIT_TOLD_EVERY = timedelta(seconds=10)  # so often is a wait for slots written down again while it lasts
 DEFAULT_PAUSE_REASON = "Paused by a call of pausePush."
+_WITHHELD = "Not allowed: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushState:
     """The state of a push subscription's endpoint, as the process that delivers to it last wrote it down.
 
-    `paused_reason` is "" unless pushing is paused (the endpoint answered 410) until somebody resumes it.
+    `paused_reason` is "" unless pushing is paused: until somebody resumes it (the endpoint answered 410), or until
+    the broker may push there (`is_withheld`).
     `window` is how many requests may be outstanding.  `retry_at`: nothing is sent before (None: no such time).
     `waits_since`: since then it waits for slots that others hold (None: it does not); it has no `retry_at` then.
     """
@@ -93,10 +95,25 @@ def parse_push_failure_page(size: int, token: str, message_id: str = "") -> Push
 
 
 def check_pause_reason(reason: str) -> None:
-    """Raises InvalidArgument for a reason to pause that is too long, or has U+0000."""
+    """Raises InvalidArgument for a reason to pause that is too long, has U+0000, or begins as the broker's own."""
     refuse_nul(reason, "reason")
+    if is_withheld(reason):
+        raise InvalidArgument(
+            f"reason must not begin with {_WITHHELD!r}: such a pause is the broker's own, which ends it by itself "
+            f"(reason={reason[:100]})."
+        )
     if len(reason) > MAX_PAUSE_REASON:
         raise InvalidArgument(f"reason has {len(reason)} characters, the maximum is {MAX_PAUSE_REASON}.")
+
+
+def withheld_reason(why: str) -> str:
+    """Of a pause that the broker itself begins, because it may not push, and ends once it may."""
+    return f"{_WITHHELD}{why}."
+
+
+def is_withheld(reason: str) -> bool:
+    """Whether a pause with this reason is one of those."""
+    return reason.startswith(_WITHHELD)
 
 
 def push_failure_page_token(last: PushFailure) -> str:

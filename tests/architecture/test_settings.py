@@ -117,6 +117,17 @@ def test_a_setting_is_read_from_its_variable_and_an_option_goes_first(name: str)
         assert (getattr(found.settings, name), found.origins[name]) == (value, settings.option(name))
 
 
+def test_private_addresses_are_denied_to_pushes_once_callers_must_show_who_they_are() -> None:
+    for given, expected in (
+        ({}, "allow"),
+        ({"auth": "off"}, "allow"),
+        ({"auth": "required"}, "deny"),
+        ({"auth": "required", "push_private_addresses": "allow"}, "allow"),
+        ({"push_private_addresses": "deny"}, "deny"),
+    ):
+        assert find_settings(given, environment={}).settings.push_private_addresses == expected, given
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if _VALUES[name][1]])
 def test_a_value_that_cannot_be_is_refused_by_the_name_it_was_given_by(name: str) -> None:
     wrong = _VALUES[name][1]
@@ -171,7 +182,7 @@ def test_database_url_is_understood_without_a_prefix() -> None:
 def test_an_empty_option_undoes_a_database_url_of_the_environment() -> None:
     assert find_settings(
         {"database_url": ""}, environment={"DATABASE_URL": "postgresql:///b"}
-    ).settings == Settings(data_dir=settings.default_data_dir())
+    ).settings == Settings(data_dir=settings.default_data_dir(), push_private_addresses="allow")
 
 
 def test_a_command_looks_at_no_setting_that_it_does_not_take() -> None:

@@ -127,6 +127,22 @@ async def test_pausing_keeps_what_is_known_of_the_endpoint(log: Log, connection:
     assert await push_states.read_push_state(connection, subscription_id=own) is None
 
 
+async def test_a_pause_that_is_told_to_respect_another_does_and_is_ended_for_its_own_reason_alone(
+    log: Log, connection: ResourceConnection
+) -> None:
+    own = log.subscription.subscription_id
+    for reason, expected in (("denied", "denied"), ("denied anew", "denied")):
+        paused = await push_states.pause_pushes(
+            connection, subscription_id=own, reason=reason, now=log.start, unless_paused=True
+        )
+        assert (paused, await read_paused(connection)) == (reason == expected, {own: "denied"})
+    await push_states.pause_pushes(connection, subscription_id=own, reason="by hand", now=log.start)
+    assert not await push_states.resume_pushes(connection, subscription_id=own, reason="denied")
+    assert await read_paused(connection) == {own: "by hand"}
+    assert await push_states.resume_pushes(connection, subscription_id=own, reason="by hand")
+    assert await read_paused(connection) == {}
+
+
 async def test_what_an_endpoint_said_does_not_pause_its_successor(log: Log) -> None:
     own = (await make_push(log, log.subscription)).subscription_id
     async with log.database.transaction() as connection:

@@ -6,8 +6,9 @@ WITH known AS (
       AND (%(endpoint)s::text IS NULL OR push_config ->> 'endpoint' = %(endpoint)s)
     FOR KEY SHARE
 )
-INSERT INTO push_states (
+INSERT INTO push_states AS p (
     subscription_id, breaker, changed_at, consecutive_failures, window_size, outstanding_requests, paused_reason
 )
 SELECT subscription_id, 'closed', %(now)s, 0, 0, 0, %(reason)s FROM known
 ON CONFLICT (subscription_id) DO UPDATE SET paused_reason = excluded.paused_reason
+WHERE NOT %(unless_paused)s OR p.paused_reason = ''

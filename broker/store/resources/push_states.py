@@ -45,27 +45,30 @@ async def pause_pushes(
     reason: str,
     now: datetime,
     endpoint: str | None = None,
+    unless_paused: bool = False,
 ) -> bool:
-    """Push nothing for a subscription until `resume_pushes`; a later reason replaces an earlier one.
+    """Push nothing for a subscription until `resume_pushes`; a later reason replaces an earlier one, or
+    `unless_paused` does not.
 
     `reason` is not "".  `endpoint`: only if messages are still pushed there, for what one endpoint said must not
-    stop another that has taken its place.  Returns whether it is paused: not if the subscription is deleted either.
+    stop another that has taken its place.  Returns whether it is paused now, for this reason: not if the
+    subscription is deleted either.
     """
     pause = {
         "subscription_id": subscription_id,
         "reason": storable(reason),
         "now": now,
         "endpoint": endpoint and storable(endpoint),
+        "unless_paused": unless_paused,
     }
     return (await connection.exec_driver_sql(_PAUSE_PUSHES, pause)).rowcount > 0
 
 
-async def resume_pushes(connection: ResourceConnection, *, subscription_id: int) -> bool:
-    """End a pause.  Returns whether there was one."""
+async def resume_pushes(connection: ResourceConnection, *, subscription_id: int, reason: str | None = None) -> bool:
+    """End a pause; with a `reason` only the one that began for it.  Returns whether there was one."""
+    is_it = push_states.c.paused_reason != "" if reason is None else push_states.c.paused_reason == reason
     resumed = await connection.execute(
-        update(push_states)
-        .where(push_states.c.subscription_id == subscription_id, push_states.c.paused_reason != "")
-        .values(paused_reason="")
+        update(push_states).where(push_states.c.subscription_id == subscription_id, is_it).values(paused_reason="")
     )
     return resumed.rowcount > 0
 

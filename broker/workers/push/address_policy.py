@@ -58,15 +58,14 @@ class AddressPolicy:
     allow_private: bool = True
     allowed: Sequence[Network] = ()
 
-    def refusal(self, address: str) -> str | None:
-        """Why there is no connecting to this address; None if there is."""
+    def denied(self, address: str) -> str | None:
+        """Of what kind an address is that nothing may connect to ("private"); None of one that is allowed."""
         if self.allow_private:
             return None
         reached = _reached(ip_address(address))
         if any(reached in network for network in self.allowed if network.version == reached.version):
             return None
-        kind = _kind(reached)
-        return f"the address {address} is {kind}; the address policy of this broker denies it" if kind else None
+        return _kind(reached)
 
 
 ALLOW_ALL = AddressPolicy()

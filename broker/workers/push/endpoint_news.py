@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Container
 
+from broker.domain.push_state import is_withheld
 from broker.domain.subscription import Subscription
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.failures import tell_failure
@@ -95,9 +96,8 @@ class EndpointNews:
         self._dead_letters.read(subscription)
         if reason:
             self._paused.add(name)
-            self._states.begins(
-                _PAUSED, name, f"pushes of {name} are paused, until :resumePush", reason.rstrip(".")
-            )
+            until = "until they are allowed" if is_withheld(reason) else "until :resumePush"
+            self._states.begins(_PAUSED, name, f"pushes of {name} are paused, {until}", reason.rstrip("."))
         elif name in self._paused:
             self._paused.remove(name)
             self._states.ends(_PAUSED, name, f"pushes of {name} are resumed")

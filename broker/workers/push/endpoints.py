@@ -18,6 +18,7 @@ from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.envelope import Envelope
 from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.target import origin_of
+from broker.workers.push.withheld import WithheldPushes
 
 _PAGE = 500  # subscriptions that one statement reads
 _READ_ALL_SECONDS = 30.0  # how late a change is whose notification was lost
@@ -32,6 +33,7 @@ class Endpoints:
         database: Database,
         news: EndpointNews,
         origins: KnownOrigins,
+        withheld: WithheldPushes,
         *,
         secrets: Secrets,
         why_no_token: Callable[[], str],
@@ -49,6 +51,7 @@ class Endpoints:
         self._database = database
         self._news = news
         self._origins = origins
+        self._withheld = withheld
         self._secrets = secrets
         self._why_no_token = why_no_token
         self._owns = owns
@@ -140,6 +143,7 @@ class Endpoints:
         for name in self._awaited.keys() - names:
             self._let_go(name, None)
         self._news.all_of_ours(names)
+        self._withheld.all_of_ours(names)
         self._read_at = loop.time()
         self._spacing = _SPACING_SECONDS + 10 * (
             self._read_at - started
@@ -151,9 +155,11 @@ class Endpoints:
         known, as_read = self._by_name.get(name), subscription
         if subscription is None or not subscription.is_push or not self._owns(subscription.subscription_id):
             self._news.not_ours(name, pulled=subscription is not None and not subscription.is_push)
+            self._withheld.forget(name)
             subscription = None
         else:
             self._news.read(subscription)
+            self._withheld.read(subscription)
             if subscription.push_paused_reason or self._is_held(subscription, known):
                 subscription = None
         if known is not None and (

@@ -19,7 +19,7 @@ from broker.workers.push.resolver import Resolver
 from broker.workers.push.target import Origin, parse_target
 from broker.workers.push.tls_context import make_tls_context
 
-__all__ = ["MAX_BODY", "MAX_RETRY_AFTER", "SUCCESS", "Answer", "PushClient", "Unreachable"]
+__all__ = ["MAX_BODY", "MAX_RETRY_AFTER", "SUCCESS", "Answer", "Denied", "Outcome", "PushClient", "Unreachable"]
 
 SUCCESS = frozenset({102, 200, 201, 202, 204})  # https://cloud.google.com/pubsub/docs/push#receive_push
 
@@ -52,6 +52,23 @@ class Unreachable:
     connected: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Nothing was sent, for the broker may not.  `reason` is one line for people.
+
+    What address a name has within the broker's network is not in it: that is not for every caller to know.
+    """
+
+    reason: str
+
+
+Outcome = Answer | Unreachable | Denied
+
+
+class _AddressDenied(OSError):
+    """By the policy, each address that there is."""
+
+
 class PushClient:
     """Keeps connections alive, any number for each origin.  One for a process; of one event loop."""
 
@@ -65,7 +82,7 @@ class PushClient:
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def post(self, request: PushRequest) -> Answer | Unreachable:
+    async def post(self, request: PushRequest) -> Outcome:
         """Send a request.  Takes as long as the endpoint does; cancelling it closes the connection.
 
         Never raises for what the other side does.  A connection that the endpoint closed while it was idle is no
@@ -89,12 +106,34 @@ class PushClient:
                     return Unreachable(describe(lost))
         try:
             connection = await self._connect(origin)
+        except _AddressDenied as denied:
+            return Denied(str(denied))
         except OSError as error:
             return Unreachable(describe(error), connected=False)
         try:
             return await self._exchange(origin, connection, request, data)
         except (OSError, ConnectionLost) as error:
             return Unreachable(describe(error))
+
+    async def denial(self, url: str) -> str | None:
+        """Why the policy would not let a request to this URL out now; None: it would, to one address or another.
+
+        Raises OSError if that cannot be known: the name is not resolved.
+        """
+        if self._policy.allow_private:
+            return None
+        try:
+            origin = parse_target(url).origin
+        except ValueError:
+            return None
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                self._allowed(origin, await self._resolver.addresses(origin.host))
+        except _AddressDenied as denied:
+            return str(denied)
+        except TimeoutError:
+            raise OSError(f"the name {origin.host} is not resolved in time") from None
+        return None
 
     async def close(self) -> None:
         """Close all connections; requests under way become Unreachable."""
@@ -161,19 +200,25 @@ class PushClient:
             raise OSError("the broker stops")
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                addresses = await self._resolver.addresses(origin.host)
+                addresses = self._allowed(origin, await self._resolver.addresses(origin.host))
                 return await self._connect_to_one(origin, addresses)
         except TimeoutError:
             raise OSError(f"no connection to {origin.host}:{origin.port} in time") from None
 
+    def _allowed(self, origin: Origin, addresses: list[str]) -> list[str]:
+        """Those that the policy allows; what was resolved is what is connected to.  Raises _AddressDenied if it
+        allows none.
+        """
+        allowed = [address for address in addresses if self._policy.denied(address) is None]
+        if allowed or not addresses:
+            return allowed
+        kind = self._policy.denied(addresses[0])
+        raise _AddressDenied(f"the address of {origin.host} is {kind}; the address policy of this broker denies it")
+
     async def _connect_to_one(self, origin: Origin, addresses: list[str]) -> Connection:
-        """To the first address that can be connected to.  The policy is asked about each: what was resolved is what
-        is connected to."""
+        """To the first address that can be connected to."""
         failure: OSError = OSError("there is no address")
         for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
-            if refusal := self._policy.refusal(address):
-                failure = PermissionError(refusal)
-                continue
             try:
                 async with asyncio.timeout(_ADDRESS_SECONDS if left else None):
                     return await self._open(origin, address)

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from broker.domain.errors import BrokerError
+from broker.domain.push_state import withheld_reason
+from broker.domain.subscription import Subscription
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
@@ -25,6 +27,7 @@ from broker.workers.push.planner import PushPlanner
 from broker.workers.push.sender import PushSender
 from broker.workers.push.settlement import Settlement
 from broker.workers.push.target import shown_origin
+from broker.workers.push.withheld import LOOK_SECONDS, WithheldPushes
 from broker.workers.supervisor import Loop, Worker
 
 LOG_INTERVAL_SECONDS = 1.0
@@ -63,10 +66,12 @@ class Pusher:
         self._planner, self._news = PushPlanner(scheduler, news), news
         self._origins = KnownOrigins()
         self._reports = EndpointReports(self._log, news, clock, self._origins)
+        self._withheld = WithheldPushes(database, wake_ups, why_not=self._why_not)
         self._endpoints = Endpoints(
             database,
             self._news,
             self._origins,
+            self._withheld,
             secrets=secrets,
             why_no_token=lambda: signer.why_none(clock.now()),
             owns=owns,
@@ -87,12 +92,14 @@ class Pusher:
             self._origins,
             ended=self._planner.ended,
             gone=self._gone,
+            denied=self._denied,
         )
 
     def workers(self) -> dict[str, Worker]:
         """What the supervisor is to keep running."""
         return {
             "push endpoints": Loop(self._endpoints.run),
+            "withheld pushes": PeriodicWorker(self._withheld.run_once, LOOK_SECONDS),
             "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS),
             "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS),
         }
@@ -123,21 +130,35 @@ class Pusher:
     # --- what a sender asks for ----------------------------------------------------------------------------------
 
     def _gone(self, endpoint: Endpoint) -> None:
+        origin = shown_origin(endpoint.subscription.push_config.endpoint)
+        self._pause_soon(endpoint, f"The endpoint ({origin}) answered 410 (Gone).")
+
+    def _denied(self, endpoint: Endpoint, why: str) -> None:
+        # Whoever has paused it otherwise ends that himself.
+        self._pause_soon(endpoint, withheld_reason(why), unless_paused=True)
+
+    async def _why_not(self, subscription: Subscription) -> str | None:
+        assert self._client is not None
+        return await self._client.denial(subscription.push_config.endpoint)
+
+    def _pause_soon(self, endpoint: Endpoint, reason: str, *, unless_paused: bool = False) -> None:
         if not endpoint.closed:
             endpoint.closed = True
-            self._tasks.start(self._pause(endpoint), name=f"pause {endpoint.subscription.name}")
+            pause = self._pause(endpoint, reason, unless_paused=unless_paused)
+            self._tasks.start(pause, name=f"pause {endpoint.subscription.name}")
 
-    async def _pause(self, endpoint: Endpoint) -> None:
-        """The endpoint wants no more pushes; unless it is another one by now."""
+    async def _pause(self, endpoint: Endpoint, reason: str, *, unless_paused: bool) -> None:
+        """The endpoint wants, or may have, no more pushes; unless it is another one by now."""
         name, url = endpoint.subscription.name, endpoint.subscription.push_config.endpoint
         try:
             async with self._database.transaction() as connection:
                 await pause_pushes(
                     connection,
                     subscription_id=endpoint.subscription_id,
-                    reason=f"The endpoint ({shown_origin(url)}) answered 410 (Gone).",
+                    reason=reason,
                     now=self._clock.now(),
                     endpoint=url,
+                    unless_paused=unless_paused,
                 )
             await self._wake_ups.announce(name)
         except BrokerError:  # it will say so again

@@ -3,7 +3,7 @@
 buffered ──room──► out ──success──► acknowledged
     │               ├──anything else──► nacked
     │               └──no answer within the ack deadline──► nacked, and acknowledged by a late success
-    └──the endpoint is given up, or it took too long──► released: due at once, the attempt not counted
+    └──the endpoint is given up, or denied, or it took too long──► released: due at once, the attempt not counted
 
 An endpoint that is gone (its subscription is deleted, or pushed elsewhere) has no slots: what is out to it gets
 LEAVING_SECONDS more to succeed, and is released then.
@@ -22,7 +22,7 @@ from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel, Slot
 from broker.workers.push.endpoint_health import SLOW_LATENCY
 from broker.workers.push.endpoint_reports import EndpointReports, message_id_of
 from broker.workers.push.envelope import PushRequest
-from broker.workers.push.http_client import SUCCESS, Answer, PushClient, Unreachable
+from broker.workers.push.http_client import SUCCESS, Answer, Denied, Outcome, PushClient, Unreachable
 from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.settlement import Settlement
@@ -60,8 +60,11 @@ class PushSender:
         *,
         ended: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
+        denied: Callable[[Endpoint, str], None],
     ) -> None:
-        """`ended(endpoint)`: a request has, there may be room.  `gone(endpoint)`: it wants no more pushes (410)."""
+        """`ended(endpoint)`: a request has, there may be room.  `gone(endpoint)`: it wants no more pushes (410).
+        `denied(endpoint, why)`: nothing may be pushed to it.
+        """
         self._client = client
         self._clock = clock
         self._settlement = settlement
@@ -70,6 +73,7 @@ class PushSender:
         self._origins = origins
         self._ended = ended
         self._gone = gone
+        self._denied = denied
         self._running: set[asyncio.Task[None]] = set()
         self.slots = PushSlots()
         self._turns = Turns(self.slots, start=self._start_next, freed=self._next)
@@ -142,7 +146,9 @@ class PushSender:
         flight.task.add_done_callback(self._running.discard)
 
     async def _fly(self, endpoint: Endpoint, flight: Flight) -> None:
-        outcome = None  # if the broker stops, the call was overdue for too long, or a fault of ours: it falls due
+        outcome: Outcome | None = (
+            None  # if the broker stops, the call was overdue for too long, or a fault of ours: it falls due
+        )
         try:
             outcome = await self._client.post(self._request(endpoint, flight.parcel))
         finally:
@@ -174,7 +180,7 @@ class PushSender:
         audience = config.oidc_token.audience or config.endpoint
         return self._signer.token(config.oidc_token.service_account_email, audience, now=now)
 
-    def _landed(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable | None) -> None:
+    def _landed(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
         """The call has ended."""
         assert flight.timer is not None
         flight.timer.cancel()
@@ -189,14 +195,19 @@ class PushSender:
             endpoint.forget_late(flight)
             return
         self._leave(endpoint, flight)
-        if outcome is None:
+        if outcome is None or isinstance(outcome, Denied):
             flight.health.abandoned(flight.attempt, asyncio.get_running_loop().time())
-        else:
+        if isinstance(outcome, Denied):
+            self._settlement.release(endpoint, flight.parcel.items)
+            self._denied(endpoint, outcome.reason)
+        elif outcome is not None:
             self._finish(endpoint, flight, outcome)
         self._next(endpoint)
 
-    def _learn(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable | None) -> None:
+    def _learn(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
         """What any endpoint of the origin may meet."""
+        if isinstance(outcome, Denied):
+            return
         if isinstance(outcome, Answer):
             self._origins.answered(endpoint.project, endpoint.origin)
             return
@@ -276,7 +287,7 @@ class PushSender:
         self._reports.failed(endpoint, flight, loop.time(), flight.parcel.items, None, why)
         self._next(endpoint)
 
-    def _left(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable | None) -> None:
+    def _left(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
         """A call to an endpoint that is gone has ended."""
         self._leaving.pop(flight, None)
         if not (isinstance(outcome, Answer) and outcome.status in SUCCESS):

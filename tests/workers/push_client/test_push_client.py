@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from math import inf
 from urllib.parse import quote
 
 import pytest
@@ -14,7 +15,15 @@ import pytest
 from broker.workers.push import http_client
 from broker.workers.push.address_policy import parse_address_policy
 from broker.workers.push.envelope import PushRequest
-from broker.workers.push.http_client import MAX_BODY, MAX_RETRY_AFTER, SUCCESS, Answer, PushClient, Unreachable
+from broker.workers.push.http_client import (
+    MAX_BODY,
+    MAX_RETRY_AFTER,
+    SUCCESS,
+    Answer,
+    Denied,
+    PushClient,
+    Unreachable,
+)
 from tests.fixtures.broker import eventually
 from tests.fixtures.push_sink import PushSink
 
@@ -362,10 +371,11 @@ async def test_https_to_an_endpoint_that_speaks_http_is_no_answer(push_sink: Pus
 
 
 async def test_a_name_of_a_private_address_is_refused_under_deny(push_sink: PushSink, mine: str) -> None:
+    url = f"{push_sink.localhost_url}/status/200/{mine}"
     async with _client(policy=DENY) as client:
-        said = await reason(client, to(f"{push_sink.localhost_url}/status/200/{mine}"))
-        assert "loopback" in said
-        assert "policy" in said
+        why = "the address of localhost is loopback; the address policy of this broker denies it"
+        assert await client.post(to(url)) == Denied(why), "the address itself is not told"
+        assert await client.denial(url) == why
     assert await push_sink.requests(f"/status/200/{mine}") == []
 
 
@@ -374,8 +384,8 @@ async def test_a_name_of_a_private_address_is_refused_under_deny(push_sink: Push
 )
 async def test_a_literal_private_address_is_refused_under_deny(push_sink: PushSink, mine: str, host: str) -> None:
     async with _client(policy=DENY) as client:
-        said = await reason(client, to(f"{push_sink.url.replace('127.0.0.1', host)}/status/200/{mine}"))
-        assert "policy" in said or "cannot be resolved" in said
+        came = await client.post(to(f"{push_sink.url.replace('127.0.0.1', host)}/status/200/{mine}"))
+        assert isinstance(came, Denied) or (isinstance(came, Unreachable) and "cannot be resolved" in came.reason)
     assert await push_sink.requests(f"/status/200/{mine}") == []
 
 
@@ -383,6 +393,21 @@ async def test_an_allowed_network_is_reached_under_deny(push_sink: PushSink, min
     async with _client(policy=parse_address_policy("deny", "127.0.0.0/8")) as client:
         for url in (push_sink.url, push_sink.localhost_url):
             assert (await answer(client, to(f"{url}/status/200/{mine}"))).status == 200
+            assert await client.denial(url) is None
+
+
+async def test_of_a_name_with_several_addresses_those_are_used_that_are_allowed(
+    push_sink: PushSink, mine: str
+) -> None:
+    async with _client(policy=parse_address_policy("deny", "127.0.0.0/8")) as client:
+        client._resolver._known["several.example"] = (inf, ["10.0.0.1", "127.0.0.1"])
+        client._resolver._known["inner.example"] = (inf, ["10.0.0.1", "::1"])
+        several = push_sink.url.replace("127.0.0.1", "several.example")
+        assert (await answer(client, to(f"{several}/status/200/{mine}"))).status == 200
+        assert await client.denial(several) is None
+        assert isinstance(await client.post(to("http://inner.example/")), Denied)
+        with pytest.raises(OSError, match="cannot be resolved"):
+            await client.denial(f"http://{mine}.invalid/")
 
 
 @pytest.mark.parametrize(
