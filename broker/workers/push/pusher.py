@@ -1,10 +1,7 @@
 """Push in this process: its parts, connected."""
 
-import asyncio
 from collections.abc import Callable
 
-from broker.domain.errors import BrokerError
-from broker.domain.push_state import withheld_reason
 from broker.domain.subscription import Subscription
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.claim_scheduler import ClaimScheduler
@@ -14,7 +11,6 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
-from broker.store.resources.push_states import pause_pushes
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_news import EndpointNews
@@ -23,10 +19,10 @@ from broker.workers.push.endpoints import Endpoints
 from broker.workers.push.http_client import PushClient
 from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
+from broker.workers.push.pauses import PushPauses
 from broker.workers.push.planner import PushPlanner
 from broker.workers.push.sender import PushSender
 from broker.workers.push.settlement import Settlement
-from broker.workers.push.target import shown_origin
 from broker.workers.push.withheld import LOOK_SECONDS, WithheldPushes
 from broker.workers.supervisor import Loop, Worker
 
@@ -55,25 +51,30 @@ class Pusher:
         """`scheduler` claims for pushes alone.  `secrets` decrypt what signs requests.  `owns(subscription_id)`:
         whether this process delivers to it.  `make_client()` is called when the event loop runs.
         """
-        self._database, self._clock = database, clock
+        self._clock = clock
         self._scheduler = scheduler
-        self._wake_ups, self._tasks = wake_ups, tasks
         self._signer = signer
         self._make_client = make_client
         self._client: PushClient | None = None
         self._log = PushLog(database)
         self._settlement = Settlement(coalescer)
-        self._planner, self._news = PushPlanner(scheduler, news), news
+        self._planner = PushPlanner(scheduler, news)
+        self._pauses = PushPauses(database, clock, wake_ups, tasks, not_taken=self._not_paused)
         self._origins = KnownOrigins()
         self._reports = EndpointReports(self._log, news, clock, self._origins)
         self._withheld = WithheldPushes(database, wake_ups, why_not=self._why_not)
-        self._endpoints = Endpoints(
+        self._endpoints = self._make_endpoints(database, news, secrets, owns)
+
+    def _make_endpoints(
+        self, database: Database, news: EndpointNews, secrets: Secrets, owns: Callable[[int], bool]
+    ) -> Endpoints:
+        return Endpoints(
             database,
-            self._news,
+            news,
             self._origins,
             self._withheld,
             secrets=secrets,
-            why_no_token=lambda: signer.why_none(clock.now()),
+            why_no_token=lambda: self._signer.why_none(self._clock.now()),
             owns=owns,
             added=self._planner.add,
             removed=self._planner.remove,
@@ -91,8 +92,8 @@ class Pusher:
             self._signer,
             self._origins,
             ended=self._planner.ended,
-            gone=self._gone,
-            denied=self._denied,
+            gone=self._pauses.gone,
+            denied=self._pauses.denied,
         )
 
     def workers(self) -> dict[str, Worker]:
@@ -127,42 +128,11 @@ class Pusher:
         self._reports.tell_of_waiting(self._endpoints.all())
         await self._log.flush()
 
-    # --- what a sender asks for ----------------------------------------------------------------------------------
-
-    def _gone(self, endpoint: Endpoint) -> None:
-        origin = shown_origin(endpoint.subscription.push_config.endpoint)
-        self._pause_soon(endpoint, f"The endpoint ({origin}) answered 410 (Gone).")
-
-    def _denied(self, endpoint: Endpoint, why: str) -> None:
-        # Whoever has paused it otherwise ends that himself.
-        self._pause_soon(endpoint, withheld_reason(why), unless_paused=True)
-
     async def _why_not(self, subscription: Subscription) -> str | None:
         assert self._client is not None
         return await self._client.denial(subscription.push_config.endpoint)
 
-    def _pause_soon(self, endpoint: Endpoint, reason: str, *, unless_paused: bool = False) -> None:
-        if not endpoint.closed:
-            endpoint.closed = True
-            pause = self._pause(endpoint, reason, unless_paused=unless_paused)
-            self._tasks.start(pause, name=f"pause {endpoint.subscription.name}")
-
-    async def _pause(self, endpoint: Endpoint, reason: str, *, unless_paused: bool) -> None:
-        """The endpoint wants, or may have, no more pushes; unless it is another one by now."""
-        name, url = endpoint.subscription.name, endpoint.subscription.push_config.endpoint
-        try:
-            async with self._database.transaction() as connection:
-                await pause_pushes(
-                    connection,
-                    subscription_id=endpoint.subscription_id,
-                    reason=reason,
-                    now=self._clock.now(),
-                    endpoint=url,
-                    unless_paused=unless_paused,
-                )
-            await self._wake_ups.announce(name)
-        except BrokerError:  # it will say so again
-            await asyncio.sleep(1)
-            if self._endpoints.get(endpoint.subscription_id) is endpoint:
-                endpoint.closed = False
-                self._scheduler.wake(None, endpoint.subscription_id)
+    def _not_paused(self, endpoint: Endpoint) -> None:
+        if self._endpoints.get(endpoint.subscription_id) is endpoint:
+            endpoint.closed = False
+            self._scheduler.wake(None, endpoint.subscription_id)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.domain.errors import Unavailable
-from broker.workers.push import endpoint, endpoints, pusher
+from broker.workers.push import endpoint, endpoints, pauses
 from tests.fixtures.broker import eventually, message
 from tests.fixtures.pusher import Pushing
 
@@ -97,7 +97,7 @@ async def test_a_pause_that_could_not_be_written_leaves_one_endpoint_not_two(
         await goes_on.wait()
         raise Unavailable("The database is away for a moment.")
 
-    monkeypatch.setattr(pusher, "pause_pushes", fail)
+    monkeypatch.setattr(pauses, "pause_pushes", fail)
     call.answer(410)
     await started.wait()
     pushing.far_side.answers = lambda _: 200

@@ -1,0 +1,68 @@
+"""Pauses that pushing itself begins: an endpoint wants no more pushes, or the broker may not push to it."""
+
+import asyncio
+from collections.abc import Callable
+
+from broker.domain.errors import BrokerError
+from broker.domain.push_state import withheld_reason
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.tasks import Tasks
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.database import Database
+from broker.store.resources.push_states import pause_pushes
+from broker.workers.push.endpoint import Endpoint
+from broker.workers.push.target import shown_origin
+
+_AGAIN_SECONDS = 1.0  # after a pause that the database did not take
+
+
+class PushPauses:
+    """An endpoint is closed at once, and its subscription paused soon."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        wake_ups: WakeUps,
+        tasks: Tasks,
+        *,
+        not_taken: Callable[[Endpoint], None],
+    ) -> None:
+        """`not_taken(endpoint)`: the database did not take its pause; what asked for it will do so again."""
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+        self._tasks = tasks
+        self._not_taken = not_taken
+
+    def gone(self, endpoint: Endpoint) -> None:
+        """It has answered 410: until somebody resumes it."""
+        origin = shown_origin(endpoint.subscription.push_config.endpoint)
+        self._begin(endpoint, f"The endpoint ({origin}) answered 410 (Gone).")
+
+    def denied(self, endpoint: Endpoint, why: str) -> None:
+        """The broker may not push to it: until it may.  Whoever has paused it otherwise ends that himself."""
+        self._begin(endpoint, withheld_reason(why), unless_paused=True)
+
+    def _begin(self, endpoint: Endpoint, reason: str, *, unless_paused: bool = False) -> None:
+        if not endpoint.closed:
+            endpoint.closed = True
+            pause = self._pause(endpoint, reason, unless_paused=unless_paused)
+            self._tasks.start(pause, name=f"pause {endpoint.subscription.name}")
+
+    async def _pause(self, endpoint: Endpoint, reason: str, *, unless_paused: bool) -> None:
+        """Unless the subscription is pushed elsewhere by now."""
+        try:
+            async with self._database.transaction() as connection:
+                await pause_pushes(
+                    connection,
+                    subscription_id=endpoint.subscription_id,
+                    reason=reason,
+                    now=self._clock.now(),
+                    endpoint=endpoint.subscription.push_config.endpoint,
+                    unless_paused=unless_paused,
+                )
+            await self._wake_ups.announce(endpoint.subscription.name)
+        except BrokerError:
+            await asyncio.sleep(_AGAIN_SECONDS)
+            self._not_taken(endpoint)
