@@ -72,7 +72,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
     limits: dict[str, Any] = {
         "requests": broker.requests,
         "answers": broker.answers,
-        "resource_calls": ResourceCalls(ResourceTurns().of, ResourceTurns(at_once=1).of),
+        "resource_calls": ResourceCalls(ResourceTurns().of),
         "calls": CallLog(broker.states, excused=broker.is_excused),
         "gate": broker.gate,
     }

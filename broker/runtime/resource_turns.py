@@ -5,11 +5,11 @@ As many as the database has connections for them.  Who waits is next when his pr
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from broker.domain.errors import Unavailable
+from broker.domain.errors import DeadlineExceeded, Unavailable
 from broker.runtime.fair_stock import FairStock
 from broker.runtime.fair_turns import FairTurns, Turn
 
@@ -17,6 +17,7 @@ AT_ONCE = 8  # connections of the pool of such calls (store/driver/database.py)
 MAX_UNDER_WAY = 200  # with those that wait
 LONG_SECONDS = 0.1  # a project whose calls take so long leaves the last free turn to others
 MOST_CHARGED_SECONDS = 1.0  # for a call
+LONGEST_SECONDS = 20.0  # of a call, its wait included; past it the outcome is unknown
 
 
 class ResourceTurns:
@@ -27,33 +28,42 @@ class ResourceTurns:
         self._turns = FairTurns[asyncio.Future[Any]](at_once, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS)
 
     @asynccontextmanager
-    async def of(self, project: str) -> AsyncIterator[None]:
+    async def of(
+        self, project: str, *, hung_up: Callable[[], Awaitable[None]] | None = None
+    ) -> AsyncIterator[None]:
         """A turn of a project's ("projects/p"); begins when it has one.
 
-        Raises Unavailable if there are too many; nothing was done then.
+        `hung_up()` completes when the caller has gone; it is only awaited while the call waits for its turn.
+        Raises Unavailable if there are too many, or after LONGEST_SECONDS; DeadlineExceeded, which nobody reads, if
+        the caller goes.  Unless its turn had come nothing was done then.
         """
         over = self._stock.take((project,))
         if over is not None:
             # Without numbers: the log tells of what differs one by one.
             whose = f" of {over.path[-1]}" if over.path else ""
             raise Unavailable(f"Too many calls about resources{whose} are under way; try again.")
+        loop = asyncio.get_running_loop()
         try:
-            turn = await self._turn(project)
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            try:
-                yield
-            finally:
-                self._turns.end(turn, loop.time() - began)
-                self._begin()
+            async with asyncio.timeout(LONGEST_SECONDS):
+                turn = await self._turn(project, hung_up)
+                began = loop.time()
+                try:
+                    yield
+                finally:
+                    self._turns.end(turn, loop.time() - began)
+                    self._begin()
+        except TimeoutError:
+            raise Unavailable("The database does not answer; the call may or may not have worked.") from None
         finally:
             self._stock.give_back((project,))
 
-    async def _turn(self, project: str) -> Turn[Any]:
+    async def _turn(self, project: str, hung_up: Callable[[], Awaitable[None]] | None) -> Turn[Any]:
         begun: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._turns.ask((project,), begun)
         self._begin()
         try:
+            if hung_up is not None and not begun.done():
+                await _until_gone(begun, hung_up)
             return await begun  # type: ignore[no-any-return]
         except asyncio.CancelledError:
             if begun.done() and not begun.cancelled():  # both at once
@@ -67,3 +77,19 @@ class ResourceTurns:
                 self._turns.end(turn, 0.0)
             else:
                 turn.item.set_result(turn)
+
+
+async def _until_gone(begun: asyncio.Future[Any], hung_up: Callable[[], Awaitable[None]]) -> None:
+    """Until it has begun.  Raises DeadlineExceeded if the caller goes first; then it will not begin."""
+    gone = asyncio.ensure_future(hung_up())
+    try:
+        await asyncio.wait((begun, gone), return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        if not begun.done():
+            begun.cancel()
+        raise
+    finally:
+        gone.cancel()
+    if not begun.done():
+        begun.cancel()
+        raise DeadlineExceeded("The caller has gone.")

@@ -1,21 +1,23 @@
 """Trying a filter on the messages that are there, before any subscription has it (A3); an extension."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.log_page import FilterTest, LogPage, log_page_token
-from broker.domain.names import leaf
+from broker.domain.names import leaf, project_of
 from broker.domain.page import invalid_page_token
 from broker.filtering.ast import And
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.resource_turns import ResourceTurns
 from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.resources import filters, subscriptions, topics
+
+HungUp = Callable[[], Awaitable[None]]
 
 TRIALS_AT_ONCE = (
     1  # in a process: a trial reads up to 10,000 messages, and publishes and pulls need the connections
@@ -25,21 +27,29 @@ TRIALS_AT_ONCE = (
 class FilterService:
     """TestFilter, of a topic and of a subscription.  Nothing is changed, locked or delivered.
 
-    Trials take turns; one that has waited for too long is refused as every call about resources is.
+    Trials take turns of their own, by project.  One whose caller goes while it waits (`hung_up()` completes) is
+    not begun.  One that is under way goes on: it looks at a bounded number of messages, and PostgreSQL would not
+    stop, while the next began.
     """
 
     def __init__(self, database: Database, clock: DatabaseClock) -> None:
         self._database = database
         self._clock = clock
-        self._turns = asyncio.Semaphore(TRIALS_AT_ONCE)
+        self._turns = ResourceTurns(at_once=TRIALS_AT_ONCE)
 
-    async def test_filter(self, topic_name: str, text: str, page: LogPage) -> FilterTest:
+    async def test_filter(
+        self, topic_name: str, text: str, page: LogPage, *, hung_up: HungUp | None = None
+    ) -> FilterTest:
         """Which of the messages that a topic retains, for itself or for any subscription, a filter matches.
 
         An empty filter matches all.  Raises InvalidArgument (the filter, and where it goes wrong; a page token of
-        another topic), NotFound.
+        another topic), NotFound, Unavailable (too many trials).
         """
         filter_path = _compiled(text)
+        async with self._turns.of(project_of(topic_name), hung_up=hung_up):
+            return await self._test_topic(topic_name, filter_path, page)
+
+    async def _test_topic(self, topic_name: str, filter_path: str | None, page: LogPage) -> FilterTest:
         async with self._database.transaction() as connection:
             topic = await topics.find_topic(connection, name=topic_name)
             if topic is None:
@@ -48,13 +58,20 @@ class FilterService:
         retained = max(retention or timedelta(0), topic.message_retention or timedelta(0))
         return await self._test(topic.shard_ids, filter_path, self._clock.now() - retained, page)
 
-    async def test_filter_of_subscription(self, subscription_name: str, text: str, page: LogPage) -> FilterTest:
+    async def test_filter_of_subscription(
+        self, subscription_name: str, text: str, page: LogPage, *, hung_up: HungUp | None = None
+    ) -> FilterTest:
         """Which of the messages that a subscription gets a filter matches; an empty one matches all of them.
 
         Whoever may consume a subscription sees no more of its topic: the subscription's own filter holds, too, and
-        so does its creation.  Raises InvalidArgument, NotFound, FailedPrecondition (detached).
+        so does its creation.  Raises InvalidArgument, NotFound, FailedPrecondition (detached), Unavailable
+        (too many trials).
         """
         _compiled(text)
+        async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
+            return await self._test_subscription(subscription_name, text, page)
+
+    async def _test_subscription(self, subscription_name: str, text: str, page: LogPage) -> FilterTest:
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, subscription_name)
         if subscription.detached:
@@ -68,7 +85,7 @@ class FilterService:
     ) -> FilterTest:
         if page.before is not None and page.before.shard_id not in shard_ids:
             raise invalid_page_token(log_page_token(page.before))
-        async with self._turns, self._database.hot() as connection:
+        async with self._database.hot() as connection:
             return await filters.test_filter(
                 connection,
                 shard_ids=shard_ids,

@@ -274,7 +274,7 @@ def make_door(service: Service) -> GrpcDoor:
         service.methods(),
         requests=service.requests,
         answers=service.answers,
-        resource_calls=ResourceCalls(ResourceTurns().of, ResourceTurns(at_once=1).of),
+        resource_calls=ResourceCalls(ResourceTurns().of),
         calls=CallLog(StateChanges()),
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.domain.errors import DeadlineExceeded
 from broker.domain.log_page import FilterTest, LogPage, LogPosition, log_page_token, parse_log_page
 from broker.domain.message import NewMessage
 from broker.domain.topic import Topic
@@ -166,27 +167,63 @@ async def test_messages_published_meanwhile_change_no_later_page(trial: Trial) -
     assert names(first, rest) == ["3prod", "2prod", "1prod", "0prod"]
 
 
+class Watched:
+    """The statements of trials, as the store runs them: how many at once, and no further than `may_go_on`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.under_way = self.most = self.begun = 0
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+        self._of_the_store = filters.test_filter
+        monkeypatch.setattr(filters, "test_filter", self._test_filter)
+
+    async def _test_filter(self, *arguments: Any, **named: Any) -> FilterTest:
+        self.under_way += 1
+        self.begun += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await self.may_go_on.wait()
+            return await self._of_the_store(*arguments, **named)
+        finally:
+            self.under_way -= 1
+
+
+async def _service(trial: Trial) -> FilterService:
+    await trial.publish("prod", "test")
+    clock = DatabaseClock(trial.database)
+    await clock.synchronise()
+    return FilterService(trial.database, clock)
+
+
 async def test_trials_take_turns_and_leave_the_connections_to_publishes_and_pulls(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forty callers once made everybody else's publish wait for seconds."""
-    under_way, most = 0, 0
-    of_the_store = filters.test_filter
-
-    async def watched(*arguments: Any, **named: Any) -> FilterTest:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        try:
-            return await of_the_store(*arguments, **named)
-        finally:
-            under_way -= 1
-
-    monkeypatch.setattr(filters, "test_filter", watched)
-    await trial.publish("prod", "test")
-    clock = DatabaseClock(trial.database)
-    await clock.synchronise()
-    service = FilterService(trial.database, clock)
+    watched, service = Watched(monkeypatch), await _service(trial)
     page = LogPage(size=10)
     await asyncio.gather(*[service.test_filter(trial.topic.name, "", page) for _ in range(20)])
-    assert most == TRIALS_AT_ONCE
+    assert watched.most == TRIALS_AT_ONCE
+
+
+async def test_a_trial_whose_caller_goes_while_it_waits_is_not_begun(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched, service = Watched(monkeypatch), await _service(trial)
+    page, gone = LogPage(size=10), asyncio.Event()
+
+    async def hung_up() -> None:
+        await gone.wait()
+
+    watched.may_go_on.clear()
+    first = asyncio.create_task(service.test_filter(trial.topic.name, "", page))
+    waiting = [
+        asyncio.create_task(service.test_filter(trial.topic.name, "", page, hung_up=hung_up)) for _ in range(3)
+    ]
+    await asyncio.sleep(0)
+    gone.set()
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(answer, DeadlineExceeded) for answer in answers)
+    watched.may_go_on.set()
+    await first
+    await service.test_filter(trial.topic.name, "", page)
+    assert watched.begun == 2

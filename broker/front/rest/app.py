@@ -19,7 +19,7 @@ from broker.front.call_log import CallLog
 from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
 from broker.front.permissions import is_of_path
 from broker.front.request_memory import RequestMemory
-from broker.front.resource_calls import HOT, ResourceCalls
+from broker.front.resource_calls import UNBOUNDED, ResourceCalls
 from broker.front.rest.body import BodyReader
 from broker.front.rest.call import Call
 from broker.front.rest.credentials import shown_by
@@ -167,9 +167,7 @@ def _targets(
     """By method and path."""
     return {
         (route.method, route.path): _Target(
-            route.handler
-            if route.rpc in HOT
-            else resource_calls.bounded(route.handler, _resource_of, trial=route.rpc == "TestFilter"),
+            route.handler if route.rpc in UNBOUNDED else resource_calls.bounded(route.handler, _resource_of),
             admission_of(route.rpc, requests),
             route.rpc in WAITING_RPCS,
             route.rpc,
