@@ -1,23 +1,26 @@
 """Reading the command line: every setting is an option, and a mistake is said in one line."""
 
-import argparse
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from importlib import import_module
+from typing import Any
+
+import click
 
 from broker import settings
 from broker.cli.stop import Misuse
 from broker.setting_values import Switch
 from broker.settings import SettingsInForce
 
-_ALONE: Mapping[str, Any] = {"nargs": "?", "const": "true"}  # an option that may stand without a value
 _NEAR = 0.6  # of difflib's ratio; a guess too many does no harm here
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+_EPILOG = "An option goes before its environment variable. docs/settings.md says more of each setting."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """`run` gets the settings and the command's own `flags`, by name; it returns the exit code, and raises Stop.
+    """`run` gets the settings and the command's own options, by name; it returns the exit code, and raises Stop.
 
     It imports what it needs only when it runs: `migrate` much of what the parent of `serve` must not hold.
     """
@@ -25,85 +28,159 @@ class Command:
     summary: str
     settings: Sequence[str]
     run: Callable[[SettingsInForce, Mapping[str, Any]], int]
-    flags: Mapping[str, str] = field(default_factory=dict)  # "move-schema": what that does
-    values: Mapping[str, str] = field(default_factory=dict)  # "key-file": what that names; each must be given
+    flags: Mapping[str, str] = field(default_factory=dict)  # "move_schema": what that does
+    values: Mapping[str, str] = field(default_factory=dict)  # "key_file": what that names; each must be given
     program: str = ""  # the one that runs if none is named, for a command that runs another program
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise Misuse(f"{message} (`{self.prog} --help` says more)")
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What `module` has as COMMANDS, a command or a group; it is imported when it is asked for."""
+
+    module: str
 
 
-def make_parser(commands: Mapping[str, Command], *, version: str) -> argparse.ArgumentParser:
-    """The parser of `broker …`.  Raises Misuse where argparse would print its usage and exit."""
-    parser = _Parser(prog="broker", description="The Google Cloud Pub/Sub API on PostgreSQL.", allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=version)
-    parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in commands.items():
-        own = parsers.add_parser(
-            name,
-            usage=f"broker {name} [OPTION VALUE] …{' [PROGRAM [ARGUMENT …]]' if command.program else ''}",
-            help=command.summary,
-            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
-            epilog="An option goes before its environment variable. docs/settings.md says more of each setting.",
-            allow_abbrev=False,
-        )
-        for setting in command.settings:
-            own.add_argument(
-                settings.option(setting),
-                dest=setting,
-                metavar=settings.kind(setting).placeholder,
-                **_ALONE if isinstance(settings.kind(setting), Switch) else {},
-                help=_help(setting),
+class Leaf(click.Command):
+    """A command; a word too many is refused with the word."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        options.setdefault("context_settings", {}).update(CONTEXT)
+        super().__init__(*arguments, **options)
+        self.allow_extra_args = True
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        if ctx.args:
+            where = f"`{ctx.command_path}`"
+            raise Misuse(
+                f"{where} does not know what {ctx.args[0]!r} is for (`{ctx.command_path} --help` says more)"
             )
-        if command.program:
-            meaning = f"the program, and what follows is its own; default {command.program}"
-            own.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER, help=meaning)
-        for value, meaning in command.values.items():
-            own.add_argument(f"--{value}", dest=value, metavar="FILE", required=True, help=meaning)
-        for flag, meaning in command.flags.items():
-            own.add_argument(f"--{flag}", dest=flag, action="store_true", help=meaning)
-    return parser
+        return rest
 
 
-def _help(name: str) -> str:
-    """Argparse takes % for a format."""
-    default = settings.default(name)
+class Group(click.Group):
+    """A group of commands, some of which are imported when they are asked for."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        options.setdefault("context_settings", {}).update(CONTEXT)
+        options["no_args_is_help"] = False
+        super().__init__(*arguments, **options)
+        self._elsewhere: dict[str, Commands] = {}
+
+    def add_elsewhere(self, name: str, commands: Commands) -> None:
+        """One that is imported when it is asked for."""
+        self._elsewhere[name] = commands
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self._elsewhere:
+            found: click.Command = import_module(self._elsewhere[cmd_name].module).COMMANDS
+            return found
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.commands, *self._elsewhere]  # in their order
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        names = self.list_commands(ctx)
+        if not args:
+            raise Misuse(f"`{ctx.command_path}` needs a command: {', '.join(names)}")
+        if not args[0].startswith("-") and args[0] not in names:
+            group = ctx.command_path.partition(" ")[2]
+            what = repr(f"{group} {args[0]}".strip())
+            raise Misuse(f"there is no command {what}{_guess(args[0], names)} ({', '.join(names)})")
+        return super().parse_args(ctx, args)
+
+
+def make_cli(
+    commands: Mapping[str, Command | Commands], *, version: str, run: Callable[[Command, Mapping[str, Any]], int]
+) -> click.Group:
+    """`broker …`.  A command of two words is in a group of the first.  `run(command, options)` runs one."""
+    root = Group("broker", help="The Google Cloud Pub/Sub API on PostgreSQL.")
+    click.version_option(version, message=version)(root)
+    for name, command in commands.items():
+        group, _, last = name.rpartition(" ")
+        parent = root
+        if group:
+            if group not in root.commands:
+                root.add_command(Group(group, help=_GROUPS[group]))
+            within = root.commands[group]
+            assert isinstance(within, Group)
+            parent = within
+        if isinstance(command, Commands):
+            parent.add_elsewhere(last, command)
+        else:
+            parent.add_command(_leaf(last, command, run))
+    return root
+
+
+_GROUPS = {
+    "auth": "Who may call: the first key, and what a running broker has of accounts, keys and policies.",
+    "secrets": "What is encrypted in the database.",
+}
+
+
+def _leaf(name: str, command: Command, run: Callable[[Command, Mapping[str, Any]], int]) -> click.Command:
+    summary = f"{command.summary[0].upper()}{command.summary[1:]}."
+    parameters: list[click.Parameter] = [_setting(setting) for setting in command.settings]
+    parameters += [
+        click.Option([_option(value), value], metavar="FILE", required=True, help=meaning)
+        for value, meaning in command.values.items()
+    ]
+    parameters += [
+        click.Option([_option(flag), flag], is_flag=True, help=meaning) for flag, meaning in command.flags.items()
+    ]
+    if command.program:
+        parameters.append(click.Argument(["program"], nargs=-1, type=click.UNPROCESSED))
+    leaf = Leaf(
+        name,
+        help=summary,
+        short_help=command.summary,
+        epilog=_EPILOG,
+        params=parameters,
+        callback=lambda **given: run(command, given),
+    )
+    if command.program:  # what follows it is its own
+        leaf.allow_interspersed_args = False
+        leaf.options_metavar = "[OPTIONS] [PROGRAM [ARGUMENT …]]"
+    return leaf
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _setting(name: str) -> click.Option:
+    kind, default = settings.kind(name), settings.default(name)
     text = (
-        f"{settings.meaning(name)} Must be {settings.kind(name).allowed}"
+        f"{settings.meaning(name)} Must be {kind.allowed}"
         f"{f'; default {default}' if default else ''} [{settings.variable(name)}]"
     )
-    return text.replace("%", "%%")
+    alone: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if isinstance(kind, Switch) else {}
+    return click.Option([settings.option(name), name], metavar=kind.placeholder, help=text, **alone)
 
 
-def parse(
-    parser: argparse.ArgumentParser, commands: Mapping[str, Command], arguments: Sequence[str]
-) -> tuple[str, dict[str, Any]]:
-    """The command's name, and its options by name (None: not given).  Raises Misuse."""
-    if " ".join(arguments[:2]) in commands:  # a command of two words
-        arguments = [" ".join(arguments[:2]), *arguments[2:]]
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
-        raise Misuse(
-            f"there is no command {arguments[0]!r}{_guess(arguments[0], commands)} ({', '.join(commands)})"
-        )
-    options, rest = parser.parse_known_args(arguments)
-    given = vars(options)
-    name = str(given.pop("command"))
-    for unknown in rest:
-        if not unknown.startswith("-"):
-            raise Misuse(
-                f"`broker {name}` does not know what {unknown!r} is for (`broker {name} --help` says more)"
-            )
-        known = [settings.option(setting) for setting in commands[name].settings]
-        known += [f"--{own}" for own in (*commands[name].flags, *commands[name].values)]
-        word = unknown.partition("=")[0]
-        raise Misuse(
-            f"`broker {name}` has no option {word}{_guess(word, known)} (`broker {name} --help` lists them)"
-        )
-    return name, given
+def misuse(error: click.UsageError) -> Misuse:
+    """What click has against a command line, in the broker's words."""
+    path = error.ctx.command_path if error.ctx is not None else "broker"
+    more = f"(`{path} --help` says more)"
+    match error:
+        case click.NoSuchOption():
+            known = _options(error.ctx)
+            guess = _guess(error.option_name, known)
+            return Misuse(f"`{path}` has no option {error.option_name}{guess} (`{path} --help` lists them)")
+        case click.BadOptionUsage() if "requires" in error.message:
+            return Misuse(f"argument {error.option_name}: expected one argument {more}")
+        case click.MissingParameter() if error.param is not None:
+            name = (error.param.opts or [""])[0] if isinstance(error.param, click.Option) else error.param.metavar
+            return Misuse(f"the following arguments are required: {name or error.param.name} {more}")
+    return Misuse(f"{error.format_message().rstrip('.')} {more}")
 
 
-def _guess(word: str, known: Sequence[str] | Mapping[str, Command]) -> str:
-    near = difflib.get_close_matches(word, known, 1, _NEAR)
+def _options(context: click.Context | None) -> list[str]:
+    parameters = [] if context is None else context.command.params
+    return [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
+
+
+def _guess(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), 1, _NEAR)
     return f"; did you mean {near[0]}?" if near else ""

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+import click
+
 from broker import settings
-from broker.cli.command_line import Command, make_parser, parse
+from broker.cli.command_line import Command, Commands, make_cli, misuse
 from broker.cli.stop import Stop
 from broker.settings import SettingError, SettingsInForce
 from broker.telemetry.log import one_line
@@ -46,7 +48,7 @@ def _bootstrap(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
     from broker.cli.bootstrap import bootstrap
 
     settings.forget_session_variables()
-    return bootstrap(in_force.settings, options["key-file"])
+    return bootstrap(in_force.settings, options["key_file"])
 
 
 def _rotate_secrets(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
@@ -72,7 +74,7 @@ _OF_SECRETS = (
     "log_level",
 )
 
-COMMANDS = {
+COMMANDS: dict[str, Command | Commands] = {
     "serve": Command(
         summary="serve the API; without a database URL on an embedded PostgreSQL",
         settings=settings.NAMES,
@@ -83,7 +85,7 @@ COMMANDS = {
         settings=("database_url", "database_password_file", "database_schema", "data_dir", "log_level"),
         run=_migrate,
         flags={
-            "move-schema": "first move the tables of release 0.1.0 out of `public`, also those of an embedded "
+            "move_schema": "first move the tables of release 0.1.0 out of `public`, also those of an embedded "
             "database; no broker may run",
         },
     ),
@@ -104,15 +106,15 @@ COMMANDS = {
             "port",
             "log_level",
         ),
-        values={"key-file": "the file for the key (JSON); it must not exist"},
+        values={"key_file": "the file for the key (JSON); it must not exist"},
         run=_bootstrap,
     ),
     "secrets rotate": Command(
         summary="encrypt what is secret in the database with a new key; brokers may run",
         settings=_OF_SECRETS,
         flags={
-            "keep-file": "make no new key: encrypt with the first one of the file",
-            "discard-unreadable": "drop what lost keys have encrypted; brokers make new keys for tokens",
+            "keep_file": "make no new key: encrypt with the first one of the file",
+            "discard_unreadable": "drop what lost keys have encrypted; brokers make new keys for tokens",
         },
         run=_rotate_secrets,
     ),
@@ -121,6 +123,11 @@ COMMANDS = {
         settings=_OF_SECRETS,
         run=_decrypt_secrets,
     ),
+    "auth accounts": Commands("broker.cli.auth.accounts"),
+    "auth keys": Commands("broker.cli.auth.keys"),
+    "auth api-keys": Commands("broker.cli.auth.api_keys"),
+    "auth policy": Commands("broker.cli.auth.policy"),
+    "auth token": Commands("broker.cli.auth.token"),
     "database": Command(
         summary="run psql, pg_dump or pg_restore on the embedded PostgreSQL",
         settings=("data_dir",),
@@ -136,20 +143,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     For the latter two a line on standard error says what was wrong.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = make_parser(COMMANDS, version=f"broker {version('pubsub-broker')}")
+    cli = command_line()
     if not arguments:
-        parser.print_help(sys.stderr)
+        click.echo(cli.get_help(click.Context(cli, info_name="broker")), err=True)
         return 2
     try:
-        name, options = parse(parser, COMMANDS, arguments)
-        command = COMMANDS[name]
-        in_force = settings.find_settings(options, names=command.settings)
-        for given in in_force.ignored:
-            _complain(f"{given} is no setting and is ignored (`broker serve --help` lists all)")
-        return command.run(in_force, options)
+        code: int = cli.main(list(arguments), prog_name="broker", standalone_mode=False)
+        return code
+    except click.UsageError as error:
+        _complain(str(misuse(error)))
+        return 2
+    except click.Abort:
+        raise KeyboardInterrupt from None
     except (Stop, SettingError) as error:
         _complain(str(error))
         return error.exit_code if isinstance(error, Stop) else 2
+
+
+def command_line() -> click.Group:
+    """All commands."""
+    return make_cli(COMMANDS, version=f"broker {version('pubsub-broker')}", run=_run)
+
+
+def _run(command: Command, options: Mapping[str, Any]) -> int:
+    in_force = settings.find_settings(options, names=command.settings)
+    for given in in_force.ignored:
+        _complain(f"{given} is no setting and is ignored (`broker serve --help` lists all)")
+    return command.run(in_force, options)
 
 
 def _complain(message: str) -> None:

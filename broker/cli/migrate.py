@@ -19,9 +19,9 @@ from broker.telemetry.log import set_up_log
 
 
 def migrate(settings: Settings, flags: Mapping[str, Any]) -> int:
-    """`flags`: whether to "move-schema".  Returns the exit code.  Raises Stop."""
+    """`flags`: whether to "move_schema".  Returns the exit code.  Raises Stop."""
     set_up_log(settings.log_level)
-    is_move = bool(flags.get("move-schema"))
+    is_move = bool(flags.get("move_schema"))
     if not settings.database_url and not is_move:
         raise Misuse("migrate needs --database-url or DATABASE_URL; the embedded database migrates itself")
     own_url = own_database(settings)

@@ -94,13 +94,13 @@ def _database(settings: Settings) -> Iterator[tuple[str, str]]:
 
 async def _rotate(database: Database, path: Path, flags: Mapping[str, Any]) -> None:
     secrets = Secrets(str(path)) if _keys(path) else Secrets()
-    await _check(database, secrets, discards=flags["discard-unreadable"])
-    if not flags["keep-file"]:
+    await _check(database, secrets, discards=flags["discard_unreadable"])
+    if not flags["keep_file"]:
         await _add_key(database, path)
     secrets = Secrets(str(path))
     secrets.is_sealing = True
     done, unreadable = await seal_anew(database, secrets, await _others(database, secrets))
-    if flags["discard-unreadable"]:
+    if flags["discard_unreadable"]:
         await _discard(database, unreadable)
     say(f"{done:,} secrets are encrypted with the key {secrets.key_id}, the first of {path}.")
 

@@ -4,10 +4,10 @@ import re
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 
-from broker import settings
-from broker.cli.main import COMMANDS
+from broker.cli.main import command_line
 from tests.architecture.surface import operations
 from tests.fixtures.broker import repository
 
@@ -29,6 +29,9 @@ _CURL = re.compile(
 _BASES = {"url": "", "api": "/v1/projects/demo", "URL": "/v1/projects/demo", None: ""}
 _SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 _COMMAND = re.compile(r"\s*(?:[A-Z_]+=\S+ )*broker ([a-z]+)([^#|>]*)")
+
+_CLI = command_line()
+_CONTEXT = click.Context(_CLI)
 
 
 def _name(page: Path) -> str:
@@ -71,16 +74,14 @@ def test_commands_in_the_documentation_are_commands_of_the_broker(page: Path) ->
         if not (command := _COMMAND.match(line)):
             continue
         name, arguments = command.groups()
-        arguments = arguments.strip()
-        if f"{name} {arguments.split(' ')[0]}" in COMMANDS:  # of two words
-            first, _, arguments = arguments.partition(" ")
-            name = f"{name} {first}"
-        assert name in COMMANDS, line
-        if COMMANDS[name].program:
-            arguments = re.split(r" (?=[a-z])(?<!--data-dir )", arguments)[0]  # the rest is the program's
-        known = {f"--{flag}" for flag in COMMANDS[name].flags} | {"--help"}
-        known |= {f"--{value}" for value in COMMANDS[name].values}
-        known |= {settings.option(setting) for setting in COMMANDS[name].settings}
+        called: click.Command | None = _CLI.get_command(_CONTEXT, name)
+        while isinstance(called, click.Group) and arguments.strip():
+            word, _, arguments = arguments.strip().partition(" ")
+            called = called.get_command(_CONTEXT, word)
+        assert called is not None, line
+        if any(isinstance(parameter, click.Argument) and parameter.nargs < 0 for parameter in called.params):
+            arguments = re.split(r" (?=[a-z])(?<!--data-dir )", arguments.strip())[0]  # the rest is the program's
+        known = {option for parameter in called.params for option in parameter.opts} | {"--help"}
         assert set(re.findall(r"(?<!\S)--[a-z-]+", arguments)) <= known, line
 
 

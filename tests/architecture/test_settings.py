@@ -10,6 +10,7 @@ import certifi
 import pytest
 
 from broker import settings
+from broker.cli.command_line import Command
 from broker.cli.main import COMMANDS
 from broker.secrets.keys import format_keys, make_key
 from broker.settings import NAMES, SettingError, Settings, find_settings
@@ -56,8 +57,9 @@ def test_a_setting_is_documented_with_its_option_variable_default_meaning_and_wh
 
 
 def test_serve_takes_every_setting_and_the_others_no_more() -> None:
-    assert COMMANDS["serve"].settings == NAMES
-    assert all(set(command.settings) <= set(NAMES) for command in COMMANDS.values())
+    commands = {name: command for name, command in COMMANDS.items() if isinstance(command, Command)}
+    assert commands["serve"].settings == NAMES
+    assert all(set(command.settings) <= set(NAMES) for command in commands.values())
 
 
 _ISSUERS = str(repository() / "examples" / "oidc-issuers.toml")

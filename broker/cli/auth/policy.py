@@ -1,0 +1,92 @@
+"""`broker auth policy`: who has which roles on a project, or on a resource of it."""
+
+from collections.abc import Callable
+
+import click
+
+from broker.cli.auth.api import Api, Json, Refused
+from broker.cli.auth.calling import Shown, calling
+from broker.cli.command_line import Group
+from broker.cli.stop import Stop
+
+COMMANDS = Group("policy", help="Who has which roles: on projects/P, projects/P/topics/T and so on.")
+
+_ATTEMPTS = 5  # where others change the same policy
+_VERSION = 3  # with conditions, which are kept as they are
+_member = click.option("--member", metavar="MEMBER", required=True, help="Such as serviceAccount:EMAIL.")
+_role = click.option("--role", metavar="ROLE", required=True, help="Such as roles/pubsub.publisher.")
+
+
+@calling(COMMANDS, "get")
+@click.argument("resource")
+def get(api: Api, *, resource: str) -> Shown:
+    """Show the policy of a resource; what it has from its project is in the project's."""
+    return _shown(_read(api, resource))
+
+
+@calling(COMMANDS, "add")
+@_member
+@_role
+@click.argument("resource")
+def add(api: Api, *, member: str, role: str, resource: str) -> Shown:
+    """Give a member a role."""
+
+    def edit(bindings: list[Json]) -> bool:
+        for binding in bindings:
+            if binding["role"] == role and not binding.get("condition"):
+                if member in binding["members"]:
+                    return False
+                binding["members"].append(member)
+                return True
+        bindings.append({"role": role, "members": [member]})
+        return True
+
+    return _change(api, resource, edit)
+
+
+@calling(COMMANDS, "remove")
+@_member
+@_role
+@click.argument("resource")
+def remove(api: Api, *, member: str, role: str, resource: str) -> Shown:
+    """Take a role from a member; what has a condition stays."""
+
+    def edit(bindings: list[Json]) -> bool:
+        for binding in bindings:
+            if binding["role"] == role and not binding.get("condition") and member in binding["members"]:
+                binding["members"].remove(member)
+                bindings[:] = [binding for binding in bindings if binding["members"]]
+                return True
+        raise Stop(f"{member} does not have {role} by the policy of {resource}")
+
+    return _change(api, resource, edit)
+
+
+def _change(api: Api, resource: str, edit: Callable[[list[Json]], bool]) -> Shown:
+    """`edit` returns whether it changed anything."""
+    for _ in range(_ATTEMPTS):
+        policy = _read(api, resource)
+        if not edit(policy.setdefault("bindings", [])):
+            return _shown(policy)
+        try:
+            return _shown(api.call("POST", f"{resource}:setIamPolicy", {"policy": policy}))
+        except Refused as error:
+            if error.status != "ABORTED":  # somebody else was faster
+                raise
+    raise Stop(f"the policy of {resource} is changed all the time by others; try again")
+
+
+def _read(api: Api, resource: str) -> Json:
+    path = f"{resource}:getIamPolicy"
+    if resource.count("/") == 1 or "/serviceAccounts/" in resource:
+        return api.call("POST", path, {"options": {"requestedPolicyVersion": _VERSION}})
+    return api.call("GET", path, params={"options.requestedPolicyVersion": _VERSION})
+
+
+def _shown(policy: Json) -> Shown:
+    rows = [
+        [binding["role"], member, binding.get("condition", {}).get("title", "")]
+        for binding in policy.get("bindings", [])
+        for member in binding["members"]
+    ]
+    return Shown(policy, ("role", "member", "condition"), rows)
