@@ -11,6 +11,8 @@ _EXCEPTIONS = {
     "telemetry/state_changes.py",
     # When a certificate expires: clients compare it with a clock of theirs, and only a line of the log hangs on it.
     "cli/tls_files.py",
+    # What a command signs with a key file, on whatever machine it is typed, as Google's libraries do.
+    "cli/auth/api.py",
 }
 
 
