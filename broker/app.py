@@ -7,13 +7,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from starlette.routing import Route
 
-from broker.access.access import ROTATION_SECONDS, Access
 from broker.app_config import AppConfig
 from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
-from broker.front.gate import Gate
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
+from broker.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_gate
 from broker.port.http1.web_pages import WebPages
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_writer import AckWriter
@@ -34,6 +33,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
+from broker.services.audit_logs import AuditLogService
 from broker.services.filters import FilterService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
@@ -100,47 +100,28 @@ class Broker:
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
-        self.access = self._access()
+        self.access = make_access(config, self._database, secrets=self._secrets, now=self._clock.now)
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.pusher = self._pusher(acks)
         self.shard_heads = self._shard_heads()
-        self.dead_letter_forwarder = DeadLetterForwarder(
-            self._database, self._clock, self._resources, self._wake_ups
-        )
-        self.janitor = RetentionJanitor(self._database, self._clock, self.states)
-        self.services = self._services(
-            PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks), acks, attempt_ids
-        )
-        self.gate = self._gate()
+        self.dead_letter_forwarder = self._dead_letter_forwarder()
+        self.janitor = RetentionJanitor(self._database, self._clock, self.states, audit_days=config.audit_days)
+        publishes = PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks)
+        self.services = self._services(publishes, acks, attempt_ids)
+        self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
+        self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=self.states)
+        self.auditor = make_auditor(config, self.audit_trail)
+
+    def _dead_letter_forwarder(self) -> DeadLetterForwarder:
+        return DeadLetterForwarder(self._database, self._clock, self._resources, self._wake_ups)
 
     def _shard_heads(self) -> ShardHeads:
         return ShardHeads(
             self._database, watched=self._watched_shards, wake=lambda shard_id: self.wake(shard_id, None)
         )
-
-    def _access(self) -> Access | None:
-        """None: anybody may do anything."""
-        config = self._config
-        if config.auth == "off":
-            return None
-        audiences = [config.address, *config.audiences]
-        return Access(
-            self._database,
-            secrets=self._secrets,
-            audiences=audiences,
-            issuers=config.oidc_issuers,
-            now=self._clock.now,
-        )
-
-    def _gate(self) -> Gate | None:
-        access = self.access
-        if access is None:
-            return None
-        find = self.services.subscriptions.get_subscription
-        return Gate(access.authenticator, access.authorizer, access.version, find_subscription=find)
 
     def _make_wake_ups(self) -> WakeUps:
         return WakeUps(
@@ -222,6 +203,7 @@ class Broker:
             pushes=PushService(database, clock, wake_ups),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
+            audit_logs=AuditLogService(database),
             policies=PolicyService(
                 database,
                 self.access.authorizer if self.access is not None else None,
@@ -328,6 +310,8 @@ class Broker:
                 self.dead_letter_forwarder.tell()
                 await self._finish_pushes()
                 await self._tasks.close()
+                if self.audit_trail is not None:
+                    await self.audit_trail.close()
                 await self._record_last_activity()
         finally:
             # Also when it could not start: the pool's tasks do not end by being cancelled, and the process that
@@ -374,10 +358,6 @@ class Broker:
 
     def _workers(self) -> dict[str, Worker]:
         config = self._config
-        access: dict[str, Worker] = {}
-        if self.access is not None:
-            access["access version"] = Loop(self.access.version.run)
-            access["access token keys"] = PeriodicWorker(self.access.rotate, ROTATION_SECONDS)
         expirer = SubscriptionExpirer(self._database, self._clock, self._activity, self._wake_ups)
         return {
             "notification listener": Loop(self._wake_ups.run_listener),
@@ -392,7 +372,7 @@ class Broker:
             "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()),
             **self.pusher.workers(),
             "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
-            **access,
+            **guard_workers(self.access, self.audit_trail),
             "log": PeriodicWorker(self.states.run_once, TICK_SECONDS),
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
         }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from broker.domain.audiences import split_list
+from broker.domain.audit_entry import AUDIT_DAYS
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.oidc_issuer import OidcIssuer
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
@@ -35,6 +36,9 @@ class AppConfig:
     auth_audiences: str = ""
     oidc_issuers: Sequence[OidcIssuer] = ()
     secrets_key_file: str = ""
+    audit: str = "auto"
+    audit_file: str = ""
+    audit_days: int = AUDIT_DAYS
     host: str = ""
     allowed_hosts: str = ""
     cors_origins: str = ""
@@ -51,6 +55,11 @@ class AppConfig:
     def address(self) -> str:
         """The URL at which the broker is reached, as far as it is known."""
         return self.token_issuer.rstrip("/")
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether changes and denials are entered in the audit log."""
+        return self.audit in ("changes", "all") or (self.audit == "auto" and self.auth == "required")
 
     @property
     def hosts(self) -> list[str]:

@@ -75,6 +75,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
         "resource_calls": ResourceCalls(ResourceTurns().of),
         "calls": CallLog(broker.states, excused=broker.is_excused),
         "gate": broker.gate,
+        "auditor": broker.auditor,
     }
     return {
         HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),

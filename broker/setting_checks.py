@@ -68,6 +68,13 @@ def check_secrets_key_file(path: str) -> None:
         raise ValueError(error.strerror or str(error)) from None
 
 
+def check_new_file(path: str) -> None:
+    """A file that is made when it is written first."""
+    directory = Path(path).absolute().parent
+    if not directory.is_dir():
+        raise ValueError(f"there is no directory {directory}")
+
+
 def check_password_file(path: str) -> None:
     read_password(path)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from broker.domain.audiences import check_audiences
+from broker.domain.audit_entry import AUDIT_DAYS
 from broker.domain.database_url import check_database_url, check_schema_name, without_password
 from broker.domain.web_origins import check_hosts, check_origins
 from broker.setting_checks import (
@@ -21,6 +22,7 @@ from broker.setting_checks import (
     check_issuer,
     check_key_file,
     check_networks,
+    check_new_file,
     check_oidc_issuers,
     check_password_file,
     check_secrets_key_file,
@@ -159,6 +161,17 @@ class Settings:
         "Whether credentials may come in cleartext to an address that is not loopback.",
         Switch(),
     )
+    audit: str = _setting(
+        "auto",
+        "What the audit log has: changes (and denials), or all calls; auto: changes, with --auth required.",
+        OneOf(("auto", "off", "changes", "all")),
+    )
+    audit_file: str = _setting(
+        "",
+        "A file for the audit log, a line of JSON for each entry, besides its table.",
+        Text("a path in a directory that exists", "FILE", check_new_file),
+    )
+    audit_days: int = _setting(AUDIT_DAYS, "Days for which the audit log is kept in its table.", Whole(1, 3_650))
     allowed_hosts: str = _setting(
         "",
         "Names that clients reach the broker by without TLS, beside addresses and names that nobody else can own.",

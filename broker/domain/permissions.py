@@ -55,7 +55,11 @@ _EDITOR = (
     | _names("iam.serviceAccounts", "actAs create delete disable enable")
 )
 
-PERMISSIONS = _EDITOR | _PUBSUB_POLICIES | _PROJECT_POLICIES | _ACCOUNTS_ADMIN | _ROLES_ADMIN  # all that there are
+_LOGS = _names("logging.privateLogEntries", "list")
+
+PERMISSIONS = (
+    _EDITOR | _PUBSUB_POLICIES | _PROJECT_POLICIES | _ACCOUNTS_ADMIN | _ROLES_ADMIN | _LOGS
+)  # all that there are
 OWNER = "roles/owner"
 
 PREDEFINED_ROLES: Mapping[str, frozenset[str]] = {
@@ -75,6 +79,7 @@ PREDEFINED_ROLES: Mapping[str, frozenset[str]] = {
     "roles/iam.serviceAccountKeyAdmin": _KEYS_ADMIN | _PROJECT,
     "roles/iam.serviceAccountUser": _ACT_AS | _PROJECT,
     "roles/iam.serviceAccountViewer": _ACCOUNTS_VIEW | {"iam.serviceAccounts.getIamPolicy"} | _PROJECT,
+    "roles/logging.privateLogViewer": _LOGS | _PROJECT,
     "roles/resourcemanager.projectIamAdmin": _PROJECT_POLICIES,
     "roles/serviceusage.apiKeysAdmin": _API_KEYS_ADMIN | _PROJECT,
     "roles/serviceusage.apiKeysViewer": _API_KEYS_VIEW | _PROJECT,

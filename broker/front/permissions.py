@@ -150,6 +150,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "PausePush": _UPDATE_SUBSCRIPTION,
     "ResumePush": _UPDATE_SUBSCRIPTION,
     "GetPosition": _GET_SUBSCRIPTION,
+    "Logging.ListAuditLogs": (Need("logging.privateLogEntries.list"),),
     "TestFilter": (  # may show bodies
         Need(
             {"topics": "pubsub.topics.attachSubscription", "subscriptions": "pubsub.subscriptions.consume"},

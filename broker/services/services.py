@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
+from broker.services.audit_logs import AuditLogService
 from broker.services.filters import FilterService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
@@ -30,3 +31,4 @@ class Services:
     service_accounts: ServiceAccountService
     api_keys: ApiKeyService
     policies: PolicyService
+    audit_logs: AuditLogService

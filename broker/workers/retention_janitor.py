@@ -2,8 +2,10 @@
 
 from functools import partial
 
+from broker.domain.audit_entry import AUDIT_DAYS
 from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
+from broker.store.access.audit_entries import delete_old_audit_entries
 from broker.store.driver.database import Database, translate_errors
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_dead_letters, delete_unwanted, drop_partitions_behind, tidying
@@ -17,7 +19,16 @@ _PARTS = (make_partitions_ahead, delete_expired_snapshots, delete_unwanted, dele
 class RetentionJanitor:
     """Every process has one; they take turns (one holds the lock for a pass)."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, states: StateChanges | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        states: StateChanges | None = None,
+        *,
+        audit_days: int = AUDIT_DAYS,
+    ) -> None:
+        """`audit_days`: for which entries of the audit log are kept."""
+        self._audit_days = audit_days
         self._states = states or StateChanges()
         self._database = database
         self._clock = clock
@@ -29,7 +40,8 @@ class RetentionJanitor:
             if not our_turn:
                 return
             now = self._clock.now()
-            for part in (*_PARTS, partial(drop_partitions_behind, states=self._states)):
+            audit = partial(delete_old_audit_entries, days=self._audit_days)
+            for part in (*_PARTS, partial(drop_partitions_behind, states=self._states), audit):
                 try:
                     with translate_errors():
                         await part(connection, now=now)

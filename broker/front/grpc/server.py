@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from broker.domain.errors import Unavailable, Unimplemented
 from broker.front.admission import Admission, admission_of
+from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog, resource_of
 from broker.front.gate import OPEN_SERVICES, WAITING_RPCS, Gate
 from broker.front.grpc.call import UnaryCall
@@ -54,10 +55,12 @@ class GrpcDoor:
         resource_calls: ResourceCalls,
         calls: CallLog,
         gate: Gate | None = None,
+        auditor: Auditor | None = None,
     ) -> None:
-        """`gate`: what each call passes; None: anybody may do anything."""
+        """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls."""
         self._services = services
         self._gate = gate
+        self._auditor = auditor
         self._calls = calls
         self._requests, self._answers = requests, answers
         self._targets = {
@@ -80,7 +83,7 @@ class GrpcDoor:
         It keeps itself among `connections`, and its calls among `tasks`, for as long as they last: the server that
         stops waits for them.  `options` are Http2Connection's.
         """
-        session = Session(self._services, tasks, self._requests, self._answers, self._calls)
+        session = Session(self._services, tasks, self._requests, self._answers, self._calls, self._auditor)
         connection = Http2Connection(lambda stream: self._accept(session, stream), connections, **options)
         session.peer = connection.peer_address
         return connection
@@ -109,11 +112,26 @@ class GrpcDoor:
         timeout = _timeout(stream.headers.fields.get(b"grpc-timeout"))
         if target.unary is not None:
             return UnaryRpc(
-                session, stream, target.unary, target.admission, encoding, timeout, gate=gate, waits=target.waits
+                session,
+                stream,
+                target.unary,
+                target.admission,
+                encoding,
+                timeout,
+                rpc=target.method.rpc,
+                gate=gate,
+                waits=target.waits,
             )
         assert target.method.streaming is not None
         return StreamingRpc(
-            session, stream, target.method.streaming, target.admission, encoding, timeout, gate=gate
+            session,
+            stream,
+            target.method.streaming,
+            target.admission,
+            encoding,
+            timeout,
+            rpc=target.method.rpc,
+            gate=gate,
         )
 
     def _unknown(self, path: bytes) -> Unimplemented:

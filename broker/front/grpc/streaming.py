@@ -37,10 +37,12 @@ class StreamingRpc(Holder):
         encoding: bytes,
         timeout: float | None,
         *,
+        rpc: str,
         gate: Gate | None = None,
     ) -> None:
-        """`gate`: what the call passes first."""
+        """`rpc`: "Subscriber.StreamingPull".  `gate`: what the call passes first."""
         super().__init__(session.budget, admission)
+        self._rpc = rpc
         self._session = session
         self._gate = gate
         self._stream = stream
@@ -127,7 +129,7 @@ class StreamingRpc(Holder):
         while True:
             while self._requests:
                 message, size = self._requests.popleft()
-                if self._opened and self._resource == "-":
+                if self._resource == "-" and (self._opened or self._session.auditor is not None):
                     self._resource = resource_of(message)
                 self._stream.consumed(size)
                 yield message
@@ -184,10 +186,12 @@ class StreamingRpc(Holder):
                     self._caller = await caller_of(self._gate, self._stream)
                     self._gate.hold(self)
                 await self._handler(self)
+                await self._audit()
                 self._begin()
                 self._stream.send_trailers(OK)
                 self._tell("OK")
         except BrokerError as error:
+            await self._audit(error)
             self._fail(error)
         except asyncio.CancelledError:
             by_caller = self._error is not None or self._stream.closed
@@ -205,6 +209,11 @@ class StreamingRpc(Holder):
             self._requests.clear()
             self._reader.forget()
             self._let_go()
+
+    async def _audit(self, error: BrokerError | None = None) -> None:
+        auditor = self._session.auditor
+        if auditor is not None:
+            await auditor.called(self._rpc, self._resource, self._caller, self._session.peer(), error)
 
     def _tell(self, code: str) -> None:
         if self._opened:

@@ -10,6 +10,7 @@ from broker.access.policies.authorizer import Required
 from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.front.admission import Admission
+from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog, resource_of
 from broker.front.gate import Gate
 from broker.front.grpc.call import UnaryCall
@@ -42,8 +43,10 @@ class Session:
         requests: RequestMemory,
         answers: RequestMemory,
         calls: CallLog,
+        auditor: Auditor | None = None,
     ) -> None:
         self.services = services
+        self.auditor = auditor
         self.calls = calls
         self.peer: Callable[[], object] = lambda: None  # the caller's address
         self.budget = ConnectionBudget(requests)
@@ -105,6 +108,7 @@ class UnaryRpc(Holder):
         "_message",
         "_reader",
         "_resource",
+        "_rpc",
         "_running",
         "_session",
         "_stream",
@@ -121,11 +125,13 @@ class UnaryRpc(Holder):
         encoding: bytes,
         timeout: float | None,
         *,
+        rpc: str,
         gate: Gate | None = None,
         waits: bool = False,
     ) -> None:
-        """`gate`: what the call passes first; `waits`: it may be open for long."""
+        """`rpc`: "Publisher.Publish".  `gate`: what the call passes first; `waits`: it may be open for long."""
         super().__init__(session.budget, admission)
+        self._rpc = rpc
         self._gate = gate
         self._waits = waits and gate is not None
         self._session = session
@@ -186,7 +192,7 @@ class UnaryRpc(Holder):
 
     async def _run(self, request: bytes) -> None:
         call, stream = self._call, self._stream
-        if self._began:
+        if self._began or self._session.auditor is not None:
             self._resource = resource_of(request)
         try:
             if self._gate is not None:
@@ -196,10 +202,12 @@ class UnaryRpc(Holder):
                     self._gate.hold(self)
             answer = await self._handler(call, request)
             del request
+            await self._audit()
             self._let_go()
             if not await self._send(answer) and call.unsent is not None:
                 await call.unsent()
         except BrokerError as error:
+            await self._audit(error)
             self._fail(error)
         except asyncio.CancelledError:
             self._fail(Unavailable("The broker stops."))
@@ -212,6 +220,11 @@ class UnaryRpc(Holder):
             self._finish()
             if self._gate is not None and self._waits:
                 self._gate.let_go(self)
+
+    async def _audit(self, error: BrokerError | None = None) -> None:
+        auditor = self._session.auditor
+        if auditor is not None:
+            await auditor.called(self._rpc, self._resource, self._call.caller, self._session.peer(), error)
 
     @property
     def caller(self) -> Caller:

@@ -15,6 +15,7 @@ from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.front.admission import Admission, admission_of
+from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
 from broker.front.permissions import is_of_path
@@ -62,10 +63,13 @@ class RestDoor:
         resource_calls: ResourceCalls,
         calls: CallLog,
         gate: Gate | None = None,
+        auditor: Auditor | None = None,
     ) -> None:
-        """`gate`: what each call passes; None: anybody may do anything."""
+        """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls."""
         self._services = services
         self._gate = gate
+        self._auditor = auditor
+        self._is_guarded = gate is not None or auditor is not None
         self._calls = calls
         self._requests, self._answers = requests, answers
         self._bodies = BodyReader(requests)
@@ -83,21 +87,15 @@ class RestDoor:
     async def serve(self, exchange: Exchange) -> None:
         """Answer a request, whatever happens."""
         head = exchange.head
-        status, retry_after, held, caller = 200, None, 0, ANONYMOUS
-        required: Sequence[Required] = ()
+        status, retry_after, held = 200, None, 0
         began = perf_counter() if self._calls.on else 0.0
         try:
             target, name = self._find(head)
-            if self._gate is not None:
-                caller = await self._caller(self._gate, head)
-                if target.is_of_path:
-                    required = await self._gate.allow(caller, target.rpc, name)
-            body, held = await self._bodies.read(exchange, target.admission)
-            call = Call(self._services, name, _query(head), body, exchange, caller, self._gate)
-            if self._gate is not None and target.waits:
-                answer = await _held(self._gate, target, call, required)
+            if self._is_guarded:
+                answer = await self._serve_guarded(exchange, target, name)
             else:
-                answer = await target.handler(call)
+                body, held = await self._bodies.read(exchange, target.admission)
+                answer = await target.handler(Call(self._services, name, _query(head), body, exchange))
         except BrokerError as error:
             self._calls.refused(error)
             status, answer, retry_after = encode_error(error)
@@ -114,6 +112,31 @@ class RestDoor:
         exchange.respond(status, _headers(status, retry_after), answer)
         if len(answer) >= LARGE_ANSWER_BYTES:
             await self._taken(exchange, len(answer))
+
+    async def _serve_guarded(self, exchange: Exchange, target: _Target, name: str) -> bytes:
+        """The answer to a call that passes the gate, or is told to the auditor."""
+        gate, auditor, caller, held = self._gate, self._auditor, ANONYMOUS, 0
+        required: Sequence[Required] = ()
+        try:
+            if gate is not None:
+                caller = await self._caller(gate, exchange.head)
+                if target.is_of_path:
+                    required = await gate.allow(caller, target.rpc, name)
+            body, held = await self._bodies.read(exchange, target.admission)
+            call = Call(self._services, name, _query(exchange.head), body, exchange, caller, gate)
+            if gate is not None and target.waits:
+                answer = await _held(gate, target, call, required)
+            else:
+                answer = await target.handler(call)
+        except BrokerError as error:
+            if auditor is not None:
+                await auditor.called(target.rpc, name, caller, exchange.peer, error)
+            raise
+        finally:
+            self._requests.held -= held
+        if auditor is not None:
+            await auditor.called(target.rpc, name, caller, exchange.peer)
+        return answer
 
     async def _caller(self, gate: Gate, head: Head) -> Caller:
         shown = shown_by(head)

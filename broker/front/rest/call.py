@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.domain.caller import Caller
+from broker.domain.caller import ANONYMOUS, Caller
 from broker.front.gate import Gate
 from broker.port.http1.exchange import Exchange
 from broker.services.services import Services
@@ -24,7 +24,7 @@ class Call:
     query: Mapping[str, str]
     body: bytes
     exchange: Exchange
-    caller: Caller
+    caller: Caller = ANONYMOUS
     gate: Gate | None = None
 
     @property

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from broker.front.not_served import not_served
 from broker.front.resources.rpcs import RPCS, SUBSCRIPTION, TOPIC
 from broker.front.rest.call import Call
-from broker.front.rest.handlers import acknowledge, api_keys, filters, positions, publish, pull, pushes
+from broker.front.rest.handlers import acknowledge, api_keys, audit_logs, filters, positions, publish, pull, pushes
 from broker.front.rest.handlers import service_accounts as accounts
 from broker.front.rest.resources import resource_handler
 
@@ -89,6 +89,7 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
     *_ACCOUNTS,
     *_API_KEYS,
+    Route("GET", "projects/*/auditLogs", "Logging.ListAuditLogs", audit_logs.list_audit_logs),  # an extension (E5)
     # Not served yet.
     _refused("POST", "projects/*/schemas", "SchemaService.CreateSchema"),
     _refused("GET", SCHEMA, "SchemaService.GetSchema"),

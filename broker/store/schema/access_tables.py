@@ -8,7 +8,9 @@ from sqlalchemy import (
     Column,
     DateTime,
     ForeignKey,
+    Identity,
     Index,
+    Integer,
     LargeBinary,
     Table,
     Text,
@@ -93,4 +95,23 @@ custom_roles = Table(
     Column("permissions", ARRAY(Text), nullable=False),
     Column("deleted", Boolean, nullable=False),
     Column("etag", LargeBinary, nullable=False),
+)
+
+# Who did what, `times` times within a second; `project` is empty for what is of none.
+audit_entries = Table(
+    "audit_entries",
+    metadata,
+    Column("number", BigInteger, Identity(always=True), primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("time", DateTime(timezone=True), nullable=False),
+    Column("times", Integer, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("resource", Text, nullable=False),
+    Column("code", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("credential", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("permission", Text, nullable=False),
+    Index("audit_entries_project_idx", "project", "number"),
+    Index("audit_entries_time_idx", "time"),
 )

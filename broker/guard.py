@@ -1,0 +1,56 @@
+"""Who may call a process, and what is written of it: parts that are there only where the settings ask for them."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from broker.access.access import ROTATION_SECONDS, Access
+from broker.access.audit.trail import AuditTrail
+from broker.app_config import AppConfig
+from broker.front.auditor import Auditor
+from broker.front.gate import Gate
+from broker.front.permissions import FindSubscription
+from broker.secrets.secrets import Secrets
+from broker.store.driver.database import Database
+from broker.telemetry.state_changes import StateChanges
+from broker.workers.periodic import PeriodicWorker
+from broker.workers.supervisor import Loop, Worker
+
+
+def make_access(
+    config: AppConfig, database: Database, *, secrets: Secrets, now: Callable[[], datetime]
+) -> Access | None:
+    """None: anybody may do anything."""
+    if config.auth == "off":
+        return None
+    audiences = [config.address, *config.audiences]
+    return Access(database, secrets=secrets, audiences=audiences, issuers=config.oidc_issuers, now=now)
+
+
+def make_gate(access: Access | None, find_subscription: FindSubscription) -> Gate | None:
+    """Of both doors."""
+    if access is None:
+        return None
+    return Gate(access.authenticator, access.authorizer, access.version, find_subscription=find_subscription)
+
+
+def make_audit_trail(
+    config: AppConfig, database: Database, *, now: Callable[[], datetime], states: StateChanges
+) -> AuditTrail | None:
+    """None: there is no audit log."""
+    return AuditTrail(database, now=now, path=config.audit_file, states=states) if config.is_audited else None
+
+
+def make_auditor(config: AppConfig, trail: AuditTrail | None) -> Auditor | None:
+    """Of both doors."""
+    return None if trail is None else Auditor(trail, data_access=config.audit == "all")
+
+
+def guard_workers(access: Access | None, trail: AuditTrail | None) -> dict[str, Worker]:
+    """What they do by themselves."""
+    workers: dict[str, Worker] = {}
+    if access is not None:
+        workers["access version"] = Loop(access.version.run)
+        workers["access token keys"] = PeriodicWorker(access.rotate, ROTATION_SECONDS)
+    if trail is not None:
+        workers["audit log"] = Loop(trail.run)
+    return workers

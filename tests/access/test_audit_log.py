@@ -1,0 +1,334 @@
+"""The audit log: who did what, on what, from where, with which result; and never what was secret in it (E5)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.pubsub_v1 import types
+
+from broker.access.audit import trail as trail_module
+from broker.access.audit.trail import AuditTrail
+from broker.domain.audit_entry import Audited
+from broker.domain.errors import InvalidArgument, Unavailable
+from broker.domain.log_filter import parse_log_filter
+from broker.front.auditor import is_use
+from broker.front.grpc.methods import METHODS
+from broker.front.permissions import NEEDS
+from broker.store.access.audit_entries import delete_old_audit_entries
+from broker.store.driver.database import Database
+from broker.telemetry.state_changes import StateChanges
+from tests.fixtures.access import Guarded, guarded
+from tests.fixtures.broker import Json, eventually
+
+TOPIC = "projects/guarded/topics/orders"
+METHOD = "google.pubsub.v1.Publisher."
+
+
+async def _entries(broker: Guarded, text: str = "", **query: str) -> list[Json]:
+    assert broker.broker.audit_trail is not None
+    broker.broker.audit_trail._take_counted()
+    await broker.broker.audit_trail.flush()
+    answer = await broker.ok("GET", "projects/guarded/auditLogs", params={"filter": text, **query})
+    entries: list[Json] = answer.get("entries", [])
+    return entries
+
+
+def _short(entry: Json) -> tuple[str, str, str]:
+    payload = entry["protoPayload"]
+    return (
+        payload["methodName"].rpartition(".")[2],
+        payload["resourceName"],
+        payload.get("status", {}).get("message", "OK"),
+    )
+
+
+@asynccontextmanager
+async def _auditing(clone: Callable[[], Any], **settings: Any) -> AsyncIterator[Guarded]:
+    with clone() as database_url:
+        async with guarded(database_url, **settings) as running:
+            yield running
+
+
+async def test_a_change_is_entered_before_it_is_answered_with_who_from_where_and_by_which_credential(
+    broker: Guarded,
+) -> None:
+    await broker.ok("PUT", TOPIC)
+    answer = await broker.ok("GET", "projects/guarded/auditLogs")  # nothing was flushed by hand
+    [entry] = answer["entries"]
+    payload = entry["protoPayload"]
+    assert payload["methodName"] == f"{METHOD}CreateTopic"
+    assert payload["serviceName"] == "pubsub.googleapis.com"
+    assert payload["resourceName"] == TOPIC
+    assert payload["authenticationInfo"] == {
+        "principalEmail": broker.admin["client_email"],
+        "principalSubject": f"serviceAccount:{broker.admin['client_email']}",
+        "credentialId": f"key:{broker.admin['private_key_id']}",
+    }
+    assert payload["requestMetadata"] == {"callerIp": "127.0.0.1"}
+    assert "status" not in payload
+
+
+async def test_both_doors_enter_changes_and_denials_alike_and_uses_not_at_all(broker: Guarded) -> None:
+    nobody = await broker.key(await broker.account(role=""))
+    metadata = tuple((name.lower(), value) for name, value in broker.bearer().items())
+    refused = tuple((name.lower(), value) for name, value in broker.bearer(nobody).items())
+    topic = types.Topic.serialize(types.Topic(name=TOPIC))
+    get = types.GetTopicRequest.serialize(types.GetTopicRequest(topic=TOPIC))
+    async with grpc.aio.insecure_channel(broker.client.base_url.netloc.decode()) as channel:
+        create: Any = channel.unary_unary("/google.pubsub.v1.Publisher/CreateTopic")
+        look: Any = channel.unary_unary("/google.pubsub.v1.Publisher/GetTopic")
+        await create(topic, metadata=metadata)
+        await look(get, metadata=metadata)
+        for shown in (refused, ()):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await look(get, metadata=shown)
+    await broker.ok("GET", TOPIC)
+    for headers in (broker.bearer(nobody), {}):
+        assert (await broker.call("GET", TOPIC, headers=headers)).status_code in (401, 403)
+    await broker.ok("DELETE", TOPIC)
+    found = [entry for entry in await _entries(broker) if entry["protoPayload"]["resourceName"] == TOPIC]
+    assert sorted(map(_short, found)) == [
+        ("CreateTopic", TOPIC, "OK"),
+        ("DeleteTopic", TOPIC, "OK"),
+        ("GetTopic", TOPIC, "PERMISSION_DENIED"),
+        ("GetTopic", TOPIC, "UNAUTHENTICATED"),
+    ]
+    denied = next(entry for entry in found if _short(entry)[2] == "PERMISSION_DENIED")
+    assert denied["times"] == 2  # by either door
+    assert denied["protoPayload"]["authorizationInfo"] == [
+        {"resource": TOPIC, "permission": "pubsub.topics.get", "granted": False}
+    ]
+    assert denied["protoPayload"]["authenticationInfo"]["principalEmail"] == nobody["client_email"]
+
+
+async def test_a_change_that_failed_is_entered_with_why(broker: Guarded) -> None:
+    await broker.ok("PUT", TOPIC)
+    assert (await broker.call("PUT", TOPIC)).status_code == 409
+    assert ("CreateTopic", TOPIC, "ALREADY_EXISTS") in map(_short, await _entries(broker))
+
+
+async def test_uses_of_data_are_entered_by_choice_and_counted_by_the_second(clone: Callable[[], Any]) -> None:
+    async with _auditing(clone, audit="all") as broker:
+        await broker.ok("PUT", TOPIC)
+        for _ in range(3):
+            await broker.ok("POST", f"{TOPIC}:publish", {"messages": [{"data": "aGk="}] * 5})
+        found = [entry for entry in await _entries(broker) if _short(entry)[0] == "Publish"]
+    assert sum(entry.get("times", 1) for entry in found) == 3
+
+
+async def test_secrets_are_never_in_it(clone: Callable[[], Any], tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with _auditing(clone, audit="all", audit_file=str(file)) as broker:
+        account = await broker.account()
+        key = await broker.key(account)
+        made = await broker.ok("POST", "projects/guarded/apiKeys", {"roles": ["roles/viewer"]})
+        await broker.ok("PUT", TOPIC)
+        secret = "whsec_" + "c2VjcmV0IHRoYXQgaXMgbG9uZyBlbm91Z2g="
+        await broker.call(
+            "PUT",
+            "projects/guarded/subscriptions/hook",
+            {
+                "topic": TOPIC,
+                "pushConfig": {"pushEndpoint": "http://name:password@127.0.0.1:9/?token=t0ken"},
+                "extensions": {"webhookSecrets": [secret]},
+            },
+        )
+        await broker.call("GET", f"projects/guarded/topics?key={made['keyString']}", headers={})
+        await broker.call("GET", "projects/guarded/topics?key=brk-wrong-secret", headers={})
+        await broker.call("GET", "projects/guarded/topics", headers={"Authorization": "Bearer wrong-secret"})
+        token = broker.token(key)
+        await broker.call("GET", "projects/guarded/topics", headers={"Authorization": f"Bearer {token}"})
+        text = json.dumps(await _entries(broker)) + file.read_text()
+    for hidden in (secret, "password", "t0ken", made["keyString"], "wrong-secret", token, "PRIVATE KEY"):
+        assert hidden not in text
+    assert "ListTopics" in text
+
+
+async def test_the_file_has_a_line_for_each_entry_and_may_be_renamed(
+    clone: Callable[[], Any], tmp_path: Path
+) -> None:
+    file, old = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
+    async with _auditing(clone, audit_file=str(file)) as broker:
+        await broker.ok("PUT", TOPIC)
+        file.rename(old)
+        await broker.ok("DELETE", TOPIC)
+        assert [_short(json.loads(line)) for line in old.read_text().splitlines()] == [("CreateTopic", TOPIC, "OK")]
+        assert [_short(json.loads(line)) for line in file.read_text().splitlines()] == [
+            ("DeleteTopic", TOPIC, "OK")
+        ]
+
+
+async def test_pages_go_from_the_newest_to_the_oldest_each_entry_once(broker: Guarded) -> None:
+    names = [f"{TOPIC}-{number}" for number in range(7)]
+    for name in names:
+        await broker.ok("PUT", name)
+    seen, token = [], ""
+    while True:
+        query = {"pageSize": "3", **({"pageToken": token} if token else {})}
+        answer = await broker.ok("GET", "projects/guarded/auditLogs", params=query)
+        seen += [entry["protoPayload"]["resourceName"] for entry in answer["entries"]]
+        if not (token := answer.get("nextPageToken", "")):
+            break
+    assert seen == names[::-1]
+
+
+async def test_a_filter_finds_by_whom_what_and_when(broker: Guarded) -> None:
+    nobody = await broker.key(await broker.account(role=""))
+    await broker.ok("PUT", TOPIC)
+    await broker.call("GET", TOPIC, headers=broker.bearer(nobody))
+    later = (broker.now + timedelta(hours=1)).isoformat()
+
+    async def found(text: str) -> list[str]:
+        return [_short(entry)[0] for entry in await _entries(broker, text)]
+
+    email = "protoPayload.authenticationInfo.principalEmail"
+    assert await found(f'{email}="{nobody["client_email"]}"') == ["GetTopic"]
+    assert await found(
+        f'protoPayload.methodName="{METHOD}CreateTopic" AND {email}!="{nobody["client_email"]}"'
+    ) == ["CreateTopic"]
+    assert await found("protoPayload.status.code=7") == ["GetTopic"]
+    assert await found(f'protoPayload.resourceName:"topics/" timestamp<"{later}"') == ["GetTopic", "CreateTopic"]
+    assert await found(f'timestamp>="{later}"') == []
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ({"filter": "color=red"}, "color"),
+        ({"filter": 'protoPayload.methodName="a" OR'}, "OR"),
+        ({"filter": "timestamp>=yesterday"}, "yesterday"),
+        ({"filter": "protoPayload.status.code=99"}, "99"),
+        ({"filter": 'protoPayload.methodName>"a"'}, "protoPayload.methodName"),
+        ({"filter": "timestamp" + " " * 3000}, "3009"),
+        ({"pageToken": "x"}, "page_token"),
+        ({"pageToken": "9" * 30}, "page_token"),
+        ({"pageSize": "-1"}, "page_size"),
+    ],
+)
+async def test_what_cannot_be_asked_for_is_refused_by_name(
+    broker: Guarded, query: dict[str, str], named: str
+) -> None:
+    refused = await broker.call("GET", "projects/guarded/auditLogs", params=query)
+    assert refused.status_code == 400
+    assert named in refused.json()["error"]["message"]
+
+
+async def test_who_has_no_right_to_it_reads_none_and_no_project_reads_anothers(broker: Guarded) -> None:
+    somebody = await broker.key(await broker.account(role="roles/editor"))
+    path = "projects/guarded/auditLogs"
+    assert (await broker.call("GET", path, headers=broker.bearer(somebody))).status_code == 403
+    await broker.ok("PUT", "projects/other/topics/theirs")
+    assert "theirs" not in json.dumps(await _entries(broker))
+
+
+# --- floods, bounds, and a table that cannot be written ------------------------------------------------------
+
+
+def _denied(number: int) -> Audited:
+    return Audited(method="GetTopic", resource=f"projects/p/topics/t{number}", code="PERMISSION_DENIED")
+
+
+async def test_a_flood_of_denials_is_a_bounded_number_of_rows_and_none_is_forgotten(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trail_module, "MAX_DISTINCT", 50)
+    trail = AuditTrail(database, now=await _fixed(database), states=StateChanges())
+    for number in range(200):
+        trail.note(_denied(number))
+        trail.note(_denied(0))
+    await trail.close()
+    async with database.connection() as connection:
+        rows = await (await connection.execute("SELECT count(*), sum(times) FROM audit_entries")).fetchone()
+    assert rows == (51, 400)
+
+
+async def test_while_the_table_cannot_be_written_entries_wait_and_changes_are_answered(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trail_module, "RECORD_SECONDS", 0.05)
+    states = StateChanges()
+    trail = AuditTrail(database, now=await _fixed(database), states=states)
+    working = trail_module.insert_audit_entries
+
+    async def failing(*_: Any, **__: Any) -> None:
+        raise Unavailable("not now")
+
+    monkeypatch.setattr(trail_module, "insert_audit_entries", failing)
+    await trail.record(_denied(1))  # returns
+    with pytest.raises(Unavailable):
+        await trail.flush()
+    assert states.lasts("entries of the audit log in the table")
+    monkeypatch.setattr(trail_module, "insert_audit_entries", working)
+    await trail.flush()
+    assert not states.lasts("entries of the audit log in the table")
+    async with database.connection() as connection:
+        rows = await (await connection.execute("SELECT resource FROM audit_entries")).fetchall()
+    assert rows == [("projects/p/topics/t1",)]
+
+
+async def test_changes_at_the_same_time_are_written_together(database: Database) -> None:
+    trail = AuditTrail(database, now=await _fixed(database), states=StateChanges())
+    recorded = [asyncio.create_task(trail.record(_denied(number))) for number in range(20)]
+    await eventually(lambda: len(trail._waiting) == 20)
+    running = asyncio.create_task(trail.run())
+    await asyncio.gather(*recorded)
+    running.cancel()
+    await asyncio.wait((running,))
+    async with database.connection() as connection:
+        rows = await (
+            await connection.execute("SELECT count(*), count(DISTINCT xmin::text) FROM audit_entries")
+        ).fetchone()
+    assert rows == (20, 1)
+
+
+async def test_entries_that_are_too_old_or_too_many_are_deleted(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = (await _fixed(database))()
+    for ago in (100, 1, 0, 0):
+        trail = AuditTrail(database, now=lambda ago=ago: now - timedelta(days=ago), states=StateChanges())
+        trail.note(_denied(ago))
+        await trail.close()
+    async with database.connection() as connection:
+        assert await delete_old_audit_entries(connection, now=now, days=90) == 1
+        monkeypatch.setattr("broker.store.access.audit_entries.MAX_ROWS", 2)
+        assert await delete_old_audit_entries(connection, now=now, days=90) == 1
+        rows = await (await connection.execute("SELECT resource FROM audit_entries ORDER BY number")).fetchall()
+    assert rows == [("projects/p/topics/t0",), ("projects/p/topics/t0",)]
+
+
+async def _fixed(database: Database) -> Callable[[], Any]:
+    now = await database.now()
+    return lambda: now
+
+
+# --- which calls ---------------------------------------------------------------------------------------------
+
+
+def test_what_only_looks_or_uses_is_not_taken_for_a_change_and_all_else_is() -> None:
+    rpcs = NEEDS.keys() | {method.rpc for method in METHODS}
+    changes = sorted(rpc for rpc in rpcs if not is_use(rpc))
+    assert "Subscriber.Seek" in changes
+    assert "IAMPolicy.SetIamPolicy" in changes
+    assert {rpc.rpartition(".")[2] for rpc in rpcs - set(changes)} >= {
+        "Publish",
+        "Pull",
+        "StreamingPull",
+        "GetTopic",
+    }
+    verbs = ("Create", "Update", "Delete", "Set", "Modify", "Detach", "Seek", "Pause", "Resume", "Commit")
+    verbs += ("Rollback", "Disable", "Enable", "Undelete", "Patch", "Rotate")
+    assert [rpc for rpc in changes if not rpc.rpartition(".")[2].startswith(verbs)] == []
+
+
+def test_a_text_in_a_filter_may_have_quotes_and_what_is_no_filter_says_where() -> None:
+    [comparison] = parse_log_filter(r'protoPayload.resourceName : "a \"b\" \\c"')
+    assert comparison.value == 'a "b" \\c'
+    with pytest.raises(InvalidArgument, match=r"not valid at '.x.'"):
+        parse_log_filter('timestamp >= 2026-01-01T00:00:00Z AND "x"')
