@@ -74,6 +74,11 @@ def project_of(name: str) -> str:
     return name[: name.index("/", len("projects/"))]
 
 
+def project_within(path: str) -> str:
+    """The same of whatever a caller names, be it a project or nothing of the kind."""
+    return "/".join(path.split("/", 2)[:2])
+
+
 def leaf(name: str) -> str:
     """The id at the end of a resource name, as error messages give it."""
     return name.rpartition("/")[2]

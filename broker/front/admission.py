@@ -1,5 +1,6 @@
 """Which requests find room: a budget of bytes, which the doors of a process share."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from broker.domain.errors import BrokerError, ResourceExhausted, Unavailable
@@ -8,20 +9,32 @@ from broker.front.request_memory import RequestMemory
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What is told a caller whose request finds no room, and how many bytes past the limit it may go."""
+    """What is told a caller whose request finds no room, and how many bytes past the limit it may go.
+
+    A `sender` has a share of large requests (request_memory.py), and within it one for each refusal: whoever
+    publishes too much can still ack.
+    """
 
     refusal: type[BrokerError]
     beyond: int
-
-    def check_arriving(self, memory: RequestMemory, size: int, *, own: int) -> None:
-        """Raises the refusal if so much more of a request that is not complete, beyond its `own`, finds no room."""
-        if not memory.may_arrive(size, own=own):
-            raise self.refusal("Too many large requests arrive at one time; slow down and try again.")
 
     def check(self, memory: RequestMemory, size: int) -> None:
         """Raises the refusal if `size` bytes more find no room."""
         if not memory.has_room(size, beyond=self.beyond):
             raise self.refusal("The broker holds as much of requests as it may; slow down and try again.")
+
+    def arrive(self, memory: RequestMemory, sender: Hashable, size: int, *, own: int) -> None:
+        """Count so much more of a request that is not complete, beyond its `own`.  Raises the refusal."""
+        if not memory.arrive((sender,), size, own=own):
+            raise self.refusal(f"Too many large requests of {sender} arrive at one time; slow down and try again.")
+
+    def take_share(self, memory: RequestMemory, sender: Hashable, size: int, *, own: int) -> None:
+        """Count so much more of a large request, beyond its `own`.  Raises the refusal."""
+        if not memory.take_share((sender, self.refusal.code), size, own=own):
+            raise self.refusal(f"Too many large requests of {sender} are under way; slow down and try again.")
+
+    def give_back_share(self, memory: RequestMemory, sender: Hashable, size: int) -> None:
+        memory.give_back_share((sender, self.refusal.code), size)
 
 
 def admission_of(rpc: str, memory: RequestMemory) -> Admission:

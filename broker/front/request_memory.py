@@ -1,28 +1,36 @@
-"""A budget for the bytes of requests, or of answers, that a process holds at a time."""
+"""A budget for the bytes of requests, or of answers, that a process holds at a time.
+
+Large requests are shared by whoever sends them (domain/fair_stock.py): over REST the project in the path, over
+gRPC the connection, for there a project is known only when a request is complete.  Small ones are not counted by
+sender: the shares of the large ones leave them room.
+"""
+
+from broker.domain.fair_stock import FairStock, Path
+
+LARGE_BYTES = 4_096  # a request beyond is a large one
 
 
 class RequestMemory:
     """`held` bytes of at most `limit`; the budget is one process's, shared by its doors.
 
-    `arriving` of them are of requests that are not complete.  They may be three quarters of the limit, so that
-    senders who are slow, or who never end, do not take all of it from those who send at once.
+    Those of requests that are not complete may be three quarters of the limit, so that senders who are slow, or who
+    never end, do not take all of it from those who send at once.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
-        self.arriving = 0
+        self._large = FairStock(limit)
+        self._arriving = FairStock(limit * 3 // 4)
 
     @property
     def full(self) -> bool:
         return self.held >= self.limit
 
-    def may_arrive(self, size: int, *, own: int) -> bool:
-        """Whether so many bytes more may be of a request that is not complete, and has `own` already.
-
-        One that is alone may, however small the limit.
-        """
-        return self.arriving <= own or self.arriving + size <= self.limit * 3 // 4
+    @property
+    def arriving(self) -> int:
+        """Of requests that are not complete."""
+        return self._arriving.total
 
     def has_room(self, size: int, *, beyond: int = 0) -> bool:
         """Whether so many bytes more stay within the limit, or within `beyond` bytes past it.
@@ -30,3 +38,28 @@ class RequestMemory:
         Something is always taken when nothing is held, however small the limit.
         """
         return not self.held or self.held + size <= self.limit + beyond
+
+    def take_share(self, sender: Path, size: int, *, own: int) -> bool:
+        """Count so many bytes more of a large request that has `own` already; False: its sender has his share.
+
+        One request that is alone has room, however small the limit; so it has in `arrive`.
+        """
+        return _take(self._large, sender, size, own)
+
+    def give_back_share(self, sender: Path, size: int) -> None:
+        self._large.give_back(sender, amount=size)
+
+    def arrive(self, sender: Path, size: int, *, own: int) -> bool:
+        """Count so many bytes more of a request that is not complete, and has `own` already; False: no room."""
+        return _take(self._arriving, sender, size, own)
+
+    def arrived(self, sender: Path, size: int) -> None:
+        """So much is of no incomplete request any more."""
+        self._arriving.give_back(sender, amount=size)
+
+
+def _take(stock: FairStock, sender: Path, size: int, own: int) -> bool:
+    if stock.total <= own:
+        stock.hold(sender, amount=size)
+        return True
+    return stock.take(sender, amount=size) is None

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import ParamSpec
 
+from broker.domain.names import project_within
+
 P = ParamSpec("P")
 
 HOT = frozenset(
@@ -32,8 +34,7 @@ class ResourceCalls:
         """`handler`, once the project of the resource has a turn; Unavailable past the limits."""
 
         async def call_within_limits(*call: P.args, **options: P.kwargs) -> bytes:
-            project = "/".join(resource_of(*call, **options).split("/", 2)[:2])
-            async with self._turn_of(project):
+            async with self._turn_of(project_within(resource_of(*call, **options))):
                 return await handler(*call, **options)
 
         return call_within_limits

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from broker.domain.ack_id import AttemptName
 from broker.domain.errors import Aborted, BrokerError, Unavailable
+from broker.domain.fair_stock import FairStock
 from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks, own
 from broker.runtime.ack_writer import AckWriter
-from broker.runtime.fair_stock import FairStock
 from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity

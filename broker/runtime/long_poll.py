@@ -16,11 +16,11 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from broker.domain.delivery import Delivery, Demand
 from broker.domain.errors import BrokerError, Unavailable
+from broker.domain.fair_stock import FairStock, Over
 from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.fair_stock import FairStock, Over
 from broker.runtime.key_owners import KeyOwners
 from broker.runtime.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, WaitingPull
 from broker.runtime.tasks import Tasks

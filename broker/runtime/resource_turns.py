@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from broker.domain.errors import DeadlineExceeded, Unavailable
-from broker.runtime.fair_stock import FairStock
+from broker.domain.fair_stock import FairStock
 from broker.runtime.fair_turns import FairTurns, Turn
 
 AT_ONCE = 8  # connections of the pool of such calls (store/driver/database.py)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from broker.front.grpc import unary
 from broker.front.grpc.messages import MessageReader
 from broker.port.http2.frames import Code, Flag, Kind, frame, reset, window_update
-from tests.grpc.wire import Answer, Served, packed, request_headers, serving, until
+from tests.grpc.wire import Answer, Served, Service, packed, request_headers, serving, until
 
 
 @pytest.fixture
@@ -227,21 +227,28 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(messages: list[b
     assert not reader.is_within_message
 
 
-async def test_requests_that_do_not_end_leave_room_for_those_that_do(served: Served) -> None:
-    requests = served.service.requests
-    requests.limit = 200_000
-    peer = await served.connect(s4=1_000_000)
-    peer.send(window_update(0, 1_000_000))
-    for stream_id in (1, 3):
-        begun = packed(b"x" * 90_000)[:60_000]
-        peer.send(peer.headers(stream_id, request_headers()), frame(Kind.DATA, 0, stream_id, begun))
-    await until(lambda: requests.arriving == 120_000)
-    peer.send(peer.headers(5, request_headers()), frame(Kind.DATA, 0, 5, packed(b"x" * 90_000)[:40_000]))
-    refused = await peer.answer(5)
-    assert refused.status == UNAVAILABLE
-    assert 0.5 <= retry_delay(refused) <= 1.5
-    peer.call(7, b"y" * 50_000)
-    assert (await peer.answer(7)).message == b"y" * 50_000
-    peer.send(reset(1, Code.CANCEL), frame(Kind.DATA, Flag.END_STREAM, 3, b"x" * 30_005))
-    assert (await peer.answer(3)).message == b"x" * 90_000
-    assert (requests.arriving, requests.held) == (0, 0)
+async def test_requests_that_do_not_end_leave_room_for_those_that_do_and_for_other_connections() -> None:
+    async with serving(service=Service(400_000)) as served:
+        requests = served.service.requests
+        peer, other = await served.connect(s4=1_000_000), await served.connect()
+        peer.send(window_update(0, 1_000_000))
+        begun = packed(b"x" * 150_000)
+        for stream_id in (1, 3):
+            pieces = begun[:60_000], begun[60_000:120_000]
+            peer.send(
+                peer.headers(stream_id, request_headers()), *(frame(Kind.DATA, 0, stream_id, p) for p in pieces)
+            )
+        await until(lambda: requests.arriving == 240_000)
+        peer.send(peer.headers(5, request_headers()), frame(Kind.DATA, 0, 5, begun[:40_000]))
+        refused = await peer.answer(5)
+        assert refused.status == UNAVAILABLE
+        assert 0.5 <= retry_delay(refused) <= 1.5
+        other.send(other.headers(1, request_headers()), frame(Kind.DATA, 0, 1, packed(b"z" * 60_000)[:40_000]))
+        other.send(frame(Kind.DATA, Flag.END_STREAM, 1, b"z" * 20_005))
+        assert (await other.answer(1)).message == b"z" * 60_000
+        peer.call(7, b"y" * 50_000)
+        assert (await peer.answer(7)).message == b"y" * 50_000
+        peer.send(reset(1, Code.CANCEL), frame(Kind.DATA, Flag.END_STREAM, 3, b"x" * 30_005))
+        assert (await peer.answer(3)).message == b"x" * 150_000
+        await until(lambda: (requests.arriving, requests.held) == (0, 0))
+        assert requests.take_share(("all of it",), requests.limit, own=0)

@@ -170,8 +170,8 @@ async def until(condition: Callable[[], bool]) -> None:
 class Service:
     """What the door serves: methods that tests can look into.  The budgets are such that no test meets them."""
 
-    def __init__(self) -> None:
-        self.requests = RequestMemory(1_000_000_000)
+    def __init__(self, request_memory: int = 1_000_000_000) -> None:
+        self.requests = RequestMemory(request_memory)
         self.answers = RequestMemory(1_000_000_000)
         self.started = asyncio.Event()
         self.gone = asyncio.Event()
@@ -280,8 +280,11 @@ def make_door(service: Service) -> GrpcDoor:
 
 
 @asynccontextmanager
-async def serving(*, secure: bool = False, **options: float) -> AsyncIterator[Served]:
-    service, connections, tasks = Service(), set[Any](), set[Any]()
+async def serving(
+    *, secure: bool = False, service: Service | None = None, **options: float
+) -> AsyncIterator[Served]:
+    connections, tasks = set[Any](), set[Any]()
+    service = service or Service()
     door = make_door(service)
 
     def make_protocol() -> asyncio.Protocol:

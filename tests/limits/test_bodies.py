@@ -168,5 +168,7 @@ async def test_a_request_whose_caller_left_before_its_body_was_read_is_not_serve
     exchange = Exchange(cast(Any, None), head)
     exchange.leave()
     with pytest.raises(InvalidArgument):
-        await BodyReader(memory).read(exchange, admission_of("Publisher.CreateTopic", memory))
+        await BodyReader(memory).read(
+            exchange, admission_of("Publisher.CreateTopic", memory), "projects/p/topics/t"
+        )
     assert memory.held == 0

@@ -7,8 +7,8 @@ import httpx
 import psycopg
 import pytest
 
+from broker.domain.fair_stock import FairStock
 from broker.front.generated import messages
-from broker.runtime.fair_stock import FairStock
 from broker.store.schema.tables import subscriptions
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 from tests.limits.conftest import MEGABYTE, good_client, rss

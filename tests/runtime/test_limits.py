@@ -10,6 +10,7 @@ import pytest
 from broker.domain.ack_id import AttemptName
 from broker.domain.errors import ResourceExhausted, Unavailable
 from broker.domain.message import NewMessage
+from broker.front.admission import admission_of
 from broker.front.request_memory import RequestMemory
 from broker.runtime import ack_coalescer, publish_coalescer
 from broker.runtime.ack_coalescer import AckCoalescer
@@ -326,3 +327,32 @@ def test_a_budget_has_room_up_to_its_limit_and_for_anything_when_it_is_empty() -
     assert not memory.full
     memory.held += 40
     assert memory.full
+
+
+def test_large_requests_of_one_sender_leave_room_for_those_of_others_and_for_its_own_acks() -> None:
+    memory, size = RequestMemory(256_000_000), 10_000_000
+    publish, acknowledge = (admission_of(rpc, memory) for rpc in ("Publisher.Publish", "Subscriber.Acknowledge"))
+    taken = 0
+    while memory.take_share(("projects/greedy", publish.refusal.code), size, own=0):
+        taken += size
+    memory.held = taken
+    with pytest.raises(ResourceExhausted, match="projects/greedy"):
+        publish.take_share(memory, "projects/greedy", size, own=0)
+    assert 0.6 * memory.limit < taken < 0.8 * memory.limit, "much of it, for it was alone"
+    acknowledge.take_share(memory, "projects/greedy", 500_000, own=0)
+    publish.take_share(memory, "projects/good", size, own=0)
+    publish.check(memory, size)
+    publish.give_back_share(memory, "projects/greedy", taken)
+    publish.take_share(memory, "projects/greedy", size, own=0)
+
+
+def test_what_one_sender_does_not_complete_leaves_room_for_what_others_send() -> None:
+    memory, size = RequestMemory(256_000_000), 1_000_000
+    arriving = 0
+    while memory.arrive(("projects/greedy",), size, own=0):
+        arriving += size
+    assert memory.arrive(("projects/good",), 10 * size, own=0)
+    assert not memory.arrive(("projects/greedy",), size, own=size)
+    memory.arrived(("projects/greedy",), arriving)
+    memory.arrived(("projects/good",), 10 * size)
+    assert memory.arrive(("projects/alone",), 10 * memory.limit, own=0), "one that is alone"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.runtime.fair_stock import FairStock, Over, Path
+from broker.domain.fair_stock import FairStock, Over, Path
 
 
 def fill(stock: FairStock, *paths: Path) -> int:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from broker.domain.fair_stock import Over
 from broker.domain.push_config import PushConfig, PushOptions
 from broker.domain.subscription import Subscription
-from broker.runtime.fair_stock import Over
 from broker.secrets.secrets import Secrets
 from broker.workers.push.endpoint import Endpoint, Flight, Parcel
 from broker.workers.push.endpoint_health import EndpointHealth

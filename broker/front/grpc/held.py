@@ -1,7 +1,7 @@
 """What a call holds of requests, in the budgets of its connection and of the process."""
 
 from broker.front.admission import Admission
-from broker.front.request_memory import RequestMemory
+from broker.front.request_memory import LARGE_BYTES, RequestMemory
 
 MAX_HELD_BYTES = 67_108_864  # of requests of a connection
 BODY_TICKS = 3  # of the connection (20 s), after which a message has arrived: it must not hold its memory for ever
@@ -13,6 +13,9 @@ class ConnectionBudget:
     def __init__(self, requests: RequestMemory) -> None:
         self.requests = requests
         self.held = 0
+
+    def __str__(self) -> str:
+        return "this connection"
 
 
 class Holder:
@@ -39,20 +42,37 @@ class Holder:
                 raise self._admission.refusal(
                     "This connection sends too many large requests at one time; try again."
                 )
+        if size > LARGE_BYTES or self._held > LARGE_BYTES:
+            self._share(size)
         self._held = size
         budget.held += more
         requests.held += more
 
+    def _share(self, size: int) -> None:
+        """It is `size` bytes in place of `_held`: of the connection's share what is not small."""
+        own, size = _shared(self._held), _shared(size)
+        if size > own:
+            self._admission.take_share(self._budget.requests, self._budget, size - own, own=own)
+        else:
+            self._admission.give_back_share(self._budget.requests, self._budget, own - size)
+
     def _arrives(self, size: int) -> None:
         more, requests = size - self._arriving, self._budget.requests
         if more > 0:
-            self._admission.check_arriving(requests, more, own=self._arriving)
+            self._admission.arrive(requests, self._budget, more, own=self._arriving)
+        else:
+            requests.arrived((self._budget,), -more)
         self._arriving = size
-        requests.arriving += more
 
     def _let_go(self) -> None:
         if self._arriving:
             self._arrives(0)
+        if self._held > LARGE_BYTES:
+            self._share(0)
         self._budget.held -= self._held
         self._budget.requests.held -= self._held
         self._held = 0
+
+
+def _shared(size: int) -> int:
+    return size if size > LARGE_BYTES else 0

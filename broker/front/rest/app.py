@@ -71,7 +71,7 @@ class RestDoor:
         self._auditor = auditor
         self._is_guarded = gate is not None or auditor is not None
         self._calls = calls
-        self._requests, self._answers = requests, answers
+        self._answers = answers
         self._bodies = BodyReader(requests)
         self._targets = _targets(routes, requests, resource_calls)
         self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # what _look_up has found, of short paths
@@ -87,14 +87,14 @@ class RestDoor:
     async def serve(self, exchange: Exchange) -> None:
         """Answer a request, whatever happens."""
         head = exchange.head
-        status, retry_after, held = 200, None, 0
+        status, retry_after, held, large = 200, None, 0, None
         began = perf_counter() if self._calls.on else 0.0
         try:
             target, name = self._find(head)
             if self._is_guarded:
                 answer = await self._serve_guarded(exchange, target, name)
             else:
-                body, held = await self._bodies.read(exchange, target.admission)
+                body, held, large = await self._bodies.read(exchange, target.admission, name)
                 answer = await target.handler(Call(self._services, name, _query(head), body, exchange))
         except BrokerError as error:
             self._calls.refused(error)
@@ -106,7 +106,7 @@ class RestDoor:
             fault = Internal("The broker met an unexpected fault; its log has the details.")
             status, answer, retry_after = encode_error(fault)
         finally:
-            self._requests.held -= held
+            self._bodies.let_go(held, large)
         if began:
             self._calls.answered(_shown(head), status, perf_counter() - began, exchange.peer)
         exchange.respond(status, _headers(status, retry_after), answer)
@@ -115,14 +115,14 @@ class RestDoor:
 
     async def _serve_guarded(self, exchange: Exchange, target: _Target, name: str) -> bytes:
         """The answer to a call that passes the gate, or is told to the auditor."""
-        gate, auditor, caller, held = self._gate, self._auditor, ANONYMOUS, 0
+        gate, auditor, caller, held, large = self._gate, self._auditor, ANONYMOUS, 0, None
         required: Sequence[Required] = ()
         try:
             if gate is not None:
                 caller = await self._caller(gate, exchange.head)
                 if target.is_of_path:
                     required = await gate.allow(caller, target.rpc, name)
-            body, held = await self._bodies.read(exchange, target.admission)
+            body, held, large = await self._bodies.read(exchange, target.admission, name)
             call = Call(self._services, name, _query(exchange.head), body, exchange, caller, gate)
             if gate is not None and target.waits:
                 answer = await _held(gate, target, call, required)
@@ -133,7 +133,7 @@ class RestDoor:
                 await auditor.called(target.rpc, name, caller, exchange.peer, error)
             raise
         finally:
-            self._requests.held -= held
+            self._bodies.let_go(held, large)
         if auditor is not None:
             await auditor.called(target.rpc, name, caller, exchange.peer)
         return answer

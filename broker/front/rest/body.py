@@ -8,78 +8,104 @@ be stored is part of it.
 import asyncio
 
 from broker.domain.errors import DeadlineExceeded, InvalidArgument
+from broker.domain.names import project_within
 from broker.domain.payload import MAX_PAYLOAD_BYTES, decompressed, payload_too_large
 from broker.front.admission import Admission
-from broker.front.request_memory import RequestMemory
+from broker.front.request_memory import LARGE_BYTES, RequestMemory
 from broker.port.http1.exchange import Exchange, Gone
 
 BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hold its memory for ever
 
 
-class BodyReader:
-    """Reads bodies within a budget; whoever reads one gives its bytes back (`memory.held`) when it is done with."""
+class LargeBody:
+    """What a large request holds of the budget, as a part of its sender's share."""
 
-    def __init__(self, memory: RequestMemory) -> None:
-        self._memory = memory
+    __slots__ = ("_admission", "_memory", "_sender", "held")
 
-    async def read(self, exchange: Exchange, admission: Admission) -> tuple[bytes, int]:
-        """The body, decompressed, and how many bytes of the budget it holds.
+    def __init__(self, memory: RequestMemory, admission: Admission, sender: str) -> None:
+        self.held = 0
+        self._memory, self._admission, self._sender = memory, admission, sender
 
-        Raises InvalidArgument past the limit of one body, without reading on; DeadlineExceeded; and the refusal.
-        """
-        more = False
-        if (body := exchange.take()) is None:
-            body, more = await _read(exchange)
-        held = self._take(len(body), admission) if body else 0
-        encoding = _header(exchange, b"content-encoding") if body or more else b""
-        if not (more or encoding):
-            return body, held
-        try:
-            if more:
-                length = exchange.head.length or 0
-                if length > MAX_PAYLOAD_BYTES:
-                    raise payload_too_large()
-                admission.check(self._memory, length - len(body))
-                body = await self._rest(exchange, admission, body)
-                held = len(body)
-            if len(body) > MAX_PAYLOAD_BYTES:
-                raise payload_too_large()
-            if encoding:
-                body = _decompressed(body, encoding.strip().lower())
-                held += self._take(len(body), admission)
-        except BaseException:
-            self._memory.held -= held
-            raise
-        return body, held
+    def take(self, size: int) -> None:
+        """Hold so many bytes more.  Raises the refusal."""
+        self._admission.check(self._memory, size)
+        self._admission.take_share(self._memory, self._sender, size, own=self.held)
+        self.held += size
+        self._memory.held += size
 
-    async def _rest(self, exchange: Exchange, admission: Admission, first: bytes) -> bytes:
+    def let_go(self) -> None:
+        self._admission.give_back_share(self._memory, self._sender, self.held)
+        self._memory.held -= self.held
+        self.held = 0
+
+    async def read(self, exchange: Exchange, first: bytes) -> bytes:
         """The whole of a body that does not end with its `first` bytes; counted as it comes.
 
         It is kept in one piece: a list of the pieces would take far more than their bytes if they are small.
         """
-        body, memory = bytearray(first), self._memory
-        held = 0
+        length, memory, sender = exchange.head.length or 0, self._memory, self._sender
+        if length > MAX_PAYLOAD_BYTES:
+            raise payload_too_large()
+        self._admission.check(memory, length - len(first))
+        body, arriving = bytearray(first), 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 more = True
                 while more:
                     piece, more = await _read(exchange)
-                    size = len(piece)
-                    admission.check_arriving(memory, size, own=held)
-                    held += self._take(size, admission)
-                    memory.arriving += size
+                    self._admission.arrive(memory, sender, len(piece), own=arriving)
+                    arriving += len(piece)
+                    self.take(len(piece))
                     body += piece
                     if len(body) > MAX_PAYLOAD_BYTES:
                         raise payload_too_large()
         except TimeoutError:
-            memory.held -= held
             raise DeadlineExceeded(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
-        except BaseException:
-            memory.held -= held
-            raise
         finally:
-            memory.arriving -= held
+            memory.arrived((sender,), arriving)
         return bytes(body)
+
+
+class BodyReader:
+    """Reads bodies within a budget; whoever reads one lets go of its bytes when it is done with."""
+
+    def __init__(self, memory: RequestMemory) -> None:
+        self._memory = memory
+
+    async def read(
+        self, exchange: Exchange, admission: Admission, name: str
+    ) -> tuple[bytes, int, LargeBody | None]:
+        """The body, decompressed; how many bytes of the budget it holds, or what does if it is large.
+
+        `name`: the resource, of the project whose share a large one is of.  Raises InvalidArgument past the limit
+        of one body, without reading on; DeadlineExceeded; and the refusal.
+        """
+        more = False
+        if (body := exchange.take()) is None:
+            body, more = await _read(exchange)
+        encoding = _header(exchange, b"content-encoding") if body or more else b""
+        if not (more or encoding) and len(body) <= LARGE_BYTES:
+            return body, self._take(len(body), admission) if body else 0, None
+        large = LargeBody(self._memory, admission, project_within(name))
+        try:
+            large.take(len(body))
+            if more:
+                body = await large.read(exchange, body)
+            if len(body) > MAX_PAYLOAD_BYTES:
+                raise payload_too_large()
+            if encoding:
+                body = _decompressed(body, encoding.strip().lower())
+                large.take(len(body))
+        except BaseException:
+            large.let_go()
+            raise
+        return body, 0, large
+
+    def let_go(self, held: int, large: LargeBody | None) -> None:
+        """Of what `read` has returned with a body."""
+        self._memory.held -= held
+        if large is not None:
+            large.let_go()
 
     def _take(self, size: int, admission: Admission) -> int:
         held = self._memory.held

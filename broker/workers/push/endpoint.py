@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from broker.domain.ack_id import AttemptName, attempt_name
 from broker.domain.delivery import Delivery, StoredMessage
+from broker.domain.fair_stock import ALPHA, FairStock, Over, Path
 from broker.domain.names import project_of
 from broker.domain.push_state import BreakerState
 from broker.domain.subscription import Subscription
-from broker.runtime.fair_stock import ALPHA, FairStock, Over, Path
 from broker.workers.push.endpoint_health import SLOW_LATENCY, Attempt, EndpointHealth
 from broker.workers.push.envelope import Envelope
 from broker.workers.push.target import Origin, origin_of
@@ -31,7 +31,7 @@ MAX_BYTES_OF_ALL = 512_000_000  # endpoints that hang hold what they were sent
 class Memory:
     """Bytes that the endpoints of a project hold, and `of_all` those of the process.
 
-    No project holds more than so many times what is free (runtime/fair_stock.py; but what a claim will bring is not
+    No project holds more than so many times what is free (domain/fair_stock.py; but what a claim will bring is not
     known beforehand).  Beyond that each endpoint may hold one message.
     """
 

@@ -7,11 +7,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Container
 
+from broker.domain.fair_stock import Over
 from broker.domain.push_state import is_withheld
 from broker.domain.subscription import Subscription
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.failures import tell_failure
-from broker.runtime.fair_stock import Over
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.target import shown_origin

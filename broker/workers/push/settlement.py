@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from broker.domain.ack_id import AttemptName
 from broker.domain.errors import BrokerError, Unavailable
+from broker.domain.fair_stock import ALPHA
 from broker.runtime.ack_batch import NewDeadline
 from broker.runtime.ack_coalescer import AckCoalescer
-from broker.runtime.fair_stock import ALPHA
 from broker.workers.push.endpoint import Endpoint, Item
 
 _RELEASED = NewDeadline(0, "released")
@@ -126,7 +126,7 @@ class Settlement:
         return failed is None
 
     def _take_back(self, project: str, outcomes: _Outcomes, acks: dict[AttemptName, set[int]]) -> None:
-        """As many as there is room for, which projects share (runtime/fair_stock.py)."""
+        """As many as there is room for, which projects share (domain/fair_stock.py)."""
         held = [(project, len(each.acks)) for (project, _), each in self._outcomes.items()]
         own = sum(number for of_project, number in held if of_project == project)
         free = _MAX_KEPT - sum(number for _, number in held)

@@ -1,6 +1,6 @@
 """Slots for requests: who gets one of the so many that a process may have open (M1).
 
-They are shared by project, then by subscription (runtime/fair_stock.py).  These rules are push's own:
+They are shared by project, then by subscription (domain/fair_stock.py).  These rules are push's own:
 
 * Endpoints that do not do well, or of which that is not known yet, are *in doubt*.  In a project they share a part,
   and so leave room for those that do well: a hundred new subscriptions of a host that hangs do not stop their
@@ -12,7 +12,7 @@ They are shared by project, then by subscription (runtime/fair_stock.py).  These
   something for whoever comes when endpoints that did well all hang at once.
 """
 
-from broker.runtime.fair_stock import FairStock, Over, Path
+from broker.domain.fair_stock import FairStock, Over, Path
 from broker.workers.push.endpoint import IN_DOUBT, Endpoint, Slot
 from broker.workers.push.endpoint_health import SLOW_LATENCY
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from broker.runtime.fair_stock import Over
+from broker.domain.fair_stock import Over
 from broker.workers.push.endpoint import Endpoint, Slot
 from broker.workers.push.slots import PushSlots
 

@@ -63,11 +63,15 @@ class FairStock:
                 over = self._over(path, amount)
                 if over is not None:
                     return over
+        self.hold(*paths, amount=amount)
+        return None
+
+    def hold(self, *paths: Path, amount: int = 1) -> None:
+        """Hold so much more, whether or not there is room for it."""
         self._total += amount
         for path in paths:
             for depth in range(1, len(path) + 1):
                 self._held[path[:depth]] += amount
-        return None
 
     def give_back(self, *paths: Path, amount: int = 1) -> None:
         """What was taken, no more and only once."""
