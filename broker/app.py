@@ -184,6 +184,7 @@ class Broker:
             wake_ups,
             secrets=self._secrets,
             min_delivery_attempts=self._config.min_delivery_attempts,
+            only_own_accounts=self.access is not None,
         )
         snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity)
         accounts = ServiceAccountService(database, clock, changed=changed, base_url=self._config.address)
@@ -225,15 +226,15 @@ class Broker:
             self._tasks,
             self._signer,
             EndpointNews(self.states, self._dead_letter_news, excused=self._is_away),
+            access=self.access,
             secrets=self._secrets,
             owns=self._processes.owns,
             make_client=self._make_push_client,
         )
 
     def _make_push_client(self) -> PushClient:
-        config = self._config
-        policy = parse_address_policy(config.push_private_addresses, config.push_allowed_networks)
-        return PushClient(policy=policy, ca_file=config.push_ca_file)
+        policy = parse_address_policy(self._config.push_private_addresses, self._config.push_allowed_networks)
+        return PushClient(policy=policy, ca_file=self._config.push_ca_file)
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""

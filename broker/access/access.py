@@ -65,6 +65,13 @@ class Access:
             await raise_access_version(connection, schema=self._database.schema, credentials=True)
         await self.version.look()
 
+    def why_not_as(self, email: str) -> str | None:
+        """Why nothing may be sent in the name of a service account now; None: it may.  A look into a dictionary."""
+        account = self.directory.current.accounts.get(email)
+        if account is None:
+            return f"{email}, whose token pushes carry, is no service account of this broker"
+        return f"the service account {email}, whose token pushes carry, is disabled" if account.disabled else None
+
     async def exchange(self, assertion: bytes) -> str:
         """An access token for a JWT that a service account's key has signed for it (RFC 7523).
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.domain.errors import AlreadyExists, BrokerError, NotFound
+from broker.domain.errors import AlreadyExists, BrokerError, InvalidArgument, NotFound
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, random_name
@@ -23,6 +23,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.secrets.webhook_secrets import sealed
 from broker.store.access.policies import forget_policy
+from broker.store.access.service_accounts import find_service_account
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.resources import push_states, subscriptions, topics
 
@@ -59,13 +60,17 @@ class SubscriptionService:
         *,
         secrets: Secrets,
         min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS,
+        only_own_accounts: bool = False,
     ) -> None:
-        """`secrets` encrypt those of webhooks."""
+        """`secrets` encrypt those of webhooks.  `only_own_accounts`: pushes carry tokens of this broker's service
+        accounts alone.
+        """
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
         self._secrets = secrets
         self._min_delivery_attempts = min_delivery_attempts
+        self._only_own_accounts = only_own_accounts
 
     async def create_subscription(self, wanted: Subscription) -> Subscription:
         """A subscription without a name (gRPC) is given one.
@@ -86,6 +91,7 @@ class SubscriptionService:
             if topic is None:
                 raise not_found("Subscription topic does not exist", wanted.topic, "topics")
             await _require_dead_letter_topic(connection, wanted)
+            await self._require_account(connection, wanted)
             subscription = await subscriptions.insert_subscription(
                 connection,
                 subscription=sealed(wanted, self._secrets),
@@ -118,6 +124,8 @@ class SubscriptionService:
                 check_kept(subscription.kept)
             if "dead_letter_policy" in fields:
                 await _require_dead_letter_topic(connection, subscription)
+            if "push_config" in fields:
+                await self._require_account(connection, subscription)
             subscription = sealed(subscription, self._secrets)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
             if "push_config" in fields:
@@ -148,6 +156,7 @@ class SubscriptionService:
             current = await locked_subscription(connection, name)
             subscription = replace(current, push_config=push_config)
             check_subscription(subscription, min_delivery_attempts=1)
+            await self._require_account(connection, subscription)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
             await _push_anew(connection, subscription, instead_of=current.push_config)
         await self._wake_ups.announce(name)
@@ -179,6 +188,19 @@ class SubscriptionService:
         if not found:
             check_project(project)
         return cut_page(found, page, lambda subscription: subscription.name)
+
+    async def _require_account(self, connection: ResourceConnection, subscription: Subscription) -> None:
+        """Raises InvalidArgument if pushes would carry a token that is not of an account of this broker."""
+        token = subscription.push_config.oidc_token
+        if token is None or not self._only_own_accounts:
+            return
+        email = token.service_account_email
+        account = await find_service_account(connection, email=email)
+        if account is None or account.email != email:  # by its address alone: that is what the token says
+            raise InvalidArgument(
+                "pushConfig.oidcToken.serviceAccountEmail must be the address of a service account of this broker, "
+                f"because callers must show who they are here; make one first (serviceAccountEmail={email})."
+            )
 
 
 async def _require_dead_letter_topic(connection: ResourceConnection, subscription: Subscription) -> None:

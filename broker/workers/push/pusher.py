@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from broker.access.access import Access
 from broker.domain.subscription import Subscription
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.claim_scheduler import ClaimScheduler
@@ -44,17 +45,20 @@ class Pusher:
         signer: TokenSigner,
         news: EndpointNews,
         *,
+        access: Access | None,
         secrets: Secrets,
         owns: Callable[[int], bool],
         make_client: Callable[[], PushClient],
     ) -> None:
-        """`scheduler` claims for pushes alone.  `secrets` decrypt what signs requests.  `owns(subscription_id)`:
-        whether this process delivers to it.  `make_client()` is called when the event loop runs.
+        """`scheduler` claims for pushes alone.  `access` says whose tokens pushes may carry (None: anybody's).
+        `secrets` decrypt what signs requests.  `owns(subscription_id)`: whether this process delivers to it.
+        `make_client()` is called when the event loop runs.
         """
         self._clock = clock
         self._scheduler = scheduler
         self._signer = signer
         self._make_client = make_client
+        self._access = access
         self._client: PushClient | None = None
         self._log = PushLog(database)
         self._settlement = Settlement(coalescer)
@@ -63,6 +67,8 @@ class Pusher:
         self._origins = KnownOrigins()
         self._reports = EndpointReports(self._log, news, clock, self._origins)
         self._withheld = WithheldPushes(database, wake_ups, why_not=self._why_not)
+        if access is not None:
+            access.version.after_change(self._withheld.look_soon)
         self._endpoints = self._make_endpoints(database, news, secrets, owns)
 
     def _make_endpoints(
@@ -94,6 +100,7 @@ class Pusher:
             ended=self._planner.ended,
             gone=self._pauses.gone,
             denied=self._pauses.denied,
+            why_not=self._why_no_token,
         )
 
     def workers(self) -> dict[str, Worker]:
@@ -128,9 +135,16 @@ class Pusher:
         self._reports.tell_of_waiting(self._endpoints.all())
         await self._log.flush()
 
+    def _why_no_token(self, subscription: Subscription) -> str | None:
+        """Why nothing may be pushed for it, whatever its endpoint's address is."""
+        token = subscription.push_config.oidc_token
+        if token is None or self._access is None:
+            return None
+        return self._access.why_not_as(token.service_account_email)
+
     async def _why_not(self, subscription: Subscription) -> str | None:
         assert self._client is not None
-        return await self._client.denial(subscription.push_config.endpoint)
+        return self._why_no_token(subscription) or await self._client.denial(subscription.push_config.endpoint)
 
     def _not_paused(self, endpoint: Endpoint) -> None:
         if self._endpoints.get(endpoint.subscription_id) is endpoint:

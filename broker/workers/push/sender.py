@@ -16,6 +16,7 @@ from datetime import datetime
 from broker.domain.dead_letter import PUSH_DIGEST, PUSH_TIMEOUT, push_answered
 from broker.domain.push_config import query_of
 from broker.domain.push_state import MAX_EXCERPT
+from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.workers.push.digest_envelope import DigestItem, failed_message_ids
 from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel, Slot
@@ -61,9 +62,10 @@ class PushSender:
         ended: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
         denied: Callable[[Endpoint, str], None],
+        why_not: Callable[[Subscription], str | None],
     ) -> None:
         """`ended(endpoint)`: a request has, there may be room.  `gone(endpoint)`: it wants no more pushes (410).
-        `denied(endpoint, why)`: nothing may be pushed to it.
+        `denied(endpoint, why)`: nothing may be pushed to it.  `why_not(subscription)`: nor for any endpoint.
         """
         self._client = client
         self._clock = clock
@@ -74,6 +76,7 @@ class PushSender:
         self._ended = ended
         self._gone = gone
         self._denied = denied
+        self._why_not = why_not
         self._running: set[asyncio.Task[None]] = set()
         self.slots = PushSlots()
         self._turns = Turns(self.slots, start=self._start_next, freed=self._next)
@@ -150,7 +153,10 @@ class PushSender:
             None  # if the broker stops, the call was overdue for too long, or a fault of ours: it falls due
         )
         try:
-            outcome = await self._client.post(self._request(endpoint, flight.parcel))
+            if why := self._why_not(endpoint.subscription):
+                outcome = Denied(why)
+            else:
+                outcome = await self._client.post(self._request(endpoint, flight.parcel))
         finally:
             self._landed(endpoint, flight, outcome)
 

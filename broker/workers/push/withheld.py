@@ -62,10 +62,9 @@ class WithheldPushes:
         for begin in range(0, len(due), _AT_ONCE):
             names = due[begin : begin + _AT_ONCE]
             withheld = [self._withheld[name] for name in names if name in self._withheld]
+            self._look_at |= {subscription.name: now + _AGAIN_SECONDS for subscription in withheld}
             for subscription in await self._allowed(withheld):
                 await self._resume(subscription)
-            again = asyncio.get_running_loop().time() + _AGAIN_SECONDS
-            self._look_at |= {name: again for name in names if name in self._look_at}
 
     async def _allowed(self, withheld: Sequence[Subscription]) -> list[Subscription]:
         reasons = await asyncio.gather(*map(self._why_not, withheld), return_exceptions=True)
