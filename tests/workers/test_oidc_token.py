@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import google.auth.transport.requests
@@ -19,6 +20,8 @@ from starlette.applications import Starlette
 from broker.domain.errors import Unavailable
 from broker.front.well_known import well_known_routes
 from broker.runtime.database_clock import DatabaseClock
+from broker.secrets.keys import format_keys, make_key
+from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
 from broker.store.resources.signing_keys import list_signing_keys
 from broker.workers.push import oidc_token
@@ -127,6 +130,32 @@ async def test_processes_that_start_at_once_agree_on_a_key(signers: Signers) -> 
     await asyncio.gather(*(signer.refresh() for signer in some))
     [key] = await signers.keys()
     assert {signers.signed_by(signer) for signer in some} == {key}
+
+
+async def test_who_cannot_decrypt_the_newest_key_signs_nothing_and_makes_no_other(
+    signers: Signers, tmp_path: Path
+) -> None:
+    sealing, wrong = (Secrets(str(keys_in(tmp_path / name))) for name in ("right", "wrong"))
+    sealing.is_sealing = wrong.is_sealing = True
+    signer, other = (
+        TokenSigner(signers.database, signers.clock, issuer=ISSUER, secrets=secrets) for secrets in (sealing, wrong)
+    )
+    await signer.refresh()
+    [first] = await signers.keys()
+    signers.clock.time += SIGNS_FOR
+    await other.refresh()
+    assert await signers.keys() == [first]
+    assert "which" in other.why_none(signers.clock.time)
+    with pytest.raises(Unavailable):
+        other.token(EMAIL, AUDIENCE, now=signers.clock.time)
+    await signer.refresh()
+    assert len(await signers.keys()) == 2
+    assert signer.why_none(signers.clock.time) == ""
+
+
+def keys_in(path: Path) -> Path:
+    path.write_text(format_keys([make_key()]))
+    return path
 
 
 async def test_a_successor_is_published_a_day_before_it_signs(signers: Signers) -> None:

@@ -13,6 +13,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -79,7 +80,7 @@ class TokenSigner:
         """
         now = self._clock.now()
         keys = await self._read()
-        if not keys or now >= keys[-1].signs_from + SIGNS_FOR - PUBLISHED_AHEAD:
+        if not keys or (now >= keys[-1].signs_from + SIGNS_FOR - PUBLISHED_AHEAD and self._opens(keys[-1])):
             await self._succeed(keys[-1] if keys else None, now)
             keys = await self._read()
         if any(key.published_until < now for key in keys):
@@ -155,6 +156,12 @@ class TokenSigner:
         self._keys = [known.get(key.key_id) or await self._loaded(key) for key in keys]
         jwks = [_public_jwk(key.key_id, key.private_key) for key in self._keys if key.private_key is not None]
         self._published = {"keys": jwks}
+
+    def _opens(self, key: SigningKey) -> bool:
+        """Who cannot decrypt the newest key makes no other: those who can could not decrypt that."""
+        with suppress(CannotOpen):
+            return bool(self._secrets.open(key.private_key.encode(), signing_key_cell(key.key_id)))
+        return False
 
     async def _loaded(self, key: SigningKey) -> _LoadedKey:
         try:
