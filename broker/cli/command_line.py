@@ -50,7 +50,7 @@ class Leaf(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
-        if ctx.args:
+        if ctx.args and not ctx.resilient_parsing:
             where = f"`{ctx.command_path}`"
             raise Misuse(
                 f"{where} does not know what {ctx.args[0]!r} is for (`{ctx.command_path} --help` says more)"
@@ -82,6 +82,11 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         names = self.list_commands(ctx)
+        if ctx.resilient_parsing:  # for a shell that completes what is typed
+            return super().parse_args(ctx, args)
+        if not args and ctx.parent is None:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
         if not args:
             raise Misuse(f"`{ctx.command_path}` needs a command: {', '.join(names)}")
         if not args[0].startswith("-") and args[0] not in names:

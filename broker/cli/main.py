@@ -143,12 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     For the latter two a line on standard error says what was wrong.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    cli = command_line()
-    if not arguments:
-        click.echo(cli.get_help(click.Context(cli, info_name="broker")), err=True)
-        return 2
     try:
-        code: int = cli.main(list(arguments), prog_name="broker", standalone_mode=False)
+        code: int = command_line().main(list(arguments), prog_name="broker", standalone_mode=False)
         return code
     except click.UsageError as error:
         _complain(str(misuse(error)))

@@ -102,7 +102,7 @@ async def _rotate(database: Database, path: Path, flags: Mapping[str, Any]) -> N
     done, unreadable = await seal_anew(database, secrets, await _others(database, secrets))
     if flags["discard_unreadable"]:
         await _discard(database, unreadable)
-    say(f"{done:,} secrets are encrypted with the key {secrets.key_id}, the first of {path}.")
+    say(f"{_are(done)} encrypted with the key {secrets.key_id}, the first of {path}.")
 
 
 async def _decrypt(database: Database, path: Path) -> None:
@@ -114,7 +114,7 @@ async def _decrypt(database: Database, path: Path) -> None:
         rows = await list_secrets_unlike(connection, prefix=_NO_PREFIX)
     sealed = [row for row in rows if any(map(is_sealed, row.stored))]
     done, unreadable = await seal_anew(database, Secrets(str(path)), sealed)
-    say(f"{done:,} secrets are in clear text now; a broker of this version encrypts them when it starts.")
+    say(f"{_are(done)} in clear text now; a broker of this version encrypts them when it starts.")
     if unreadable:
         raise Stop(f"{len(unreadable):,} rows are encrypted with keys that {path} does not have, and stay so")
 
@@ -154,6 +154,10 @@ async def _add_key(database: Database, path: Path) -> None:
         used = _key_ids(await list_secrets_unlike(connection, prefix=_NO_PREFIX))
     kept = [key for index, key in enumerate(keys) if index == 0 or key.key_id in used]
     write_private_file(path, format_keys([make_key(), *kept]))
+
+
+def _are(secrets: int) -> str:
+    return "1 secret is" if secrets == 1 else f"{secrets:,} secrets are"
 
 
 def _keys(path: Path) -> Sequence[SecretsKey]:

@@ -171,6 +171,20 @@ def test_what_makes_no_sense_is_said_in_a_line(
     assert line.startswith(f"broker: {said}")
 
 
+def test_a_shell_completes_what_is_typed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (
+        ("_BROKER_COMPLETE", "bash_complete"),
+        ("COMP_WORDS", "broker auth a"),
+        ("COMP_CWORD", "2"),
+    ):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out.split() == ["plain,accounts", "plain,api-keys"]
+
+
 def test_a_broker_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["auth", "accounts", "list", "--project", "p", "--endpoint", "http://127.0.0.1:9"]) == 1
     assert "http://127.0.0.1:9 cannot be reached: " in capsys.readouterr().err

@@ -19,7 +19,7 @@ def test_an_embedded_database_has_its_key_in_its_directory_and_it_is_rotated_whi
     key = file.read_text()
     rotated = run_broker("secrets", "rotate", "--data-dir", str(data_dir))
     assert rotated.returncode == 0, rotated.stderr
-    assert "1 secrets are encrypted with the key " in rotated.stdout
+    assert "1 secret is encrypted with the key " in rotated.stdout
     assert file.read_text().splitlines()[1:] == key.splitlines()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     broker.stop()

@@ -46,6 +46,10 @@ def add_lines(file: str, lines: list[str]) -> None:
     Path(file).write_text("\n".join([*lines_of(file), *lines]))
 
 
+def copy_lines(source: str, target: str) -> None:
+    Path(target).write_text(Path(source).read_text())
+
+
 def mode_of(file: str) -> int:
     return Path(file).stat().st_mode & 0o777
 
@@ -233,6 +237,22 @@ async def test_a_wrong_key_holds_back_what_must_be_signed_and_nothing_else(
         assert {call.text for call in calls.values()} == {"held"}
     assert len(said(caplog, "are signed again")) == 2
     assert secret not in caplog.text
+
+
+async def test_a_key_that_is_taken_away_while_the_broker_runs_stops_no_other_push(
+    database_url: str, key_file: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "broker")
+    async with running_pusher(database_url, secrets_key_file=key_file) as pushing:
+        await pushing.subscribe(**signing(new_secret()))
+        await pushing.subscribe("plain", "http://far.example/plain")
+        copy_lines(new_file(tmp_path), key_file)
+        await pushing.broker.secret_keeper.run_once()
+        await pushing.rest.ok("POST", f"{pushing.rest.subscription()}:resumePush", {})  # it is read again
+        await eventually(lambda: set(pushing.endpoints) == {pushing.rest.subscription("plain")})
+        assert (await pushed(pushing, "1")).request.url.endswith("/plain")
+    assert len(said(caplog, "wait until what signs them can be decrypted")) == 1
+    assert said(caplog, "background worker") == []
 
 
 async def test_keys_are_rotated_while_brokers_run(database_url: str, key_file: str) -> None:

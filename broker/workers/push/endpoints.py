@@ -177,7 +177,7 @@ class Endpoints:
     def _is_held(self, subscription: Subscription, known: Endpoint | None) -> bool:
         """Whether its requests cannot be signed for want of a key; that is looked at again at each reading."""
         why = self._why_no_token() if subscription.push_config.oidc_token is not None else ""
-        if known is None or known.subscription != subscription:
+        if known is None or known.suspended or known.subscription != subscription:  # it is made anew then
             try:
                 opened(subscription, self._secrets)
             except CannotOpen as error:
