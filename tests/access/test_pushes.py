@@ -6,6 +6,7 @@ import pytest
 
 from broker.app import Broker
 from broker.app_config import AppConfig
+from broker.workers.push import withheld
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json, Rest, eventually, message
 from tests.fixtures.in_process import running_in_process
@@ -96,8 +97,9 @@ async def _paused(broker: Guarded) -> str:
 
 @pytest.mark.usefixtures("topic")
 async def test_pushes_wait_while_the_account_of_their_token_is_disabled(
-    broker: Guarded, push_sink: PushSink
+    broker: Guarded, push_sink: PushSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(withheld, "_AGAIN_SECONDS", 3600.0)  # a change of access is a reason to look at once
     account = await broker.account("some-pusher", role="")
     path = "/status/200/disabled-account"
     await broker.ok("PUT", SUBSCRIPTION, {"topic": TOPIC, **_push(account["email"], push_sink.url + path)})
@@ -106,6 +108,9 @@ async def test_pushes_wait_while_the_account_of_their_token_is_disabled(
     why = f"Not allowed: the service account {account['email']}, whose token pushes carry, is disabled."
     assert await _paused(broker) == why
     assert await push_sink.requests(path) == []
+    waiting = broker.broker.pusher._withheld
+    await eventually(lambda: SUBSCRIPTION in waiting._withheld)
+    await waiting.run_once()
     await broker.ok("POST", f"{account['name']}:enable", {})
     [pushed] = await push_sink.wait_for(path, 1)
     assert pushed.headers["authorization"].startswith("Bearer ")
