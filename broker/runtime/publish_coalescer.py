@@ -22,6 +22,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from broker.domain.errors import Aborted, BrokerError, NotFound, ResourceExhausted, Unavailable
+from broker.domain.fair_stock import FairStock
 from broker.domain.timestamps import whole_milliseconds
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.retrying import retrying
@@ -36,6 +37,7 @@ MAX_FLUSH_MESSAGES = 4_000  # past some thousand rows a larger commit gains noth
 MAX_FLUSH_BYTES = 16_000_000
 MIN_FOLLOWING_MESSAGES = 100  # fewer are not worth a commit of their own (docs/decisions/0008)
 MAX_QUEUED_BYTES = 256_000_000  # in all shards; past it publishes are refused rather than memory used up
+LARGE_BYTES = 65_536  # requests beyond share them by project; small ones find what the shares leave
 MAX_WAIT_SECONDS = 3.0  # longer than a disk's usual bad moments; short against the patience of clients (60 s)
 _TOO_MANY = "Too many messages wait to be stored; slow down and try again."
 
@@ -48,6 +50,7 @@ class _Publish:
 
 @dataclass(slots=True)
 class _ShardQueue:
+    project: str
     waiting: deque[_Publish] = field(default_factory=deque)
     waiting_messages: int = 0
     waiting_bytes: int = 0
@@ -68,18 +71,21 @@ class PublishCoalescer:
         self._tasks = tasks
         self._queues: dict[int, _ShardQueue] = {}
         self._queued_bytes = 0
+        self._large = FairStock(MAX_QUEUED_BYTES)
 
-    async def publish(self, shard_id: int, batch: EncodedMessages) -> Appended:
-        """Append a request's messages; returns once they are durable.
+    async def publish(self, shard_id: int, batch: EncodedMessages, *, project: str) -> Appended:
+        """Append a request's messages to a shard of a `project`; returns once they are durable.
 
         Raises NotFound if the shard's topic was deleted, ResourceExhausted if too much is waiting already, and
         Unavailable if it is not known whether the messages were stored; that is never retried here, since a
         repeated publish would store them twice.
         """
         self.check_room(shard_id)
+        if batch.size > LARGE_BYTES and self._large.take((project,), amount=batch.size) is not None:
+            raise ResourceExhausted(f"Too many bytes of {project} wait to be stored; slow down and try again.")
         queue = self._queues.get(shard_id)
         if queue is None:
-            queue = self._queues[shard_id] = _ShardQueue()
+            queue = self._queues[shard_id] = _ShardQueue(project)
         loop = asyncio.get_running_loop()
         publish = _Publish(batch, loop.create_future())
         queue.waiting.append(publish)
@@ -116,7 +122,7 @@ class PublishCoalescer:
                     before, queue.answered_at = queue.answered_at, loop.time()
                     queue.flush_seconds += (queue.answered_at - before - queue.flush_seconds) / 4
                     queue.flushing_messages -= messages
-                    self._queued_bytes -= sum(publish.batch.size for publish in publishes)
+                    self._let_go(queue, publishes)
         finally:
             queue.flushing -= 1
             if not queue.flushing and not queue.waiting:
@@ -126,8 +132,15 @@ class PublishCoalescer:
         """The flush before them has taken too long; they have not been sent."""
         refused, queue.waiting = list(queue.waiting), deque()
         queue.waiting_messages = queue.waiting_bytes = 0
-        self._queued_bytes -= sum(publish.batch.size for publish in refused)
+        self._let_go(queue, refused)
         _fail(refused, ResourceExhausted(_TOO_MANY))
+
+    def _let_go(self, queue: _ShardQueue, publishes: list[_Publish]) -> None:
+        for publish in publishes:
+            size = publish.batch.size
+            self._queued_bytes -= size
+            if size > LARGE_BYTES:
+                self._large.give_back((queue.project,), amount=size)
 
     async def _flush(self, shard_id: int, queue: _ShardQueue, publishes: list[_Publish]) -> None:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from broker.domain.errors import NotFound
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_ids
+from broker.domain.names import project_of
 from broker.domain.publish_limits import check_messages, check_request_size
 from broker.domain.topic import Topic
 from broker.runtime.publish_coalescer import PublishCoalescer
@@ -40,14 +41,15 @@ class PublishService:
         check_messages(messages)
         batch = encode_messages(messages)
         check_request_size(topic_name, messages, batch.size)
+        project = project_of(topic_name)
         try:
             shard_id = self._shard(topic, messages[0].ordering_key)
-            appended = await self._coalescer.publish(shard_id, batch)
+            appended = await self._coalescer.publish(shard_id, batch, project=project)
         except NotFound:  # deleted a moment ago; perhaps there is a new topic of that name already
             self._resources.drop(topic_name)
             topic = await self._resources.topic(topic_name)
             shard_id = self._shard(topic, messages[0].ordering_key)
-            appended = await self._coalescer.publish(shard_id, batch)
+            appended = await self._coalescer.publish(shard_id, batch, project=project)
         return message_ids(shard_id, appended.first_seq, len(messages))
 
     def _shard(self, topic: Topic, ordering_key: str) -> int:

@@ -33,7 +33,7 @@ class Publisher:
     coalescer: PublishCoalescer
 
     def start(self, batch: EncodedMessages) -> asyncio.Task[Appended]:
-        return asyncio.create_task(self.coalescer.publish(self.log.shard_id, batch))
+        return asyncio.create_task(self.coalescer.publish(self.log.shard_id, batch, project="projects/p"))
 
     async def until_in_flight(self, count: int) -> HotConnection:
         """Returns the connection once so many flushes are in flight on it, the first waiting for the shard."""

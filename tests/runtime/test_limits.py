@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from broker.domain.ack_id import AttemptName
-from broker.domain.errors import ResourceExhausted, Unavailable
+from broker.domain.errors import NotFound, ResourceExhausted, Unavailable
 from broker.domain.message import NewMessage
 from broker.front.admission import admission_of
 from broker.front.request_memory import RequestMemory
@@ -31,8 +31,8 @@ from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
 
-def _batch(count: int = 1) -> EncodedMessages:
-    return encode_messages([NewMessage(data=b"x") for _ in range(count)])
+def _batch(count: int = 1, size: int = 1) -> EncodedMessages:
+    return encode_messages([NewMessage(data=b"x" * size) for _ in range(count)])
 
 
 class Parts:
@@ -46,8 +46,12 @@ class Parts:
         writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
         self.acks = AckCoalescer(writer, tasks, activity, flushes_at_once=2)
 
-    def publish(self, count: int = 1) -> asyncio.Task[Appended]:
-        return asyncio.create_task(self.publishes.publish(self.log.shard_id, _batch(count)))
+    def publish(
+        self, count: int = 1, *, size: int = 1, shard: int = 0, project: str = "projects/p"
+    ) -> asyncio.Task[Appended]:
+        """`shard`: 0 is the log's, others are not there."""
+        batch, shard_id = _batch(count, size), self.log.shard_id + shard
+        return asyncio.create_task(self.publishes.publish(shard_id, batch, project=project))
 
     def ack(self, project: str = "projects/p", attempt_id: int = 1, shard: int = 0) -> asyncio.Task[object]:
         """`shard`: 0 is the log's, others have nothing."""
@@ -135,6 +139,36 @@ async def test_a_slow_shard_does_not_close_another(parts: Parts, monkeypatch: py
             await parts.publish()
         parts.publishes.check_room(parts.log.shard_id + 1)
     await sent
+
+
+async def test_bytes_of_one_project_that_wait_leave_room_for_those_of_another(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish_coalescer, "MAX_QUEUED_BYTES", 1_000_000)
+    monkeypatch.setattr(publish_coalescer, "MAX_WAIT_SECONDS", 300.0)
+    clock, tasks, size = DatabaseClock(log.database), Tasks(), 100_000
+    await clock.synchronise()
+    parts = Parts(log, clock, tasks)
+    async with parts.shard_locked():
+        waiting = [parts.publish(size=size)]
+        await until_waiting(log.database)
+        waiting += [parts.publish(size=size, project="projects/p") for _ in range(20)]
+        await asyncio.sleep(0)
+        refused = [task.exception() for task in waiting if task.done()]
+        assert 10 < len(refused) < 20, "the first one's flush, and what is left to one who is alone"
+        assert all(isinstance(error, ResourceExhausted) and "projects/p " in str(error) for error in refused)
+        neighbour = parts.publish(size=size, shard=1, project="projects/good")
+        small = parts.publish()
+        await asyncio.sleep(0)
+        assert not small.done()
+        with pytest.raises(NotFound):  # there is no such shard; it was not refused
+            await neighbour
+    assert all(
+        isinstance(answer, Appended | ResourceExhausted)
+        for answer in await asyncio.gather(*waiting, small, return_exceptions=True)
+    )
+    assert parts.publishes._large.total == 0
+    await tasks.close()
 
 
 async def test_acks_behind_a_flush_that_takes_too_long_are_refused(
