@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from starlette.routing import Route
 
 from broker.app_config import AppConfig
-from broker.domain.errors import BrokerError, FailedPrecondition, Unavailable
+from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
@@ -23,8 +23,9 @@ from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.quotas import BALANCE_SECONDS, Quotas
+from broker.runtime.readiness import READY_SECONDS, check_ready
 from broker.runtime.resource_cache import ResourceCache
-from broker.runtime.retrying import retrying
 from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
 from broker.runtime.shard_heads import ShardHeads
 from broker.runtime.subscription_activity import SubscriptionActivity
@@ -39,6 +40,7 @@ from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.pushes import PushService
+from broker.services.quotas import QuotaService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.services import Services
 from broker.services.snapshots import SnapshotService
@@ -48,7 +50,6 @@ from broker.services.topics import TopicService
 from broker.store.driver.database import DATABASE, Database
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.schema import schema_state
 from broker.telemetry.log import reason
 from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
@@ -69,7 +70,6 @@ CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
 ACK_FLUSHES_AT_ONCE = 3  # and one that began alone; beside claims they are few, for they are short
 AWAY_SECONDS = 0.2  # between two attempts to reach the database at the start
-READY_SECONDS = 2.0  # after which a database that does not answer counts as away
 
 
 class Broker:
@@ -100,6 +100,9 @@ class Broker:
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
+        self.quotas = Quotas(
+            self._database, self._clock, defaults=config.default_quotas, processes=self._processes.count
+        )
         self.access = make_access(config, self._database, secrets=self._secrets, now=self._clock.now)
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
@@ -177,34 +180,41 @@ class Broker:
 
     def _services(self, publishes: PublishCoalescer, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
         database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
-        topics = TopicService(database, clock, wake_ups, shards_per_topic=self._config.shards_per_topic)
+        quotas = self.quotas
+        topics = TopicService(database, clock, wake_ups, quotas, shards_per_topic=self._config.shards_per_topic)
         subscriptions = SubscriptionService(
             database,
             clock,
             wake_ups,
+            quotas,
             secrets=self._secrets,
             min_delivery_attempts=self._config.min_delivery_attempts,
             only_own_accounts=self.access is not None,
         )
-        snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity)
+        snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity, quotas)
         accounts = ServiceAccountService(database, clock, changed=changed, base_url=self._config.address)
         return Services(
             topics=topics,
             subscriptions=subscriptions,
             snapshots=snapshots,
-            publish=PublishService(self._resources, publishes),
+            publish=PublishService(self._resources, quotas, publishes),
             pull=PullService(
-                self._resources, self.long_poll, self._activity, wait_seconds=self._config.pull_wait_seconds
+                self._resources,
+                quotas,
+                self.long_poll,
+                self._activity,
+                wait_seconds=self._config.pull_wait_seconds,
             ),
             streaming_pull=StreamingPullService(
-                self._resources, self.long_poll, self._outstanding, self._activity, self._tasks
+                self._resources, quotas, self.long_poll, self._outstanding, self._activity, self._tasks
             ),
-            acknowledge=AcknowledgeService(self._resources, acks, self._activity),
+            acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
             filters=FilterService(database, clock),
             pushes=PushService(database, clock, wake_ups),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
             audit_logs=AuditLogService(database),
+            quotas=QuotaService(database, clock, quotas, wake_ups),
             policies=PolicyService(
                 database,
                 self.access.authorizer if self.access is not None else None,
@@ -269,6 +279,7 @@ class Broker:
 
     def _drop(self, name: str | None) -> None:
         self._resources.drop(name)
+        self.quotas.changed(name)
         self.long_poll.subscription_changed(name)
         self._outstanding.notify()
         self.pusher.resource_changed(name)
@@ -279,18 +290,7 @@ class Broker:
 
     async def check_ready(self) -> None:
         """Raises a BrokerError unless the database answers and its schema is one that this broker can serve."""
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                # A pooled connection may be one to a server that has been started again since.
-                current = await retrying(self._current_revision, Unavailable)
-        except TimeoutError:
-            raise Unavailable("The database does not answer.") from None
-        if reason := schema_state.why_not_served(current):
-            raise FailedPrecondition(f"{reason[0].upper()}{reason[1:]}.")
-
-    async def _current_revision(self) -> str | None:
-        async with self._database.connection() as connection:
-            return await schema_state.current_revision(connection)
+        await check_ready(self._database)
 
     @asynccontextmanager
     async def running(self, while_away: WhileAway = contextlib.nullcontext) -> AsyncIterator[None]:
@@ -343,6 +343,7 @@ class Broker:
         await self._processes.run_once()
         await self.secret_keeper.run_once()
         await self._signer.refresh()
+        await self.quotas.load()
         if self.access is not None:
             await self.access.start()
 
@@ -371,6 +372,7 @@ class Broker:
             ),
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()),
             "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()),
+            "quotas": PeriodicWorker(self.quotas.balance, BALANCE_SECONDS),
             **self.pusher.workers(),
             "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
             **guard_workers(self.access, self.audit_trail),

@@ -8,6 +8,7 @@ from broker.domain.audiences import split_list
 from broker.domain.audit_entry import AUDIT_DAYS
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.oidc_issuer import OidcIssuer
+from broker.domain.quota import ProjectQuotas, parse_limits, parse_rates
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 from broker.domain.web_origins import name_of
 
@@ -32,6 +33,8 @@ class AppConfig:
     min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS
     base_url: str = "http://127.0.0.1:8085"
     issuer: str = ""
+    quotas: str = ""
+    principal_quotas: str = ""
     auth: str = "off"
     auth_audiences: str = ""
     oidc_issuers: Sequence[OidcIssuer] = ()
@@ -50,6 +53,11 @@ class AppConfig:
     def token_issuer(self) -> str:
         """Of the tokens that pushes carry."""
         return self.issuer or self.base_url
+
+    @property
+    def default_quotas(self) -> ProjectQuotas:
+        """Of projects that nothing else is set for."""
+        return ProjectQuotas(parse_limits(self.quotas), parse_rates(self.principal_quotas))
 
     @property
     def address(self) -> str:

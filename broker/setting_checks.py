@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
+from broker.domain.quota import parse_limits, parse_rates
 from broker.port.tls.material import check_certificates, check_key
 from broker.secrets.keys import read_keys
 from broker.workers.push.address_policy import parse_networks
@@ -44,6 +45,14 @@ def read_oidc_issuers(path: str) -> tuple[OidcIssuer, ...]:
 
 def check_oidc_issuers(path: str) -> None:
     read_oidc_issuers(path)
+
+
+def check_quotas(limits: str) -> None:
+    parse_limits(limits)
+
+
+def check_principal_quotas(limits: str) -> None:
+    parse_rates(limits)
 
 
 def check_ca_file(path: str) -> None:

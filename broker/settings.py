@@ -25,6 +25,8 @@ from broker.setting_checks import (
     check_new_file,
     check_oidc_issuers,
     check_password_file,
+    check_principal_quotas,
+    check_quotas,
     check_secrets_key_file,
 )
 from broker.setting_values import Kind, OneOf, Seconds, Switch, Text, Whole
@@ -135,6 +137,16 @@ class Settings:
         "",
         "Issuer (iss) of the tokens that pushes carry: the URL at which receivers reach the broker.",
         Text("a URL such as https://broker.example.com", "URL", check_issuer),
+    )
+    quotas: str = _setting(
+        "",
+        "What each project may use, unless its own quotas say otherwise.",
+        Text("limits such as publishMessages=1000,topics=100, commas between", "LIMITS", check_quotas),
+    )
+    principal_quotas: str = _setting(
+        "",
+        "What each principal may use of a project, a second, unless its quotas say otherwise.",
+        Text("rates such as publishBytes=1000000, commas between", "LIMITS", check_principal_quotas),
     )
     auth: str = _setting(
         "off",

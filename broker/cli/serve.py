@@ -203,6 +203,8 @@ def _config(settings: Settings, ports: Ports, url: str, schema: str) -> AppConfi
         min_delivery_attempts=settings.min_delivery_attempts,
         base_url=base_url(ports.main, secure=ports.is_secure),
         issuer=settings.issuer,
+        quotas=settings.quotas,
+        principal_quotas=settings.principal_quotas,
         auth=settings.auth,
         auth_audiences=settings.auth_audiences,
         oidc_issuers=read_oidc_issuers(settings.oidc_issuers),

@@ -10,6 +10,7 @@ BrokerError
 ├── PermissionDenied     the caller may not; nor is it told whether the resource exists
 ├── Aborted              lost against a concurrent change; the caller may try the whole again
 ├── ResourceExhausted    too many publishes wait in this process; nothing was stored, try later
+│   └── QuotaExceeded    a project or a principal has used what it may
 ├── Unavailable          try again; a publish answered so may or may not have been stored
 ├── DeadlineExceeded     the work took longer than the caller allowed
 ├── Unimplemented        there is no such method, or no such encoding of a call
@@ -26,7 +27,8 @@ class BrokerError(Exception):
     """A failed call.  `details` are google.rpc detail messages in their JSON form (with "@type")."""
 
     code: ClassVar[str] = "INTERNAL"
-    retry_seconds: ClassVar[float | None] = None  # about when the same call may work; the doors say so
+    retry_seconds: float | None = None  # about when the same call may work; the doors say so
+    retry_spread: ClassVar[tuple[float, float]] = (0.5, 1.5)  # times that, by chance
 
     def __init__(self, message: str, *, details: Sequence[Mapping[str, Any]] = ()) -> None:
         super().__init__(message)
@@ -67,10 +69,25 @@ class Aborted(BrokerError):
 
 
 class ResourceExhausted(BrokerError):
-    """For publishes alone: Google's clients send a publish again after this, other calls only after UNAVAILABLE."""
+    """The broker's own bounds say this of publishes alone: Google's clients send a publish again after it, other
+    calls only after UNAVAILABLE.  Quotas say it of every call, as Google's do.
+    """
 
     code = "RESOURCE_EXHAUSTED"
-    retry_seconds = 1.0
+    retry_seconds: float | None = 1.0
+
+
+class QuotaExceeded(ResourceExhausted):
+    """A quota of a project or a principal is used up; the call has changed nothing."""
+
+    retry_spread = (1.0, 1.5)  # earlier it would be refused again
+
+    def __init__(
+        self, message: str, *, retry_seconds: float | None = 1.0, details: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """`retry_seconds`: None where time alone does not help."""
+        super().__init__(message, details=details)
+        self.retry_seconds = retry_seconds
 
 
 class Unavailable(BrokerError):

@@ -39,11 +39,15 @@ _ROLES_ADMIN = _names("iam.roles", "create delete get list undelete update")
 _API_KEYS_VIEW = _names("apikeys.keys", "get list")
 _API_KEYS_ADMIN = _names("apikeys.keys", "create delete get list")
 
+_QUOTAS_VIEW = _names("serviceusage.quotas", "get")
+_QUOTAS_ADMIN = _names("serviceusage.quotas", "get update")
+
 _VIEWER = (
     _PUBSUB_VIEW
     | _ACCOUNTS_VIEW
     | _ROLES_VIEW
     | _API_KEYS_VIEW
+    | _QUOTAS_VIEW
     | _names("resourcemanager.projects", "get getIamPolicy")
     | _names("iam.serviceAccounts", "getIamPolicy")
 )
@@ -57,9 +61,9 @@ _EDITOR = (
 
 _LOGS = _names("logging.privateLogEntries", "list")
 
-PERMISSIONS = (
-    _EDITOR | _PUBSUB_POLICIES | _PROJECT_POLICIES | _ACCOUNTS_ADMIN | _ROLES_ADMIN | _LOGS
-)  # all that there are
+PERMISSIONS = (  # all that there are
+    _EDITOR | _PUBSUB_POLICIES | _PROJECT_POLICIES | _ACCOUNTS_ADMIN | _ROLES_ADMIN | _LOGS | _QUOTAS_ADMIN
+)
 OWNER = "roles/owner"
 
 PREDEFINED_ROLES: Mapping[str, frozenset[str]] = {
@@ -81,6 +85,8 @@ PREDEFINED_ROLES: Mapping[str, frozenset[str]] = {
     "roles/iam.serviceAccountViewer": _ACCOUNTS_VIEW | {"iam.serviceAccounts.getIamPolicy"} | _PROJECT,
     "roles/logging.privateLogViewer": _LOGS | _PROJECT,
     "roles/resourcemanager.projectIamAdmin": _PROJECT_POLICIES,
+    "roles/servicemanagement.quotaAdmin": _QUOTAS_ADMIN | _PROJECT,
+    "roles/servicemanagement.quotaViewer": _QUOTAS_VIEW | _PROJECT,
     "roles/serviceusage.apiKeysAdmin": _API_KEYS_ADMIN | _PROJECT,
     "roles/serviceusage.apiKeysViewer": _API_KEYS_VIEW | _PROJECT,
 }

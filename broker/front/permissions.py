@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from broker.access.policies.authorizer import Required
 from broker.domain.errors import NotFound
 from broker.domain.names import check_shape, project_of
+from broker.domain.policy import ABOVE_PROJECTS
 from broker.domain.service_account import ANY_PROJECT
 from broker.domain.subscription import Subscription
 
@@ -23,6 +24,7 @@ class On(Enum):
 
     ITSELF = "the resource of that name"
     PROJECT = "its project"
+    INSTALLATION = "what is above all projects"
     TOPIC = "the topic of the subscription of that name"
     ACCOUNT = "the service account with that address"
     PUSHED_AS = "the service account that pushes of the subscription of that name have now"
@@ -134,12 +136,19 @@ _API_KEYS = {
     "DeleteApiKey": (Need("apikeys.keys.delete", on=On.PROJECT),),
 }
 
+_QUOTAS = {
+    "GetQuotas": (Need("serviceusage.quotas.get"),),
+    # A tenant's owner is kept by them: whoever has the installation sets them.
+    "UpdateQuotas": (Need("serviceusage.quotas.update", on=On.INSTALLATION),),
+}
+
 NEEDS: Mapping[str, tuple[Need, ...]] = {
     **{f"Publisher.{name}": needs for name, needs in _PUBLISHER.items()},
     **{f"Subscriber.{name}": needs for name, needs in _SUBSCRIBER.items()},
     **{f"SchemaService.{name}": needs for name, needs in _SCHEMAS.items()},
     **{f"IAM.{name}": needs for name, needs in _IAM.items()},
     **{f"ApiKeys.{name}": needs for name, needs in _API_KEYS.items()},
+    **{f"Quotas.{name}": needs for name, needs in _QUOTAS.items()},
     "IAMPolicy.GetIamPolicy": (Need(_policies("getIamPolicy"), "resource"),),
     "IAMPolicy.SetIamPolicy": (Need(_policies("setIamPolicy"), "resource"),),
     "IAMPolicy.TestIamPermissions": (),  # tells callers of themselves alone
@@ -212,6 +221,8 @@ def _value(request: Any, path: str) -> str:
 def _required(need: Need, name: str) -> Required:
     if need.on is On.ACCOUNT:
         return Required(str(need.permission), f"{ANY_PROJECT}/serviceAccounts/{name}")
+    if need.on is On.INSTALLATION:
+        return Required(str(need.permission), ABOVE_PROJECTS, name)
     parts = name.split("/")
     collection = parts[2] if len(parts) > 2 else ""
     if isinstance(need.permission, str):

@@ -58,6 +58,10 @@ class RunningProcesses:
         ours = _weight(self._process_id, subscription_id)
         return all(_weight(other, subscription_id) < ours for other in self._others)
 
+    def count(self) -> int:
+        """How many run, as far as this one knows."""
+        return 1 + len(self._others)
+
     def is_alone(self) -> bool:
         """Whether no other process needs to be told of anything."""
         return not self._others and self._seen_at is not None and self._clock.now() - self._seen_at < GONE_AFTER

@@ -14,6 +14,7 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import Subscription
 from broker.runtime.ack_batch import NewDeadline, RefusedAcks
 from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.store.log.delivery_attempts import AttemptStatus
@@ -32,19 +33,25 @@ class Confirmation:
 class AcknowledgeService:
     """Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
 
-    def __init__(self, resources: ResourceCache, coalescer: AckCoalescer, activity: SubscriptionActivity) -> None:
+    def __init__(
+        self, resources: ResourceCache, quotas: Quotas, coalescer: AckCoalescer, activity: SubscriptionActivity
+    ) -> None:
         self._resources = resources
+        self._quotas = quotas
         self._coalescer = coalescer
         self._activity = activity
 
-    async def acknowledge(self, subscription_name: str, ack_ids: Sequence[str]) -> None:
+    async def acknowledge(self, subscription_name: str, ack_ids: Sequence[str], principal: str = "") -> None:
         """Acknowledge messages, durably.  Ids that are stale are ignored, or refused with exactly-once delivery.
+
+        Here and below, `principal` is who calls ("": it is not known); ResourceExhausted is raised for its quotas.
 
         Raises NotFound, InvalidArgument (no id, or one that this subscription never had: nothing is acked then; or
         stale ids with exactly-once delivery, named in the details: the others are acked).
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
+        self._count(subscription, principal)
         refused = await self._acknowledge(subscription, ack_ids)
         if refused:
             raise _refused(refused)
@@ -72,7 +79,7 @@ class AcknowledgeService:
         )
 
     async def modify_ack_deadline(
-        self, subscription_name: str, ack_ids: Sequence[str], ack_deadline_seconds: int
+        self, subscription_name: str, ack_ids: Sequence[str], ack_deadline_seconds: int, principal: str = ""
     ) -> None:
         """Move the ack deadline to so many seconds from now (0 to 600); 0 is a nack.
 
@@ -81,6 +88,7 @@ class AcknowledgeService:
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
         check_new_ack_deadline(ack_deadline_seconds)
+        self._count(subscription, principal)
         stale = await self._modify(subscription, ack_ids, ack_deadline_seconds)
         if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
@@ -118,7 +126,9 @@ class AcknowledgeService:
             deadline = self._deadline(subscription, 0, "nacked", NACK, subscription.retry_policy)
         return await self._change(subscription, ack_ids, deadline)
 
-    async def nack(self, subscription_name: str, ack_ids: Sequence[str], delay: timedelta | None) -> None:
+    async def nack(
+        self, subscription_name: str, ack_ids: Sequence[str], delay: timedelta | None, principal: str = ""
+    ) -> None:
         """A nack with a delay of its own (0 to 24 h; None: as the retry policy says).  An extension (A4).
 
         Raises NotFound, InvalidArgument.
@@ -127,6 +137,7 @@ class AcknowledgeService:
         _require(ack_ids)
         if delay is not None:
             check_nack_delay(delay)
+        self._count(subscription, principal)
         seconds = 0 if delay is None else delay.total_seconds()
         retry_policy = subscription.retry_policy if delay is None else None
         deadline = self._deadline(subscription, seconds, "nacked", NACK, retry_policy)
@@ -134,7 +145,7 @@ class AcknowledgeService:
         if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
 
-    async def reject(self, subscription_name: str, ack_ids: Sequence[str]) -> None:
+    async def reject(self, subscription_name: str, ack_ids: Sequence[str], principal: str = "") -> None:
         """Give messages up: they go to the dead-letter topic however often they were tried.  An extension (A5).
 
         Raises NotFound, InvalidArgument, and FailedPrecondition: there is no dead-letter topic; or some messages
@@ -148,6 +159,7 @@ class AcknowledgeService:
                 "Messages can be rejected only by a subscription with a dead-letter topic that exists "
                 f"(resource={leaf(subscription_name)})."
             )
+        self._count(subscription, principal)
         deadline = self._deadline(subscription, 0, "exhausted", REJECT)
         failed = await self._change(subscription, ack_ids, deadline)
         if failed:
@@ -156,6 +168,13 @@ class AcknowledgeService:
                 f"{count} of {len(ack_ids)} messages were not rejected: they are not out under these ack ids "
                 f"any more, or earlier messages of their ordering key are (ack_id={next(_ack_ids(failed))})."
             )
+
+    def _count(self, subscription: Subscription, principal: str) -> None:
+        """A request.  Raises QuotaExceeded."""
+        if self._quotas.on:
+            gauge, now = self._quotas.subscribing(project_of(subscription.name), principal), self._quotas.ticks()
+            gauge.check(now, requests_alone=True)
+            gauge.take(now, requests=1)
 
     @staticmethod
     def _deadline(

@@ -10,6 +10,7 @@ from broker.domain.names import project_of
 from broker.domain.publish_limits import check_messages, check_request_size
 from broker.domain.topic import Topic
 from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.store.log.messages import encode_messages
 
@@ -17,23 +18,26 @@ from broker.store.log.messages import encode_messages
 class PublishService:
     """Publisher.Publish."""
 
-    def __init__(self, resources: ResourceCache, coalescer: PublishCoalescer) -> None:
+    def __init__(self, resources: ResourceCache, quotas: Quotas, coalescer: PublishCoalescer) -> None:
         self._resources = resources
+        self._quotas = quotas
         self._coalescer = coalescer
         # A process keeps to one shard of each topic for messages without a key: fewer, larger commits.
         self._preference = random.getrandbits(30)
 
-    def check_room(self, topic_name: str) -> None:
+    def check_room(self, topic_name: str, principal: str = "") -> None:
         """Raises ResourceExhausted if a publish would be refused; costs nothing beside decoding its messages.
 
         Only as far as that is known beforehand: which shard of several it is for depends on its ordering key.
         """
         topic = self._resources.known_topic(topic_name)
+        if topic is not None and self._quotas.on:
+            self._quotas.publishing(project_of(topic_name), principal).check(self._quotas.ticks())
         if topic is not None and len(topic.shard_ids) == 1:
             self._coalescer.check_room(topic.shard_ids[0])
 
-    async def publish(self, topic_name: str, messages: Sequence[NewMessage]) -> list[str]:
-        """Store messages durably and return their ids, in order.
+    async def publish(self, topic_name: str, messages: Sequence[NewMessage], principal: str = "") -> list[str]:
+        """Store messages durably and return their ids, in order.  `principal`: who publishes ("": it is not known).
 
         Raises InvalidArgument, FailedPrecondition, NotFound, ResourceExhausted, Unavailable (outcome unknown).
         """
@@ -42,6 +46,10 @@ class PublishService:
         batch = encode_messages(messages)
         check_request_size(topic_name, messages, batch.size)
         project = project_of(topic_name)
+        if self._quotas.on:
+            gauge, now = self._quotas.publishing(project, principal), self._quotas.ticks()
+            gauge.check(now)
+            gauge.take(now, requests=1, messages=batch.count, size=batch.size)
         try:
             shard_id = self._shard(topic, messages[0].ordering_key)
             appended = await self._coalescer.publish(shard_id, batch, project=project)

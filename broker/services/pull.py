@@ -2,14 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
-from broker.domain.delivery import MAX_RESPONSE_BYTES, Delivery, demand_of
+from broker.domain.delivery import MAX_RESPONSE_BYTES, Delivery, Demand, demand_of
 from broker.domain.errors import FailedPrecondition
-from broker.domain.names import leaf
+from broker.domain.names import leaf, project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import SubscriptionChanged
+from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 
@@ -24,6 +25,7 @@ class PullService:
     def __init__(
         self,
         resources: ResourceCache,
+        quotas: Quotas,
         long_poll: LongPoll,
         activity: SubscriptionActivity,
         *,
@@ -31,6 +33,7 @@ class PullService:
     ) -> None:
         """`wait_seconds`: how long a pull waits for its first message before it answers with none."""
         self._resources = resources
+        self._quotas = quotas
         self._long_poll = long_poll
         self._activity = activity
         self._wait_seconds = wait_seconds
@@ -42,30 +45,44 @@ class PullService:
         max_messages: int,
         return_immediately: bool,
         max_bytes: int = MAX_RESPONSE_BYTES,
+        principal: str = "",
         seconds_left: float | None = None,
         hung_up: Callable[[], Awaitable[None]],
     ) -> tuple[Subscription, list[Delivery]]:
         """Up to `max_messages` (at most 1,000) under new ack ids; none after the bounded wait.
 
         `max_bytes`: of their data and attributes; one message that is larger still comes alone.  `seconds_left`:
-        until the caller takes no answer any more, if that is known; the wait ends before.
+        until the caller takes no answer any more, if that is known; the wait ends before.  `principal`: who pulls.
 
-        Raises InvalidArgument, NotFound (also when the subscription is deleted meanwhile), FailedPrecondition.
+        Raises InvalidArgument, NotFound (also when the subscription is deleted meanwhile), FailedPrecondition,
+        ResourceExhausted (a quota).
         """
         subscription = await pullable(self._resources, subscription_name)
         demand = demand_of(max_messages, max_bytes)
+        if self._quotas.on:
+            demand = self._within_quotas(subscription, principal, demand)
         deadline = time.monotonic() + (0 if return_immediately else self._longest_wait(seconds_left))
         while True:
             try:
                 self._activity.used(subscription.subscription_id)
                 wait = max(deadline - time.monotonic(), 0)
-                return subscription, await self._long_poll.pull(
-                    subscription, demand, wait_seconds=wait, hung_up=hung_up
-                )
+                deliveries = await self._long_poll.pull(subscription, demand, wait_seconds=wait, hung_up=hung_up)
             except SubscriptionChanged:
                 self._resources.drop(subscription_name)
                 await asyncio.sleep(0)
                 subscription = await pullable(self._resources, subscription_name)
+            else:
+                if self._quotas.on:
+                    handed_out(self._quotas, subscription, principal, deliveries)
+                return subscription, deliveries
+
+    def _within_quotas(self, subscription: Subscription, principal: str, demand: Demand) -> Demand:
+        """Count a pull; what it may take of what it wants.  Raises QuotaExceeded."""
+        gauge = self._quotas.subscribing(project_of(subscription.name), principal)
+        now = self._quotas.ticks()
+        gauge.check(now)
+        gauge.take(now, requests=1)
+        return demand.within(*gauge.left(now, messages=demand.max_messages, size=demand.max_bytes))
 
     def _longest_wait(self, seconds_left: float | None) -> float:
         if seconds_left is None:
@@ -75,6 +92,14 @@ class PullService:
     async def release(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Give back what could not be handed to the caller: due at once, the attempt not counted."""
         await self._long_poll.release(subscription.subscription_id, deliveries)
+
+
+def handed_out(quotas: Quotas, subscription: Subscription, principal: str, deliveries: Sequence[Delivery]) -> None:
+    """Count what a principal gets."""
+    messages = [message for delivery in deliveries for message in delivery.messages]
+    size = sum(len(message.data) + len(message.attributes) for message in messages)
+    gauge = quotas.subscribing(project_of(subscription.name), principal)
+    gauge.take(quotas.ticks(), messages=len(messages), size=size)
 
 
 async def pullable(resources: ResourceCache, name: str) -> Subscription:

@@ -10,6 +10,7 @@ from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.pushes import PushService
+from broker.services.quotas import QuotaService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.snapshots import SnapshotService
 from broker.services.streaming_pull import StreamingPullService
@@ -32,3 +33,4 @@ class Services:
     api_keys: ApiKeyService
     policies: PolicyService
     audit_logs: AuditLogService
+    quotas: QuotaService

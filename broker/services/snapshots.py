@@ -7,7 +7,7 @@ from datetime import datetime
 from broker.domain.errors import AlreadyExists, FailedPrecondition, InvalidArgument
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.labels import check_labels
-from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, random_name
+from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, project_of, random_name
 from broker.domain.page import Page, cut_page
 from broker.domain.position import Position
 from broker.domain.replay import Replay, ShardReplay, replay
@@ -16,6 +16,7 @@ from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.domain.topic import DELETED_TOPIC
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.quotas import Quotas
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import existing_subscription, subscription_not_found
@@ -37,18 +38,21 @@ class SnapshotService:
         attempt_ids: AttemptIds,
         wake_ups: WakeUps,
         activity: SubscriptionActivity,
+        quotas: Quotas,
     ) -> None:
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
         self._wake_ups = wake_ups
         self._activity = activity
+        self._quotas = quotas
 
     async def create_snapshot(self, name: str, subscription_name: str, labels: Mapping[str, str]) -> Snapshot:
         """Hold what is not acked now and all that comes later.  Without a name (gRPC) it is given one.
 
         Raises InvalidArgument, NotFound (no such subscription), AlreadyExists, FailedPrecondition (it is detached,
-        or its oldest message that is not acked is so old that the snapshot would expire within an hour).
+        or its oldest message that is not acked is so old that the snapshot would expire within an hour),
+        ResourceExhausted (a quota).
         """
         check_shape(subscription_name, "subscriptions")
         if not name:
@@ -71,6 +75,7 @@ class SnapshotService:
             snapshot, oldest = created
             snapshot = replace(snapshot, expire_time=first_expire_time(now, oldest))
             await snapshots.update_snapshot(connection, snapshot=snapshot)
+            await self._quotas.check_count(connection, project_of(name), "snapshots")
             await forget_policy(connection, schema=self._database.schema, resource=name)
         self._activity.used(subscription.subscription_id)
         return snapshot

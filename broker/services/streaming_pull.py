@@ -9,19 +9,21 @@ from broker.domain.ack_id import attempt_name
 from broker.domain.delivery import MAX_GRPC_RESPONSE_BYTES, MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import Aborted, NotFound, Unavailable
 from broker.domain.flow_control import FlowControl
-from broker.domain.names import leaf
+from broker.domain.names import leaf, project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.pull_queue import PullTerms, SubscriptionChanged
+from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
-from broker.services.pull import pullable
+from broker.services.pull import handed_out, pullable
 
 WAIT_SECONDS = 60.0  # for the next message; then the stream asks anew
 PATIENCE_SECONDS = 30.0  # with a database that is away; then the client may look for another broker
 _PAUSE_SECONDS = 1.0
+_QUOTA_SECONDS = 0.5  # the longest sleep for want of a quota: it may have been raised meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +31,33 @@ class StreamingPullService:
     """Subscriber.StreamingPull.  The parts that each stream works with."""
 
     resources: ResourceCache
+    quotas: Quotas
     long_poll: LongPoll
     outstanding: Outstanding
     activity: SubscriptionActivity
     tasks: Tasks
 
     async def open(
-        self, subscription_name: str, flow_control: FlowControl, *, ack_deadline: timedelta, client_id: str
+        self,
+        subscription_name: str,
+        flow_control: FlowControl,
+        *,
+        ack_deadline: timedelta,
+        client_id: str,
+        principal: str = "",
     ) -> "MessageStream":
-        """Begin to receive; the caller closes what is returned.  Raises NotFound, FailedPrecondition."""
+        """Begin to receive, as a `principal` ("": it is not known); the caller closes what is returned.
+
+        Raises NotFound, FailedPrecondition, ResourceExhausted (a quota of requests).
+        """
         subscription = await pullable(self.resources, subscription_name)
-        return MessageStream(self, subscription, flow_control, ack_deadline=ack_deadline, client_id=client_id)
+        if self.quotas.on:
+            gauge, now = self.quotas.subscribing(project_of(subscription.name), principal), self.quotas.ticks()
+            gauge.check(now, requests_alone=True)
+            gauge.take(now, requests=1)
+        return MessageStream(
+            self, subscription, flow_control, ack_deadline=ack_deadline, client_id=client_id, principal=principal
+        )
 
 
 class MessageStream:
@@ -53,8 +71,10 @@ class MessageStream:
         *,
         ack_deadline: timedelta,
         client_id: str,
+        principal: str,
     ) -> None:
         self.subscription = subscription
+        self._principal = principal
         self._parts = parts
         self._window = parts.outstanding.open(subscription.subscription_id, client_id, flow_control)
         self._terms = PullTerms(ack_deadline, self._window.owner)
@@ -82,6 +102,8 @@ class MessageStream:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if deliveries:
+                if self._parts.quotas.on:
+                    handed_out(self._parts.quotas, self.subscription, self._principal, deliveries)
                 self._parts.outstanding.handed_out(self._window, deliveries)
                 return deliveries
 
@@ -94,12 +116,26 @@ class MessageStream:
             if not await self._window.news():
                 await self._parts.outstanding.look(self._window)
             return []
+        size = self._window.bytes_left(MAX_GRPC_RESPONSE_BYTES)
+        if self._parts.quotas.on:
+            room, size = await self._within_quotas(room, size)
+            if not room:
+                return []
         return await self._parts.long_poll.pull(
             self.subscription,
-            Demand(max_messages=room, max_bytes=self._window.bytes_left(MAX_GRPC_RESPONSE_BYTES), evenly=True),
+            Demand(max_messages=room, max_bytes=size, evenly=True),
             wait_seconds=WAIT_SECONDS,
             terms=self._terms,
         )
+
+    async def _within_quotas(self, room: int, size: int) -> tuple[int, int]:
+        """How many messages and bytes may come now; none, once it has waited: a stream is slowed, not ended."""
+        quotas = self._parts.quotas
+        gauge, now = quotas.subscribing(project_of(self.subscription.name), self._principal), quotas.ticks()
+        if seconds := gauge.wait(now):
+            await asyncio.sleep(min(seconds, _QUOTA_SECONDS))
+            return 0, 0
+        return gauge.left(now, messages=room, size=size)
 
     async def _read_subscription(self) -> None:
         subscription = await pullable(self._parts.resources, self.subscription.name)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from broker.domain.errors import AlreadyExists, BrokerError, InvalidArgument, NotFound
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
-from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, random_name
+from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, project_of, random_name
 from broker.domain.page import Page, cut_page
 from broker.domain.push_config import PushConfig
 from broker.domain.subscription import (
@@ -19,6 +19,7 @@ from broker.domain.subscription import (
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.quotas import Quotas
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.secrets.webhook_secrets import sealed
@@ -57,6 +58,7 @@ class SubscriptionService:
         database: Database,
         clock: DatabaseClock,
         wake_ups: WakeUps,
+        quotas: Quotas,
         *,
         secrets: Secrets,
         min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS,
@@ -69,13 +71,14 @@ class SubscriptionService:
         self._clock = clock
         self._wake_ups = wake_ups
         self._secrets = secrets
+        self._quotas = quotas
         self._min_delivery_attempts = min_delivery_attempts
         self._only_own_accounts = only_own_accounts
 
     async def create_subscription(self, wanted: Subscription) -> Subscription:
         """A subscription without a name (gRPC) is given one.
 
-        Raises InvalidArgument, NotFound (no such topic), AlreadyExists.
+        Raises InvalidArgument, NotFound (no such topic), AlreadyExists, ResourceExhausted (a quota).
         """
         check_shape(wanted.topic, "topics")
         if not wanted.name:
@@ -99,6 +102,7 @@ class SubscriptionService:
                 now=self._clock.now(),
             )
             if subscription is not None:
+                await self._quotas.check_count(connection, project_of(wanted.name), "subscriptions")
                 await forget_policy(connection, schema=self._database.schema, resource=wanted.name)
         if subscription is None:
             raise AlreadyExists(f"Subscription already exists (resource={leaf(wanted.name)}).")

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from broker.domain.errors import AlreadyExists, BrokerError
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
-from broker.domain.names import check_name, check_project, leaf, not_found
+from broker.domain.names import check_name, check_project, leaf, not_found, project_of
 from broker.domain.page import Page, cut_page
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.quotas import Quotas
 from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database
@@ -24,15 +25,22 @@ class TopicService:
     """The topics of Google's Publisher service.  Every change is announced to all processes."""
 
     def __init__(
-        self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, *, shards_per_topic: int = 1
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        wake_ups: WakeUps,
+        quotas: Quotas,
+        *,
+        shards_per_topic: int = 1,
     ) -> None:
+        self._quotas = quotas
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
         self._shards_per_topic = shards_per_topic
 
     async def create_topic(self, wanted: Topic) -> Topic:
-        """Raises InvalidArgument, AlreadyExists."""
+        """Raises InvalidArgument, AlreadyExists, ResourceExhausted (a quota)."""
         check_name(wanted.name, "topics")
         check_topic(wanted)
         check_kept(wanted.kept)
@@ -41,6 +49,7 @@ class TopicService:
                 connection, topic=wanted, shard_count=self._shards_per_topic, now=self._clock.now()
             )
             if topic is not None:
+                await self._quotas.check_count(connection, project_of(topic.name), "topics")
                 await forget_policy(connection, schema=self._database.schema, resource=topic.name)
         if topic is None:
             raise AlreadyExists(f"Topic already exists (resource={leaf(wanted.name)}).")

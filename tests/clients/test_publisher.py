@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from google.api_core import exceptions, retry
 from google.cloud import pubsub_v1
@@ -144,3 +145,13 @@ def test_a_message_beyond_a_limit_is_refused_with_what_is_wrong(google: Google) 
         google.publisher.publish(google.topic, b"x", **too_many).result(SECONDS)
     with pytest.raises(exceptions.InvalidArgument):
         google.publisher.publish(google.topic, b"").result(SECONDS)
+
+
+def test_a_publish_that_a_quota_refuses_is_sent_again_by_the_client(google: Google, broker_url: str) -> None:
+    """E4: as with Google's service, whose RESOURCE_EXHAUSTED the client takes for a reason to try again."""
+    google.create()
+    limits = {"limits": {"publishMessages": 50}}
+    httpx.patch(f"{broker_url}/v1/{google.project}/quotas", json=limits).raise_for_status()
+    futures = [google.publisher.publish(google.topic, f"{n}".encode()) for n in range(150)]
+    ids = {future.result(SECONDS) for future in futures}
+    assert {received.message_id for received in google.take(150)} == ids

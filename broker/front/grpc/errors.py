@@ -29,7 +29,11 @@ GRPC_STATUS = {
 }
 
 _PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"  # all printable ASCII but the percent sign
-_DETAIL_TYPES = {"google.rpc.ErrorInfo": messages.ErrorInfo, "google.rpc.RetryInfo": messages.RetryInfo}
+_DETAIL_TYPES = {
+    "google.rpc.ErrorInfo": messages.ErrorInfo,
+    "google.rpc.QuotaFailure": messages.QuotaFailure,
+    "google.rpc.RetryInfo": messages.RetryInfo,
+}
 MAX_MESSAGE = 4_096  # characters; a refused value may be as long as a request, and clients limit what trailers hold
 
 

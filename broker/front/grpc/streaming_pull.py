@@ -58,6 +58,7 @@ async def _open(call: StreamingCall, first: Any) -> MessageStream:
         FlowControl(max(first.max_outstanding_messages, 0), max(first.max_outstanding_bytes, 0)),
         ack_deadline=_ack_deadline(first),
         client_id=first.client_id,
+        principal=call.caller.member,
     )
 
 

@@ -10,7 +10,17 @@ from typing import NamedTuple
 from broker.front.not_served import not_served
 from broker.front.resources.rpcs import RPCS, SUBSCRIPTION, TOPIC
 from broker.front.rest.call import Call
-from broker.front.rest.handlers import acknowledge, api_keys, audit_logs, filters, positions, publish, pull, pushes
+from broker.front.rest.handlers import (
+    acknowledge,
+    api_keys,
+    audit_logs,
+    filters,
+    positions,
+    publish,
+    pull,
+    pushes,
+    quotas,
+)
 from broker.front.rest.handlers import service_accounts as accounts
 from broker.front.rest.resources import resource_handler
 
@@ -58,6 +68,11 @@ _API_KEYS = [
     Route("DELETE", "projects/*/apiKeys/*", "ApiKeys.DeleteApiKey", api_keys.delete_api_key),
 ]
 
+_QUOTAS = [
+    Route("GET", "projects/*/quotas", "Quotas.GetQuotas", quotas.get_quotas),
+    Route("PATCH", "projects/*/quotas", "Quotas.UpdateQuotas", quotas.update_quotas),
+]
+
 ROUTES = [
     *(Route(rpc.method, rpc.path, rpc.name, resource_handler(rpc)) for rpc in RPCS),
     Route("POST", f"{TOPIC}:publish", "Publisher.Publish", publish.publish),
@@ -90,6 +105,7 @@ ROUTES = [
     *_ACCOUNTS,
     *_API_KEYS,
     Route("GET", "projects/*/auditLogs", "Logging.ListAuditLogs", audit_logs.list_audit_logs),  # an extension (E5)
+    *_QUOTAS,
     # Not served yet.
     _refused("POST", "projects/*/schemas", "SchemaService.CreateSchema"),
     _refused("GET", SCHEMA, "SchemaService.GetSchema"),

@@ -12,7 +12,7 @@ async def acknowledge(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(AcknowledgeRequest, body)
     subscription = resource_name(request.subscription, "subscriptions")
     await allow(call, "Subscriber.Acknowledge", subscription)
-    await call.services.acknowledge.acknowledge(subscription, list(request.ack_ids))
+    await call.services.acknowledge.acknowledge(subscription, list(request.ack_ids), call.caller.member)
     return EMPTY
 
 
@@ -21,5 +21,7 @@ async def modify_ack_deadline(call: UnaryCall, body: bytes) -> bytes:
     subscription = resource_name(request.subscription, "subscriptions")
     await allow(call, "Subscriber.ModifyAckDeadline", subscription)
     seconds = request.ack_deadline_seconds
-    await call.services.acknowledge.modify_ack_deadline(subscription, list(request.ack_ids), seconds)
+    await call.services.acknowledge.modify_ack_deadline(
+        subscription, list(request.ack_ids), seconds, call.caller.member
+    )
     return EMPTY

@@ -11,6 +11,6 @@ async def publish(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(PublishRequest, body)
     topic = resource_name(request.topic, "topics")
     await allow(call, "Publisher.Publish", topic)
-    call.services.publish.check_room(topic)
-    ids = await call.services.publish.publish(topic, new_messages(request))
+    call.services.publish.check_room(topic, call.caller.member)
+    ids = await call.services.publish.publish(topic, new_messages(request), call.caller.member)
     return PublishResponse(message_ids=ids).SerializeToString()  # type: ignore[no-any-return]

@@ -21,6 +21,7 @@ async def pull(call: UnaryCall, body: bytes) -> bytes:
         return_immediately=request.return_immediately,
         max_bytes=MAX_GRPC_RESPONSE_BYTES,
         seconds_left=call.seconds_left(),
+        principal=call.caller.member,
         hung_up=call.hung_up,
     )
     response = PullResponse()

@@ -12,21 +12,23 @@ EMPTY = b"{}\n"
 
 
 async def acknowledge(call: Call) -> bytes:
-    await call.services.acknowledge.acknowledge(call.name, decode_acknowledge(call.body))
+    await call.services.acknowledge.acknowledge(call.name, decode_acknowledge(call.body), call.caller.member)
     return EMPTY
 
 
 async def modify_ack_deadline(call: Call) -> bytes:
     request = decode_modify_ack_deadline(call.body)
-    await call.services.acknowledge.modify_ack_deadline(call.name, request.ack_ids, request.ack_deadline_seconds)
+    await call.services.acknowledge.modify_ack_deadline(
+        call.name, request.ack_ids, request.ack_deadline_seconds, call.caller.member
+    )
     return EMPTY
 
 
 async def nack(call: Call) -> bytes:
-    await call.services.acknowledge.nack(call.name, *decode_nack(call.body))
+    await call.services.acknowledge.nack(call.name, *decode_nack(call.body), call.caller.member)
     return EMPTY
 
 
 async def reject(call: Call) -> bytes:
-    await call.services.acknowledge.reject(call.name, decode_reject(call.body))
+    await call.services.acknowledge.reject(call.name, decode_reject(call.body), call.caller.member)
     return EMPTY

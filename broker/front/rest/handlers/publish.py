@@ -8,6 +8,6 @@ _WORTH_A_CHECK = 4096  # bytes; what is smaller is decoded sooner than it is ask
 
 async def publish(call: Call) -> bytes:
     if len(call.body) > _WORTH_A_CHECK:
-        call.services.publish.check_room(call.name)
-    ids = await call.services.publish.publish(call.name, decode_publish(call.body))
+        call.services.publish.check_room(call.name, call.caller.member)
+    ids = await call.services.publish.publish(call.name, decode_publish(call.body), call.caller.member)
     return encode_message_ids(ids)

@@ -11,6 +11,7 @@ async def pull(call: Call) -> bytes:
         max_messages=request.max_messages,
         return_immediately=request.return_immediately,
         seconds_left=call.seconds_left(),
+        principal=call.caller.member,
         hung_up=call.exchange.hung_up,
     )
     if deliveries and call.exchange.gone:

@@ -1,0 +1,150 @@
+"""The quotas of all projects, as this process keeps them (E4).
+
+`balance` is a worker's: ten times a second it tells the other processes, through the database, what was taken here.
+Nothing else asks the database anything: a call that is measured costs a look into a dictionary, and where no rate
+is limited, one look at `on`.
+"""
+
+import time
+from collections.abc import Callable
+
+from broker.domain.quota import NO_QUOTAS, PUBLISH, SUBSCRIBE, Count, Limits, ProjectQuotas, Rate, exceeded
+from broker.domain.quota_bucket import NO_GAUGE, Gauge, Metered, QuotaBucket
+from broker.runtime.database_clock import DatabaseClock
+from broker.store.driver.database import Database, ResourceConnection
+from broker.store.resources import quotas as store
+from broker.store.resources.quotas import Taken
+
+BALANCE_SECONDS = 0.1
+READ_SECONDS = 30.0  # how long what is known of limits is believed, if word of a change was lost
+
+_Key = tuple[str, str, str]  # project, principal (empty: the project's own), quota
+
+
+class Quotas:
+    """A gauge that it gives is for use at once: after an `await` another may have taken its place.
+
+    `on`: whether any rate is limited anywhere.  What asks for a gauge looks at it first.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        *,
+        defaults: ProjectQuotas = NO_QUOTAS,
+        processes: Callable[[], int] = lambda: 1,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`defaults`: of each project that nothing else was set for.  `processes`: how many run."""
+        self._database = database
+        self._clock = clock
+        self._defaults = defaults
+        self._processes = processes
+        self.ticks = ticks
+        self._set: dict[str, ProjectQuotas] = {}
+        self._buckets: dict[_Key, QuotaBucket] = {}
+        self._gauges: dict[tuple[str, str, tuple[Rate, Rate, Rate]], Gauge] = {}
+        self._in_use: set[_Key] = set()  # since the limits were read last
+        self._read_at: float | None = None  # None: they must be read
+        self.on = NO_QUOTAS.over(defaults).is_metered
+
+    # --- what holds --------------------------------------------------------------------------------------
+
+    def of_project(self, project: str) -> ProjectQuotas:
+        """The limits that hold in a project ("projects/p")."""
+        return self._set.get(project, NO_QUOTAS).over(self._defaults)
+
+    def is_set(self, project: str) -> ProjectQuotas:
+        """What was set for the project itself."""
+        return self._set.get(project, NO_QUOTAS)
+
+    def changed(self, name: str | None) -> None:
+        """Somebody has changed the quotas of this name, or (None) perhaps any: they are read with the next look."""
+        if name is None or name.endswith("/quotas"):
+            self._read_at = None
+
+    async def load(self) -> None:
+        """Read all limits.  Raises a BrokerError."""
+        async with self._database.transaction() as connection:
+            found = await store.read_all_quotas(connection)
+            await store.delete_forgotten(connection, now=self._clock.now())
+        changed = {name for name in {*found, *self._set} if found.get(name) != self._set.get(name)}
+        self._set, self._read_at = found, self.ticks()
+        self.on = any(self.of_project(project).is_metered for project in ("", *found))
+        self._buckets = {
+            key: bucket
+            for key, bucket in self._buckets.items()
+            if key[0] not in changed and (key in self._in_use or bucket.has_news)
+        }
+        self._gauges.clear()
+        self._in_use.clear()
+
+    # --- rates -------------------------------------------------------------------------------------------
+
+    def publishing(self, project: str, principal: str) -> Gauge:
+        """What measures what a principal ("": nobody in particular) publishes in a project."""
+        return self._gauge(project, principal, PUBLISH) if self.on else NO_GAUGE
+
+    def subscribing(self, project: str, principal: str) -> Gauge:
+        return self._gauge(project, principal, SUBSCRIBE) if self.on else NO_GAUGE
+
+    def _gauge(self, project: str, principal: str, rates: tuple[Rate, Rate, Rate]) -> Gauge:
+        key = project, principal, rates
+        gauge = self._gauges.get(key)
+        if gauge is None:
+            gauge = self._gauges[key] = Gauge(self._metered(project, principal, rates))
+        return gauge
+
+    def _metered(self, project: str, principal: str, rates: tuple[Rate, Rate, Rate]) -> list[Metered]:
+        quotas = self.of_project(project)
+        whose: list[tuple[str, Limits]] = [("", quotas.limits)]
+        if principal:
+            whose.append((principal, quotas.principal_limits))
+        return [
+            Metered(quota, project, of, unit, self._bucket((project, of, quota), limits[quota]))
+            for of, limits in whose
+            for unit, quota in enumerate(rates)
+            if quota in limits
+        ]
+
+    def _bucket(self, key: _Key, rate: int) -> QuotaBucket:
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = QuotaBucket(rate, processes=self._processes(), now=self.ticks())
+            self._buckets[key] = bucket
+            self._in_use.add(key)
+        return bucket
+
+    async def balance(self) -> int:
+        """Tell what was taken, and hear what is left; how many buckets that was.  Raises a BrokerError."""
+        if self._read_at is None or self.ticks() - self._read_at > READ_SECONDS:
+            await self.load()
+        telling = {key: bucket for key, bucket in self._buckets.items() if bucket.has_news}
+        if not telling:
+            return 0
+        taken = [Taken(*key, bucket.rate, bucket.tell()) for key, bucket in telling.items()]
+        now, at = self.ticks(), self._clock.now()
+        try:
+            async with self._database.transaction() as connection:
+                held = await store.balance_quotas(connection, taken=taken, now=at)
+        except BaseException:
+            for bucket in telling.values():
+                bucket.untold()
+            raise
+        self._in_use.update(telling)
+        processes = self._processes()
+        for key, bucket in telling.items():
+            bucket.balanced(held[key], processes=processes, now=now)
+        return len(telling)
+
+    # --- counts ------------------------------------------------------------------------------------------
+
+    async def check_count(self, connection: ResourceConnection, project: str, counted: Count) -> None:
+        """In the transaction that has just made one more.  Raises QuotaExceeded."""
+        limit = self.of_project(project).limits.get(counted)
+        if limit is None:
+            return
+        await store.lock_count(connection, project=project, counted=counted)
+        if await store.count(connection, project=project, counted=counted, most=limit + 1) > limit:
+            raise exceeded(counted, project=project, limit=limit, usage=limit)

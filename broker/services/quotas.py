@@ -1,0 +1,52 @@
+"""Quotas: told and set (E4).  Where they are kept is runtime/quotas.py."""
+
+from collections.abc import Mapping
+
+from broker.domain.names import check_project
+from broker.domain.quota import COUNTS, QuotaReport
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.quotas import Quotas
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.database import Database
+from broker.store.resources import quotas as store
+
+TOLD_PRINCIPALS = 100  # those that use most
+
+
+class QuotaService:
+    """An extension, in the manner of Google's Service Usage."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, quotas: Quotas, wake_ups: WakeUps) -> None:
+        self._database = database
+        self._clock = clock
+        self._quotas = quotas
+        self._wake_ups = wake_ups
+
+    async def get_quotas(self, project: str) -> QuotaReport:
+        """Limits and usage of a project.  Raises InvalidArgument."""
+        check_project(project)
+        async with self._database.transaction() as connection:
+            rates = await store.read_usage(
+                connection, project=project, now=self._clock.now(), principals=TOLD_PRINCIPALS
+            )
+            counts = {
+                counted: await store.count(connection, project=project, counted=counted) for counted in COUNTS
+            }
+        set_here, in_force = self._quotas.is_set(project), self._quotas.of_project(project)
+        return QuotaReport(project, set_here, in_force, rates, counts)
+
+    async def update_quotas(
+        self, project: str, *, limits: Mapping[str, int | None], principal_limits: Mapping[str, int | None]
+    ) -> QuotaReport:
+        """Set the limits that are given; None: the default again, -1: none.  It holds here at once, elsewhere soon.
+
+        Raises InvalidArgument; nothing is changed then.
+        """
+        check_project(project)
+        async with self._database.transaction() as connection:
+            current = await store.lock_quotas(connection, project=project)
+            quotas = current.changed(limits, principal_limits)
+            await store.write_quotas(connection, project=project, quotas=quotas)
+        await self._wake_ups.announce(f"{project}/quotas")
+        await self._quotas.load()
+        return await self.get_quotas(project)
