@@ -100,9 +100,7 @@ class Broker:
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
-        self.quotas = Quotas(
-            self._database, self._clock, defaults=config.default_quotas, processes=self._processes.count
-        )
+        self.quotas = self._quotas()
         self.access = make_access(config, self._database, secrets=self._secrets, now=self._clock.now)
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
@@ -117,6 +115,10 @@ class Broker:
         self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
         self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=self.states)
         self.auditor = make_auditor(config, self.audit_trail)
+
+    def _quotas(self) -> Quotas:
+        count = self._processes.count
+        return Quotas(self._database, self._clock, defaults=self._config.default_quotas, processes=count)
 
     def _dead_letter_forwarder(self) -> DeadLetterForwarder:
         return DeadLetterForwarder(self._database, self._clock, self._resources, self._wake_ups)

@@ -93,6 +93,8 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "shards_per_topic": (4, "0"),
     "min_delivery_attempts": (1, "6"),
     "issuer": ("https://broker.example.com", "broker.example.com"),
+    "quotas": ("publishMessages=1000,topics=100", "messages=1"),
+    "principal_quotas": ("publishBytes=1000", "topics=1"),
     "auth": ("required", "yes"),
     "auth_audiences": ("https://a.example/, https://b.example", "a.example"),
     "oidc_issuers": (_ISSUERS, "/no/such.toml"),
