@@ -184,15 +184,7 @@ class Broker:
         database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
         quotas = self.quotas
         topics = TopicService(database, clock, wake_ups, quotas, shards_per_topic=self._config.shards_per_topic)
-        subscriptions = SubscriptionService(
-            database,
-            clock,
-            wake_ups,
-            quotas,
-            secrets=self._secrets,
-            min_delivery_attempts=self._config.min_delivery_attempts,
-            only_own_accounts=self.access is not None,
-        )
+        subscriptions = self._subscription_service()
         snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity, quotas)
         accounts = ServiceAccountService(database, clock, changed=changed, base_url=self._config.address)
         return Services(
@@ -200,13 +192,7 @@ class Broker:
             subscriptions=subscriptions,
             snapshots=snapshots,
             publish=PublishService(self._resources, quotas, publishes),
-            pull=PullService(
-                self._resources,
-                quotas,
-                self.long_poll,
-                self._activity,
-                wait_seconds=self._config.pull_wait_seconds,
-            ),
+            pull=self._pull_service(),
             streaming_pull=StreamingPullService(
                 self._resources, quotas, self.long_poll, self._outstanding, self._activity, self._tasks
             ),
@@ -227,6 +213,21 @@ class Broker:
                 service_accounts=accounts,
             ),
         )
+
+    def _subscription_service(self) -> SubscriptionService:
+        return SubscriptionService(
+            self._database,
+            self._clock,
+            self._wake_ups,
+            self.quotas,
+            secrets=self._secrets,
+            min_delivery_attempts=self._config.min_delivery_attempts,
+            only_own_accounts=self.access is not None,
+        )
+
+    def _pull_service(self) -> PullService:
+        wait_seconds = self._config.pull_wait_seconds
+        return PullService(self._resources, self.quotas, self.long_poll, self._activity, wait_seconds=wait_seconds)
 
     def _pusher(self, acks: AckCoalescer) -> Pusher:
         return Pusher(
