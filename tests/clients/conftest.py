@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ import pytest
 from google.cloud import pubsub_v1
 from google.cloud.pubsub_v1.types import PublisherOptions
 
+from tests.clients.programs import install_node_client
 from tests.fixtures.google import Google
 
 ORDERED = PublisherOptions(enable_message_ordering=True)
@@ -23,6 +25,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "clients" in item.nodeid.split("/"):
             for warning in ("DeprecationWarning", "FutureWarning"):
                 item.add_marker(pytest.mark.filterwarnings(f"default::{warning}"))
+
+
+@pytest.fixture(scope="session")
+def node_client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with Google's client for Node; pytest's cache, if it is on, keeps it from one run to the next."""
+    cache: pytest.Cache | None = getattr(request.config, "cache", None)
+    directory = Path(cache.mkdir("node-client")) if cache else tmp_path_factory.mktemp("node-client")
+    install_node_client(directory)
+    return directory
 
 
 @pytest.fixture
