@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.port.http2 import connection, incoming, outgoing, patience
+from broker.port.http2 import connection, outgoing, patience, rotation
 from broker.port.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, window_update
 from broker.port.http2.headers import HeaderDecoder, encode_headers
 from tests.grpc.wire import Peer, Served, Service, make_door, packed, request_headers, serving, until
@@ -152,16 +152,42 @@ async def test_much_that_comes_at_once_is_served_in_turns_with_the_others() -> N
     socket, connections, tasks = Socket(), set[Any](), set[Any]()
     protocol = make_door(Service()).connection(connections, tasks)
     protocol.connection_made(socket)
-    pings = 3 * incoming.TURN
+    pings = 3 * rotation.TURN
     protocol.data_received(PREFACE + frame(4, 0, 0) + frame(Kind.PING, 0, 0, b"01234567") * pings)
     turns = []
-    for _ in range(10):
+    for _ in range(12):
         await asyncio.sleep(0)  # the others' turn
         turns.append(socket.written.count(b"01234567"))
-    assert max(after - before for before, after in pairwise([0, *turns])) <= incoming.TURN
+    assert max(after - before for before, after in pairwise([0, *turns])) <= rotation.TURN
     assert turns[-1] == pings
     assert socket.paused >= 2
     protocol.connection_lost(None)
+
+
+async def test_of_many_connections_with_much_to_do_one_has_its_turn_and_who_sends_little_waits_for_none() -> None:
+    """All of them had a turn in each turn of the loop: with 21 connections a neighbour waited for 21 turns."""
+    door, flood = make_door(Service()), 2 * rotation.TURN
+    sockets = [Socket() for _ in range(6)]
+    protocols = [door.connection(set[Any](), set[Any]()) for _ in sockets]
+    for socket, protocol in zip(sockets, protocols, strict=True):
+        protocol.connection_made(socket)
+        protocol.data_received(PREFACE + frame(4, 0, 0) + frame(Kind.PING, 0, 0, b"01234567") * flood)
+    small = Socket()
+    neighbour = door.connection(set[Any](), set[Any]())
+    neighbour.connection_made(small)
+    neighbour.data_received(PREFACE + frame(4, 0, 0) + frame(Kind.PING, 0, 0, b"01234567"))
+    await asyncio.sleep(0)
+    assert b"01234567" in small.written
+    served = [[socket.written.count(b"01234567") for socket in sockets]]
+    while sum(served[-1]) < flood * len(sockets):
+        await asyncio.sleep(0)
+        served.append([socket.written.count(b"01234567") for socket in sockets])
+        gained = [after - before for before, after in zip(*served[-2:], strict=True)]
+        assert sum(gained) <= rotation.TURN
+        assert sum(more > 0 for more in gained) <= 1
+        assert max(served[-1]) - min(served[-1]) <= rotation.TURN + rotation.SHORT_TURN
+    for protocol in (*protocols, neighbour):
+        protocol.connection_lost(None)
 
 
 async def test_a_large_header_block_is_a_turn_of_its_own() -> None:

@@ -23,6 +23,7 @@ from broker.front.grpc.unary import Ignored, Session, UnaryRpc
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.connection import Http2Connection, Registry
+from broker.port.http2.rotation import Rotation
 from broker.port.http2.stream import Receiver, Stream
 from broker.services.services import Services
 
@@ -60,6 +61,7 @@ class GrpcDoor:
         """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls."""
         self._services = services
         self._gate = gate
+        self._rotation = Rotation()
         self._auditor = auditor
         self._calls = calls
         self._requests, self._answers = requests, answers
@@ -84,7 +86,9 @@ class GrpcDoor:
         stops waits for them.  `options` are Http2Connection's.
         """
         session = Session(self._services, tasks, self._requests, self._answers, self._calls, self._auditor)
-        connection = Http2Connection(lambda stream: self._accept(session, stream), connections, **options)
+        connection = Http2Connection(
+            lambda stream: self._accept(session, stream), connections, self._rotation, **options
+        )
         session.peer = connection.peer_address
         return connection
 

@@ -18,6 +18,7 @@ from broker.port.http2.incoming import MAX_FRAME, Incoming
 from broker.port.http2.outgoing import Outgoing
 from broker.port.http2.patience import Cost, Patience
 from broker.port.http2.peer import PeerSettings
+from broker.port.http2.rotation import Rotation
 from broker.port.http2.stream import Receiver, Stream
 from broker.port.tls.client_certificate import client_certificate
 
@@ -58,11 +59,13 @@ class Http2Connection(asyncio.Protocol):
         self,
         accept: Callable[[Stream], Receiver],
         registry: Registry,
+        rotation: Rotation,
         *,
         ping_seconds: float = PING_SECONDS,
     ) -> None:
         self._accept = accept
         self._registry = registry
+        self._rotation = rotation
         self._ping_seconds = ping_seconds
         self._decoder = HeaderDecoder()
         self.peer = PeerSettings()
@@ -87,7 +90,7 @@ class Http2Connection(asyncio.Protocol):
         self.client_certificate = client_certificate(transport)  # verified; None: the client showed none
         self._patience = Patience(loop.time)
         self._outgoing = Outgoing(self._transport, self.peer, self._patience)
-        self._incoming = Incoming(self._transport, self._on_frame, self._fail)
+        self._incoming = Incoming(self._transport, self._on_frame, self._fail, self._rotation)
         self._registry.add(self)
         self._outgoing.write(_OWN_SETTINGS)
         self._timer = loop.call_later(self._ping_seconds, self._tick)

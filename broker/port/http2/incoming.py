@@ -1,7 +1,7 @@
 """What arrives on an HTTP/2 connection, cut into frames.
 
 However much has come, one connection is only served for a turn's worth of work before the loop looks after the
-others; until then nothing more of it is read.
+others, and then when its turn in the rotation has come; until then nothing more of it is read.
 """
 
 import asyncio
@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from broker.port.http2 import frames
 from broker.port.http2.frames import Code, ConnectionFault
+from broker.port.http2.rotation import Rotation
 
 MAX_FRAME = 65_536
-TURN = 2_048  # work: 1 for each frame, and what `work` adds; some 10 ms
 
 
 class Incoming:
@@ -22,35 +22,40 @@ class Incoming:
         transport: asyncio.Transport,
         on_frame: Callable[[int, int, int, bytes], None],
         failed: Callable[[ConnectionFault], None],
+        rotation: Rotation,
     ) -> None:
         self.work = 0  # of this turn; whoever does much for a frame adds to it
         self.ended = False  # set by the owner: nothing more is read
         self._transport = transport
         self._on_frame = on_frame
         self._failed = failed
+        self._rotation = rotation
         self._unread = b""
         self._preface_left = len(frames.PREFACE)
 
     def feed(self, data: bytes) -> None:
+        self._feed(data, self._rotation.turn)
+
+    def _feed(self, data: bytes, turn: int) -> None:
         if self._unread:
             data = self._unread + data
         self.work = 0
         try:
-            self._unread = data[self._read(data) :]
+            self._unread = data[self._read(data, turn) :]
         except ConnectionFault as fault:
             self._unread = b""
             self._failed(fault)
             return
-        if self.work >= TURN and self._unread and not self._transport.is_closing():
+        if self.work >= turn and self._unread and not self._transport.is_closing():
             self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            self._rotation.wait(self._next_turn)
 
-    def _next_turn(self) -> None:
+    def _next_turn(self, turn: int) -> None:
         if not (self.ended or self._transport.is_closing()):
             self._transport.resume_reading()
-            self.feed(b"")
+            self._feed(b"", turn)
 
-    def _read(self, data: bytes) -> int:
+    def _read(self, data: bytes, turn: int) -> int:
         """Handle the whole frames of `data`; returns how many bytes that were."""
         at, end = 0, len(data)
         if self._preface_left:
@@ -58,7 +63,7 @@ class Incoming:
             if data[:at] != frames.PREFACE[-self._preface_left :][:at]:
                 raise ConnectionFault(Code.PROTOCOL_ERROR, "this is not HTTP/2")
             self._preface_left -= at
-        while end - at >= frames.HEAD_BYTES and not self.ended and self.work < TURN:
+        while end - at >= frames.HEAD_BYTES and not self.ended and self.work < turn:
             head, flags, stream_id = frames.HEAD.unpack_from(data, at)
             length = head >> 8
             if length > MAX_FRAME:
