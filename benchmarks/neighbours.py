@@ -132,19 +132,25 @@ def _call(server: Server, seconds: float) -> _Calls:
     connection = Connection(server.host, server.port)
     until = time.monotonic() + seconds
     while (begun := time.monotonic()) < until:
-        for request in (stamped_publish(_TOPIC, _MESSAGE_BYTES, begun), _PULL):
-            connection.send(request)
-            status, answer = connection.receive_any()
-            if status != 200:
-                calls.refused, calls.words = calls.refused + 1, answer.decode(errors="replace")
-                break
-            calls.published += request is not _PULL
-        else:
-            connection.call(acknowledge(_SUBSCRIPTION, ACK_ID.findall(answer)))
-            calls.seconds.append(time.monotonic() - begun)
+        if _answer(connection, stamped_publish(_TOPIC, _MESSAGE_BYTES, begun), calls) is not None:
+            calls.published += 1
+            pulled = _answer(connection, _PULL, calls)
+            ack_ids = ACK_ID.findall(pulled or b"")
+            if ack_ids and _answer(connection, acknowledge(_SUBSCRIPTION, ack_ids), calls) is not None:
+                calls.seconds.append(time.monotonic() - begun)
         time.sleep(_PAUSE_SECONDS)
     connection.close()
     return calls
+
+
+def _answer(connection: Connection, request: bytes, calls: _Calls) -> bytes | None:
+    """None: it was refused, which is counted."""
+    connection.send(request)
+    status, answer = connection.receive_any()
+    if status == 200:
+        return answer
+    calls.refused, calls.words = calls.refused + 1, answer.decode(errors="replace")
+    return None
 
 
 def _rows(attack: str, alone: _Taken, beside: _Taken) -> list[Row]:

@@ -10,8 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from benchmarks.attacks.acks import many_acks, single_extensions
 from benchmarks.attacks.dead_letters import dead_letter_storm
 from benchmarks.attacks.filters import seek_and_filter
+from benchmarks.attacks.publishes import large_bodies, publish_flood
 from benchmarks.attacks.pulls import pulls_that_wait
 from benchmarks.attacks.pushes import changed_endpoints, hanging_endpoints, slow_endpoints
+from benchmarks.attacks.subscribers import ordering_keys, snapshots_and_seeks
+from benchmarks.attacks.trials import filters_on_trial
 
 # Each gets host, port and what to call when it is at full force; it goes on until it is cancelled.
 ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]] = {
@@ -23,6 +26,11 @@ ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]]
     "hanging endpoints": hanging_endpoints,
     "changed endpoints": changed_endpoints,
     "slow endpoints": slow_endpoints,
+    "large bodies": large_bodies,
+    "publish flood": publish_flood,
+    "filters on trial": filters_on_trial,
+    "ordering keys": ordering_keys,
+    "snapshots and seeks": snapshots_and_seeks,
 }
 
 

@@ -11,6 +11,11 @@ from benchmarks.wire import build_request
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
+def build_call(method: str, path: str, body: Mapping[str, object] | None = None) -> bytes:
+    """`path` is that behind /v1/."""
+    return build_request(method, f"/v1/{path}", json.dumps(body or {}).encode())
+
+
 class Caller:
     """One kept-alive connection, for one task."""
 
@@ -20,7 +25,10 @@ class Caller:
 
     async def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> bytes:
         """The body of the answer, whatever its status; empty if the server hung up.  `path` is that behind /v1/."""
-        request = build_request(method, f"/v1/{path}", json.dumps(body or {}).encode())
+        return await self.send(build_call(method, path, body))
+
+    async def send(self, request: bytes) -> bytes:
+        """As `call`, of what build_call has made."""
         with suppress(OSError, asyncio.IncompleteReadError):
             if self._streams is None:
                 self._streams = await asyncio.open_connection(*self._where, limit=2**24)
