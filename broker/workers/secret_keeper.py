@@ -52,8 +52,8 @@ class SecretKeeper:
         clear = [row for row in found if not all(map(is_sealed, row.stored))]
         done, _ = await seal_anew(self._database, self._secrets, clear)
         if done:
-            what = f"{done:,} secrets in the database were in clear text, and are encrypted now"
-            self._states.tell("secrets", f"{what} (key {self._secrets.key_id})")
+            what = "1 secret in the database was" if done == 1 else f"{done:,} secrets in the database were"
+            self._states.tell("secrets", f"{what} in clear text; now encrypted (key {self._secrets.key_id})")
         return done
 
     def _tell_absent(self, found: Sequence[StoredSecrets]) -> None:
