@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from broker.domain.audiences import split_list
 from broker.domain.audit_entry import AUDIT_DAYS
+from broker.domain.certificate_principals import CertificatePrincipals
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.oidc_issuer import OidcIssuer
 from broker.domain.quota import ProjectQuotas, parse_limits, parse_rates
@@ -38,6 +39,7 @@ class AppConfig:
     auth: str = "off"
     auth_audiences: str = ""
     oidc_issuers: Sequence[OidcIssuer] = ()
+    certificate_principals: CertificatePrincipals = field(default_factory=dict)
     secrets_key_file: str = ""
     audit: str = "auto"
     audit_file: str = ""

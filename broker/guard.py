@@ -23,7 +23,14 @@ def make_access(
     if config.auth == "off":
         return None
     audiences = [config.address, *config.audiences]
-    return Access(database, secrets=secrets, audiences=audiences, issuers=config.oidc_issuers, now=now)
+    return Access(
+        database,
+        secrets=secrets,
+        audiences=audiences,
+        issuers=config.oidc_issuers,
+        certificate_principals=config.certificate_principals,
+        now=now,
+    )
 
 
 def make_gate(access: Access | None, find_subscription: FindSubscription) -> Gate | None:

@@ -4,6 +4,7 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from broker.domain.certificate_principals import CertificatePrincipals, parse_certificate_principals
 from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
 from broker.domain.quota import parse_limits, parse_rates
 from broker.port.tls.material import check_certificates, check_key
@@ -34,13 +35,7 @@ def check_networks(networks: str) -> None:
 
 def read_oidc_issuers(path: str) -> tuple[OidcIssuer, ...]:
     """Those of a file ("": none).  Raises ValueError."""
-    if not path:
-        return ()
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from None
-    return parse_issuers(text)
+    return parse_issuers(_content(path).decode()) if path else ()
 
 
 def check_oidc_issuers(path: str) -> None:
@@ -53,6 +48,15 @@ def check_quotas(limits: str) -> None:
 
 def check_principal_quotas(limits: str) -> None:
     parse_rates(limits)
+
+
+def read_certificate_principals(path: str) -> CertificatePrincipals:
+    """Those of a file ("": none).  Raises ValueError."""
+    return parse_certificate_principals(_content(path).decode()) if path else {}
+
+
+def check_certificate_principals(path: str) -> None:
+    read_certificate_principals(path)
 
 
 def check_ca_file(path: str) -> None:

@@ -18,6 +18,7 @@ from broker.domain.web_origins import check_hosts, check_origins
 from broker.setting_checks import (
     check_ca_file,
     check_certificate_file,
+    check_certificate_principals,
     check_host,
     check_issuer,
     check_key_file,
@@ -162,6 +163,11 @@ class Settings:
         "",
         "Issuers outside of the broker whose tokens are taken (OpenID Connect).",
         Text("a file with tables [[issuer]] (TOML)", "FILE", check_oidc_issuers),
+    )
+    certificate_principals: str = _setting(
+        "",
+        "Whom clients' certificates are of (--tls-client-ca), by their alternative names.",
+        Text("a file with tables [[certificate]] (TOML)", "FILE", check_certificate_principals),
     )
     secrets_key_file: str = _setting(
         "",

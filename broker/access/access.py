@@ -5,11 +5,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from broker.access.credentials.authenticator import Authenticator
+from broker.access.credentials.certificates import Certificates
 from broker.access.credentials.directory import CredentialDirectory
 from broker.access.credentials.issuer_tokens import IssuerTokens
 from broker.access.credentials.service_account_tokens import SIGNS_FOR, ServiceAccountTokens, make_token_key
 from broker.access.policies.authorizer import Authorizer
 from broker.access.version import AccessVersion
+from broker.domain.certificate_principals import CertificatePrincipals
 from broker.domain.oidc_issuer import OidcIssuer
 from broker.secrets.cells import token_key_cell
 from broker.secrets.secrets import Secrets
@@ -30,10 +32,12 @@ class Access:
         secrets: Secrets,
         audiences: Collection[str],
         issuers: Collection[OidcIssuer] = (),
+        certificate_principals: CertificatePrincipals,
         now: Callable[[], datetime],
     ) -> None:
         """`secrets` encrypt the keys of access tokens.  `audiences`: URLs that the broker is addressed by.
-        `issuers`: whose tokens are taken, too.  `now`: the database's time.
+        `issuers`: whose tokens are taken, too.  `certificate_principals`: whom clients' certificates are of.
+        `now`: the database's time.
         """
         self._database = database
         self._now = now
@@ -44,7 +48,12 @@ class Access:
         self._accounts = ServiceAccountTokens(self.directory, audiences=audiences)
         self.authorizer = Authorizer(database, self.version, self.directory)
         self.authenticator = Authenticator(
-            self.version, self.directory, self._accounts, IssuerTokens(issuers), now=now
+            self.version,
+            self.directory,
+            self._accounts,
+            IssuerTokens(issuers),
+            Certificates(self.directory, certificate_principals),
+            now=now,
         )
 
     async def start(self) -> None:

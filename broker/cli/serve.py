@@ -28,7 +28,7 @@ from broker.port.listener import CannotListen, base_url, is_open_to_others
 from broker.port.listener import url as url_of
 from broker.secrets.keys import FILE_NAME as FILE_OF_SECRETS
 from broker.secrets.keys import format_keys, make_key, read_keys
-from broker.setting_checks import read_oidc_issuers
+from broker.setting_checks import read_certificate_principals, read_oidc_issuers
 from broker.settings import Settings
 from broker.telemetry.log import set_up_log
 
@@ -208,6 +208,7 @@ def _config(settings: Settings, ports: Ports, url: str, schema: str) -> AppConfi
         auth=settings.auth,
         auth_audiences=settings.auth_audiences,
         oidc_issuers=read_oidc_issuers(settings.oidc_issuers),
+        certificate_principals=read_certificate_principals(settings.certificate_principals),
         secrets_key_file=_key_file(settings),
         audit=settings.audit,
         audit_file=settings.audit_file,

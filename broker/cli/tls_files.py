@@ -68,6 +68,8 @@ def tls_at_start(settings: Settings) -> TlsFiles | None:
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         given, missing = ("tls_certificate", "tls_key")[:: 1 if settings.tls_certificate else -1]
         raise Misuse(f"{option(given)} needs {option(missing)} beside it")
+    if settings.certificate_principals and not settings.tls_client_ca:
+        raise Misuse("--certificate-principals needs --tls-client-ca: without it no client shows a certificate")
     if not settings.tls_certificate:
         for name in ("tls_client_ca", "cleartext_port"):
             if getattr(settings, name):

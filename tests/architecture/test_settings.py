@@ -98,6 +98,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "auth": ("required", "yes"),
     "auth_audiences": ("https://a.example/, https://b.example", "a.example"),
     "oidc_issuers": (_ISSUERS, "/no/such.toml"),
+    "certificate_principals": (str(repository() / "examples" / "certificate-principals.toml"), "/no/such.toml"),
     "secrets_key_file": (str(_KEYS), "/no/such.key"),
     "insecure_transport": (True, "perhaps"),
     "audit": ("all", "some"),

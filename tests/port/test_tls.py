@@ -13,9 +13,10 @@ from cryptography import x509
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from broker.domain.client_certificate import ClientCertificate
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES, MakeProtocol
 from broker.port.http2.frames import PREFACE
-from broker.port.tls.client_certificate import ClientCertificate, client_certificate
+from broker.port.tls.client_certificate import client_certificate
 from broker.port.tls.expiry import expires, stage_of
 from broker.port.tls.handshake import HandshakeTurns
 from broker.port.tls.material import ServerTls, TlsMaterial, UnusableTls, make_context
@@ -352,6 +353,7 @@ async def test_the_names_of_a_client_s_certificate_reach_the_protocol(authority:
         assert shown == ClientCertificate(
             (("URI", "spiffe://example.com/worker"), ("DNS", "worker.example.com")),
             x509.load_pem_x509_certificate(client.certificate).fingerprint(_sha256()).hex(),
+            x509.load_pem_x509_certificate(client.certificate).not_valid_after_utc,
         )
         writer.transport.abort()
 

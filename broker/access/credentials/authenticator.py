@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from broker.access.credentials import refusals
+from broker.access.credentials.certificates import KIND as CERTIFICATE
+from broker.access.credentials.certificates import Certificates
 from broker.access.credentials.directory import CredentialDirectory
 from broker.access.credentials.issuer_tokens import IssuerTokens
 from broker.access.credentials.proven import Proven
@@ -18,6 +20,7 @@ from broker.access.credentials.tokens import read_token
 from broker.access.version import AccessVersion
 from broker.domain.api_key import MAX_KEY_BYTES, ApiKey, digest_of
 from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, ANONYMOUS, Caller, Grant
+from broker.domain.client_certificate import ClientCertificate
 from broker.domain.errors import Unauthenticated
 
 MAX_KNOWN, MAX_REFUSED = 20_000, 5_000  # credentials; some 30 MB of the longest usual ones, and some 5 MB
@@ -27,10 +30,15 @@ _BEARER = b"bearer"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a request shows: the value of `Authorization`, and an API key; empty where it has none."""
+    """What a request shows: the value of `Authorization`, and an API key; empty where it has none.
+
+    `certificate` is the connection's.  It counts where the request shows nothing itself: a proxy has a certificate
+    of its own, and hands on what its clients show.
+    """
 
     authorization: bytes = b""
     api_key: bytes = b""
+    certificate: ClientCertificate | None = None
 
 
 class Authenticator:
@@ -42,6 +50,7 @@ class Authenticator:
         directory: CredentialDirectory,
         accounts: ServiceAccountTokens,
         issuers: IssuerTokens,
+        certificates: Certificates,
         *,
         now: Callable[[], datetime],
         ticks: Callable[[], float] = time.monotonic,
@@ -51,6 +60,7 @@ class Authenticator:
         self._directory = directory
         self._accounts = accounts
         self._issuers = issuers
+        self._certificates = certificates
         self.now = now
         self._ticks = ticks
         self._known: dict[bytes, tuple[Caller, float]] = {}
@@ -74,6 +84,8 @@ class Authenticator:
             return await self._bearer(shown.authorization)
         if shown.api_key:
             return self._of_api_key(shown.api_key)
+        if shown.certificate is not None and self._certificates.are_credentials:
+            return self._certificates.check(shown.certificate, now=self.now()).caller
         return ANONYMOUS
 
     def still_holds(self, caller: Caller) -> bool:
@@ -81,6 +93,8 @@ class Authenticator:
         kind = caller.credential.partition(":")[0]
         if kind == "key":
             return self._accounts.still_holds(caller)
+        if kind == CERTIFICATE:
+            return self._certificates.still_holds(caller)
         if kind == "apiKey":
             return any(
                 f"apiKey:{key.name}" == caller.credential for key in self._directory.current.api_keys.values()

@@ -51,6 +51,14 @@ def revoked() -> Unauthenticated:
     )
 
 
+def certificate(why: str) -> Unauthenticated:
+    """Nothing but a client's certificate was shown; `why` completes the sentence "the client's certificate …"."""
+    return refusal(
+        "CREDENTIALS_MISSING",
+        f"Request is missing required authentication credential: the client's certificate {why}. {_EXPECTED}",
+    )
+
+
 def account_disabled() -> Unauthenticated:
     return refusal(
         "ACCOUNT_STATE_INVALID",

@@ -90,6 +90,7 @@ class GrpcDoor:
             lambda stream: self._accept(session, stream), connections, self._rotation, **options
         )
         session.peer = connection.peer_address
+        session.certificate = lambda: connection.client_certificate
         return connection
 
     def _accept(self, session: Session, stream: Stream) -> Receiver:

@@ -8,6 +8,7 @@ from typing import Any
 from broker.access.credentials.authenticator import Shown
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import Caller
+from broker.domain.client_certificate import ClientCertificate
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.front.admission import Admission
 from broker.front.auditor import Auditor
@@ -49,6 +50,7 @@ class Session:
         self.auditor = auditor
         self.calls = calls
         self.peer: Callable[[], object] = lambda: None  # the caller's address
+        self.certificate: Callable[[], ClientCertificate | None] = lambda: None  # which TLS has verified
         self.budget = ConnectionBudget(requests)
         self.answers = answers
         self.running: set[asyncio.Task[Any]] = set()
@@ -66,11 +68,14 @@ class Session:
         self._tasks.discard(task)
 
 
-async def caller_of(gate: Gate, stream: Stream) -> Caller:
+async def caller_of(gate: Gate, session: Session, stream: Stream) -> Caller:
     """Who opened it.  Raises Unauthenticated, Unavailable."""
     fields = stream.headers.fields
     authorization = fields.get(b"authorization", b"")
-    return gate.warm(authorization) or await gate.caller(Shown(authorization, fields.get(b"x-goog-api-key", b"")))
+    known = gate.warm(authorization)
+    if known is not None:
+        return known
+    return await gate.caller(Shown(authorization, fields.get(b"x-goog-api-key", b""), session.certificate()))
 
 
 async def taken(stream: Stream, answers: RequestMemory, size: int) -> bool:
@@ -196,7 +201,7 @@ class UnaryRpc(Holder):
             self._resource = resource_of(request)
         try:
             if self._gate is not None:
-                call.caller = await caller_of(self._gate, stream)
+                call.caller = await caller_of(self._gate, self._session, stream)
                 call.gate = self._gate
                 if self._waits:
                     self._gate.hold(self)

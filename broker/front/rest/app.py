@@ -119,7 +119,7 @@ class RestDoor:
         required: Sequence[Required] = ()
         try:
             if gate is not None:
-                caller = await self._caller(gate, exchange.head)
+                caller = await self._caller(gate, exchange)
                 if target.is_of_path:
                     required = await gate.allow(caller, target.rpc, name)
             body, held, large = await self._bodies.read(exchange, target.admission, name)
@@ -138,8 +138,8 @@ class RestDoor:
             await auditor.called(target.rpc, name, caller, exchange.peer)
         return answer
 
-    async def _caller(self, gate: Gate, head: Head) -> Caller:
-        shown = shown_by(head)
+    async def _caller(self, gate: Gate, exchange: Exchange) -> Caller:
+        shown = shown_by(exchange.head, exchange.client_certificate)
         return gate.warm(shown.authorization) or await gate.caller(shown)
 
     async def _taken(self, exchange: Exchange, size: int) -> None:

@@ -3,10 +3,11 @@
 from urllib.parse import parse_qsl
 
 from broker.access.credentials.authenticator import Shown
+from broker.domain.client_certificate import ClientCertificate
 from broker.port.http1.head import Head
 
 
-def shown_by(head: Head) -> Shown:
+def shown_by(head: Head, certificate: ClientCertificate | None) -> Shown:
     """`Authorization`, `X-Goog-Api-Key`, or the query's `key`: Google's APIs take all three.
 
     Headers that are repeated are joined, as HTTP says, and then no credential is like them.
@@ -20,4 +21,4 @@ def shown_by(head: Head) -> Shown:
     if not (authorization or api_key) and b"key=" in head.query:
         query = parse_qsl(head.query.decode("latin-1"), keep_blank_values=True, errors="replace")
         api_key = next((value.encode() for name, value in query if name == "key"), b"")
-    return Shown(authorization, api_key)
+    return Shown(authorization, api_key, certificate)

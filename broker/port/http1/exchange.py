@@ -7,9 +7,9 @@ arriving ──all of the body has come──► whole ──respond, or finish�
 import asyncio
 from typing import Protocol
 
+from broker.domain.client_certificate import ClientCertificate
 from broker.port.http1.head import Head
 from broker.port.http1.responses import CONTINUE, STATUS_LINES
-from broker.port.tls.client_certificate import ClientCertificate
 
 MOST_UNREAD_BYTES = 65_536  # of a body that the door has not asked for yet: more stays in the socket
 _END = b"\r\n\r\n"

@@ -3,21 +3,10 @@
 import asyncio
 import hashlib
 import ssl
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import cast
 
-
-@dataclass(frozen=True, slots=True)
-class ClientCertificate:
-    """Signed by an authority of --tls-client-ca, and valid when the connection began.
-
-    `names` are its subject alternative names (RFC 5280, section 4.2.1.6) as Python's ssl gives them: ("DNS",
-    "worker.example.com"), ("URI", "spiffe://example.com/worker"), ("email", …), ("IP Address", …).
-    `fingerprint`: SHA-256 of the certificate, in small hexadecimal digits.
-    """
-
-    names: tuple[tuple[str, str], ...]
-    fingerprint: str
+from broker.domain.client_certificate import ClientCertificate
 
 
 def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
@@ -29,4 +18,5 @@ def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | 
     if not shown or encoded is None:
         return None
     names = cast(tuple[tuple[str, str], ...], shown.get("subjectAltName", ()))
-    return ClientCertificate(names, hashlib.sha256(encoded).hexdigest())
+    until = datetime.fromtimestamp(ssl.cert_time_to_seconds(cast(str, shown["notAfter"])), UTC)
+    return ClientCertificate(names, hashlib.sha256(encoded).hexdigest(), until)
