@@ -74,10 +74,13 @@ class Gate:
         await self._authorizer.check(caller, required)
         return required
 
-    async def allow_request(self, caller: Caller, rpc: str, request: Any, *, or_update: bool = False) -> None:
-        """Let a call with Google's request pass.  Raises as `allow`."""
+    async def allow_request(
+        self, caller: Caller, rpc: str, request: Any, *, or_update: bool = False
+    ) -> Sequence[Required]:
+        """Let a call with Google's request pass; what it needed.  Raises as `allow`."""
         required = await required_by(rpc, request, self._find_subscription, or_update=or_update)
         await self._authorizer.check(caller, required)
+        return required
 
     def hold(self, call: OpenCall) -> None:
         """End the call once its credential is good no more; until `let_go`."""

@@ -175,6 +175,11 @@ OR_UPDATE = (
 )  # of a CreateSubscription that may change one instead
 
 
+def to_act_as(email: str) -> Required:
+    """What it needs to have tokens of a service account sent."""
+    return Required(_ACT_AS, f"{ANY_PROJECT}/serviceAccounts/{email}")
+
+
 NAMELESS = {  # what gets a name in the project of another resource
     "Subscriber.CreateSubscription": "topic",
     "Subscriber.CreateSnapshot": "subscription",
@@ -220,7 +225,7 @@ def _value(request: Any, path: str) -> str:
 
 def _required(need: Need, name: str) -> Required:
     if need.on is On.ACCOUNT:
-        return Required(str(need.permission), f"{ANY_PROJECT}/serviceAccounts/{name}")
+        return to_act_as(name)
     if need.on is On.INSTALLATION:
         return Required(str(need.permission), ABOVE_PROJECTS, name)
     parts = name.split("/")
@@ -258,4 +263,4 @@ async def _through_subscription(need: Need, name: str, find_subscription: FindSu
     token = subscription.push_config.oidc_token
     if token is None or not token.service_account_email:
         return None
-    return Required(permission, f"{ANY_PROJECT}/serviceAccounts/{token.service_account_email}")
+    return to_act_as(token.service_account_email)

@@ -1,5 +1,7 @@
 """What pushes may do in the name of others, and who sees what of messages and answers (E2)."""
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -71,6 +73,39 @@ async def test_a_token_is_had_only_by_who_may_act_as_its_account_whatever_the_ca
     for method, path, body in _ways(push):
         allowed = await broker.call(method, path, body, headers=broker.bearer(editor))
         assert allowed.status_code == 200, (method, path, body, allowed.text)
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize("query", ["", "?updateMask=pushConfig.pushEndpoint"])
+async def test_a_token_that_comes_while_the_endpoint_is_changed_is_not_sent_to_the_new_one(
+    broker: Guarded, query: str
+) -> None:
+    """By who may not act as its account: the permissions are looked at before the row is locked."""
+    url = {"pushConfig": {"pushEndpoint": "http://127.0.0.1:9/theirs"}}
+    await broker.ok("PUT", SUBSCRIPTION, {"topic": TOPIC, **url})
+    editor = await _somebody(broker, "roles/pubsub.editor")
+    change = ("PUT", SUBSCRIPTION + query, {"topic": TOPIC, **url})
+    if not query:
+        change = ("PATCH", SUBSCRIPTION, _patch("pushConfig.pushEndpoint", **url))
+    account = await broker.account("some-pusher", role="")
+    config = {"endpoint": "http://127.0.0.1:9/", "oidc_token": {"service_account_email": account["email"]}}
+    async with broker.database.transaction() as connection:
+        await connection.exec_driver_sql(
+            "UPDATE subscriptions SET push_config = %(config)s::jsonb", {"config": json.dumps(config)}
+        )
+        late = asyncio.create_task(broker.call(*change, headers=broker.bearer(editor)))
+
+        async def waits() -> bool:
+            async with broker.database.transaction() as other:
+                blocked = await other.exec_driver_sql(
+                    "SELECT count(*) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                )
+                return bool(blocked.scalar())
+
+        await eventually(waits)
+    assert (await late).json()["error"]["status"] == "ABORTED"
+    assert (await broker.ok("GET", SUBSCRIPTION))["pushConfig"]["pushEndpoint"] == "http://127.0.0.1:9/"
 
 
 @pytest.mark.usefixtures("topic")

@@ -17,9 +17,10 @@ def resource_handler(rpc: Rpc) -> Callable[[UnaryCall, bytes], Awaitable[bytes]]
 
     async def handle(call: UnaryCall, body: bytes) -> bytes:
         request = decode_request(request_class, body)
+        allowed = None
         if call.gate is not None:
-            await call.gate.allow_request(call.caller, rpc.name, request)
-        answer = await handler(ResourceCall(call.services, call.caller), request)
+            allowed = await call.gate.allow_request(call.caller, rpc.name, request)
+        answer = await handler(ResourceCall(call.services, call.caller, allowed=allowed), request)
         if isinstance(answer.shown, Replay):
             call.trailers = _replay_trailers(answer.shown)
         return answer.message.SerializeToString()  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.subscription import Extensions
 from broker.front.generated import messages
@@ -16,13 +17,15 @@ class ResourceCall:
 
     `extensions` are those that the request's JSON has; None over gRPC, whose messages have no field for them: there
     a new subscription has none, and a change leaves them alone.  `or_update`: a resource that exists already is to
-    be changed at these paths instead (None: is in the way).
+    be changed at these paths instead (None: is in the way).  `allowed`: what the caller was found to have (None:
+    anybody may do anything).
     """
 
     services: Services
     caller: Caller = ANONYMOUS
     extensions: Extensions | None = None
     or_update: Sequence[str] | None = None
+    allowed: Sequence[Required] | None = None
 
 
 class Answer(NamedTuple):

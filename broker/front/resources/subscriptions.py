@@ -1,10 +1,14 @@
 """Subscriber's subscriptions: google.pubsub.v1.Subscription and what it means, and the calls."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from broker.access.policies.authorizer import Required
+from broker.domain.errors import Aborted
 from broker.domain.field_mask import Update, unknown_path
+from broker.domain.names import leaf
 from broker.domain.refusals import refuse_unsupported
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import (
@@ -16,6 +20,7 @@ from broker.domain.subscription import (
     wanted_subscription,
 )
 from broker.front.generated import messages
+from broker.front.permissions import to_act_as
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
 from broker.front.resources.kept_fields import kept_from_message, put_kept
 from broker.front.resources.push_config import push_config_from, push_config_message
@@ -108,7 +113,26 @@ def _update(call: ResourceCall, given: Any, paths: Sequence[str]) -> Update[Subs
         if field == "extensions" and (within or call.extensions is None):
             raise unknown_path(path, "Subscription", within and "'extensions' can only be named as a whole.")
     from_message = partial(subscription_from, extensions=call.extensions)
-    return update_of(given, paths, subscription_message, from_message)
+    update = update_of(given, paths, subscription_message, from_message)
+    if call.allowed is None or "push_config" not in update.fields:
+        return update
+    return replace(update, wanted=partial(_with_allowed_token, update, call.allowed))
+
+
+def _with_allowed_token(
+    update: Update[Subscription], allowed: Sequence[Required], current: Subscription
+) -> Subscription:
+    """The token that pushes carry from now on may have got there since the permissions were looked at, by another
+    call: whoever changes the rest of the config would have it sent elsewhere.  Raises Aborted.
+    """
+    wanted = update.wanted(current)
+    token = wanted.push_config.oidc_token
+    if token is not None and to_act_as(token.service_account_email) not in allowed:
+        raise Aborted(
+            "The subscription's push config has got another token meanwhile; read it and try again "
+            f"(resource={leaf(update.name)})."
+        )
+    return wanted
 
 
 async def create_subscription(call: ResourceCall, request: Any) -> Answer:

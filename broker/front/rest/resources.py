@@ -40,10 +40,11 @@ def resource_handler(rpc: Rpc) -> Callable[[Call], Awaitable[bytes]]:
             request.update_mask.paths.extend(parse_field_mask(call.update_mask or ""))
         _set_name(request, rpc.target, call.name)
         or_update = None if call.update_mask is None else parse_field_mask(call.update_mask)
+        allowed = None
         if call.gate is not None:
             changes = or_update is not None and rpc.name == "Subscriber.CreateSubscription"
-            await call.gate.allow_request(call.caller, rpc.name, request, or_update=changes)
-        resource_call = ResourceCall(call.services, call.caller, decode_extensions(beside), or_update)
+            allowed = await call.gate.allow_request(call.caller, rpc.name, request, or_update=changes)
+        resource_call = ResourceCall(call.services, call.caller, decode_extensions(beside), or_update, allowed)
         answer = await rpc.handler(resource_call, request)
         return answer_json(answer)
 
