@@ -75,7 +75,7 @@ class Quotas:
         self._buckets = {
             key: bucket
             for key, bucket in self._buckets.items()
-            if key[0] not in changed and (key in self._in_use or bucket.has_news)
+            if key[0] not in changed and (key in self._in_use or bucket.has_news or bucket.wait(self.ticks()))
         }
         self._gauges.clear()
         self._in_use.clear()

@@ -206,6 +206,22 @@ async def test_processes_keep_a_limit_together_and_hear_of_changes(clone: Callab
             await eventually(taken_by_the_other)
 
 
+async def test_what_was_taken_too_much_is_not_forgotten_while_nothing_more_is_taken(
+    clone: Callable[[], Any], project: str
+) -> None:
+    with clone() as database_url:
+        broker = Broker(AppConfig(database_url=database_url, pool_size=2))
+        async with running_in_process(broker) as client:
+            rest = Rest(client, project)
+            await rest.create_topic()
+            await _limit(rest, publishMessages=1)
+            await rest.ok("POST", f"{rest.topic()}:publish", {"messages": _MANY})
+            await broker.quotas.balance()
+            for _ in range(3):  # every half minute; what is not in use is let go
+                await broker.quotas.load()
+                await _refused(rest, f"{rest.topic()}:publish", {"messages": _MANY})
+
+
 async def test_the_installation_has_defaults(clone: Callable[[], Any], project: str) -> None:
     config = {"quotas": "topics=1,publishMessages=1", "pool_size": 2}
     with clone() as database_url:

@@ -19,7 +19,7 @@ _TABLES: Mapping[Count, Table] = {"topics": topics, "subscriptions": subscriptio
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || :counted, 4711003))")
 
 MEMORY_SECONDS = 5.0  # of the average that is told as usage
-FORGOTTEN = timedelta(hours=1)  # after which a bucket that nobody uses is deleted: it has been full for long
+FORGOTTEN = timedelta(hours=1)  # after which a bucket that nobody uses is deleted: if it is full by then
 
 
 class Taken(NamedTuple):
@@ -79,7 +79,10 @@ async def balance_quotas(
 
 
 async def delete_forgotten(connection: ResourceConnection, *, now: datetime) -> None:
-    await connection.execute(delete(quota_buckets).where(quota_buckets.c.balanced_at < now - FORGOTTEN))
+    """Buckets that are full, and have been left alone for long."""
+    bucket = quota_buckets.c
+    full = bucket.held + bucket.rate * FORGOTTEN.total_seconds() >= bucket.rate
+    await connection.execute(delete(quota_buckets).where(bucket.balanced_at < now - FORGOTTEN, full))
 
 
 async def read_usage(
