@@ -33,6 +33,7 @@ class BrokerError(Exception):
     def __init__(self, message: str, *, details: Sequence[Mapping[str, Any]] = ()) -> None:
         super().__init__(message)
         self.message = message
+        self.told = message  # in the log, which counts those that say the same
         self.details = details
 
 
@@ -83,10 +84,16 @@ class QuotaExceeded(ResourceExhausted):
     retry_spread = (1.0, 1.5)  # earlier it would be refused again
 
     def __init__(
-        self, message: str, *, retry_seconds: float | None = 1.0, details: Sequence[Mapping[str, Any]] = ()
+        self,
+        message: str,
+        *,
+        told: str = "",
+        retry_seconds: float | None = 1.0,
+        details: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """`retry_seconds`: None where time alone does not help."""
+        """`told`: without numbers.  `retry_seconds`: None where time alone does not help."""
         super().__init__(message, details=details)
+        self.told = told or message
         self.retry_seconds = retry_seconds
 
 

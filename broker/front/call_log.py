@@ -31,7 +31,7 @@ class CallLog:
         """A call was answered with an error.  One that is worth another try tells of too much load."""
         if error.retry_seconds is not None and error.__cause__ is None and not self._excused():
             what = f"calls are refused with {error.code}"
-            self._states.happens("refused calls", f"{error.code} {error.message}", what, error.message.rstrip("."))
+            self._states.happens("refused calls", f"{error.code} {error.told}", what, error.told.rstrip("."))
 
     def fault(self, call: str, error: Exception) -> None:
         """A defect of the broker: the first of a kind is traced, the others are counted."""

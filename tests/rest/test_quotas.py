@@ -222,6 +222,20 @@ async def test_what_was_taken_too_much_is_not_forgotten_while_nothing_more_is_ta
                 await _refused(rest, f"{rest.topic()}:publish", {"messages": _MANY})
 
 
+async def test_the_log_tells_of_a_quota_once_and_counts_the_rest(
+    clone: Callable[[], Any], project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with clone() as database_url:
+        async with running_in_process(Broker(AppConfig(database_url=database_url, pool_size=2))) as client:
+            rest = Rest(client, project)
+            await rest.create_topic()
+            await _limit(rest, publishMessages=0)
+            for _ in range(5):
+                await _refused(rest, f"{rest.topic()}:publish", {"messages": _MANY})
+    lines = [line for line in caplog.messages if "quota publishMessages" in line and "is used up" in line]
+    assert len([line for line in lines if "calls are refused" in line and project.split("/")[1] in line]) == 1
+
+
 async def test_the_installation_has_defaults(clone: Callable[[], Any], project: str) -> None:
     config = {"quotas": "topics=1,publishMessages=1", "pool_size": 2}
     with clone() as database_url:
