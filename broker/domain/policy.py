@@ -5,6 +5,7 @@ those of https://cloud.google.com/iam/quotas.
 """
 
 import re
+import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -69,6 +70,11 @@ class Policy:
 
 
 NO_POLICY = Policy()
+
+
+def make_etag() -> bytes:
+    """Of a policy that was changed just now."""
+    return secrets.token_bytes(8)
 
 
 def make_bindings(given: Iterable[tuple[str, Sequence[str]]]) -> tuple[Binding, ...]:

@@ -1,6 +1,5 @@
 """Access policies of resources: read, replaced, tried."""
 
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 
 from broker.access.policies.authorizer import Authorizer
@@ -8,7 +7,7 @@ from broker.domain.caller import Caller
 from broker.domain.errors import Aborted, InvalidArgument, NotFound
 from broker.domain.names import check_project, check_shape, leaf
 from broker.domain.permissions import PERMISSIONS, PREDEFINED_ROLES
-from broker.domain.policy import NO_POLICY, Binding, Policy
+from broker.domain.policy import NO_POLICY, Binding, Policy, make_etag
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.snapshots import SnapshotService
 from broker.services.subscriptions import SubscriptionService
@@ -64,7 +63,7 @@ class PolicyService:
         Raises InvalidArgument, NotFound, Aborted (it has changed meanwhile).
         """
         resource = await self._resource(name)
-        policy = Policy(bindings, secrets.token_bytes(8))
+        policy = Policy(bindings, make_etag())
         async with self._database.transaction() as connection:
             current = (await find_policies(connection, resources=[resource], lock=True)).get(resource)
             if etag and etag != (current or NO_POLICY).etag:

@@ -20,7 +20,7 @@ from broker.domain.service_account import (
 )
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.access import service_accounts as store
-from broker.store.access.policies import forget_policy
+from broker.store.access.policies import forget_member, forget_policy
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database, ResourceConnection
 
@@ -60,7 +60,7 @@ class ServiceAccountService:
                 raise AlreadyExists(f"Service account {account_id} already exists within {project}.")
             if await store.count_service_accounts(connection, project=project) > MAX_ACCOUNTS:
                 raise ResourceExhausted(f"A project has at most {MAX_ACCOUNTS} service accounts ({project}).")
-            await forget_policy(connection, schema=self._database.schema, resource=account.name)
+            await self._forget(connection, account)
             await self._raise_version(connection)
         await self._changed()
         return account
@@ -86,11 +86,11 @@ class ServiceAccountService:
         await self._changed()
 
     async def delete_service_account(self, name: str) -> None:
-        """With its keys.  Raises NotFound."""
+        """With its keys, and the roles that it was given.  Raises NotFound."""
         async with self._database.transaction() as connection:
             account = await _existing(connection, name, lock=True)
             await store.delete_service_account(connection, email=account.email)
-            await forget_policy(connection, schema=self._database.schema, resource=account.name)
+            await self._forget(connection, account)
             await self._raise_version(connection)
         await self._changed()
 
@@ -142,6 +142,11 @@ class ServiceAccountService:
                 raise _no_key(name)
             await self._raise_version(connection)
         await self._changed()
+
+    async def _forget(self, connection: ResourceConnection, account: ServiceAccount) -> None:
+        """What was said of another with its name: who may act as it, and where it has roles."""
+        await forget_member(connection, member=account.member)
+        await forget_policy(connection, schema=self._database.schema, resource=account.name)
 
     async def _raise_version(self, connection: ResourceConnection) -> None:
         await raise_access_version(connection, schema=self._database.schema, credentials=True)

@@ -5,6 +5,7 @@ import logging
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
+from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database
 from broker.store.resources.expiration import (
     delete_expired_subscription,
@@ -45,6 +46,8 @@ class SubscriptionExpirer:
     async def _delete(self, name: str) -> bool:
         async with self._database.transaction() as connection:
             idle = await delete_expired_subscription(connection, name=name, now=self._clock.now())
+            if idle is not None:
+                await forget_policy(connection, schema=self._database.schema, resource=name)
         if idle is None:
             return False  # somebody used, changed or deleted it a moment ago
         await self._wake_ups.announce(name)

@@ -105,6 +105,25 @@ async def test_an_account_that_is_made_anew_does_not_have_the_keys_of_the_one_be
     assert [await _status(broker, one) for one in (shown, broker.bearer(key))] == [401, 401]
 
 
+async def test_an_account_that_is_made_anew_does_not_have_the_roles_of_the_one_before(broker: Guarded) -> None:
+    topic = f"{broker.project}/topics/topic"
+    await broker.ok("PUT", topic, {})
+    account, other = await broker.account(), await broker.account("other-account")
+    ours, others = (f"serviceAccount:{one['email']}" for one in (account, other))
+    both = {"bindings": [{"role": "roles/pubsub.publisher", "members": [ours, others]}]}
+    before = await broker.ok("POST", f"{topic}:setIamPolicy", {"policy": both})
+    await broker.ok("DELETE", account["name"])
+    left = await broker.ok("GET", f"{topic}:getIamPolicy")
+    assert left["bindings"] == [{"role": "roles/pubsub.publisher", "members": [others]}]
+    stale = await broker.call("POST", f"{topic}:setIamPolicy", {"policy": before})  # who has read it before
+    assert (stale.status_code, stale.json()["error"]["status"]) == (409, "ABORTED")
+    again = await broker.key(await broker.account(role=""))
+    for path in ("topics", "topics/topic"):
+        response = await broker.call("GET", f"{broker.project}/{path}", headers=broker.bearer(again))
+        assert response.status_code == 403
+    assert await _status(broker, broker.bearer(await broker.key(other))) == 200
+
+
 async def test_a_change_of_another_process_is_heard_of(broker: Guarded) -> None:
     shown = broker.bearer(await broker.key(await broker.account()))
     assert await _status(broker, shown) == 200

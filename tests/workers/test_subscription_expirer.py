@@ -129,12 +129,15 @@ async def test_an_expired_subscription_is_gone_for_every_process_and_the_others_
     await rest.create_subscription("eternal", expirationPolicy={})
     await rest.publish(message("a"))
     await rest.pull("idle")  # the broker knows it by now
+    policy = {"bindings": [{"role": "roles/pubsub.subscriber", "members": ["user:ann@shop.example"]}]}
+    await rest.ok("POST", f"{rest.subscription('idle')}:setIamPolicy", {"policy": policy})
     served.age()
     async with expirer(database) as (worker, activity):
         [(pulled,)] = await _rows(database, "SELECT subscription_id FROM subscriptions WHERE name LIKE '%/pulled'")
         activity.used(pulled)
         assert await worker.run_once() == 1
         assert await worker.run_once() == 0
+    assert await _rows(database, "SELECT resource FROM policies") == []
     listed = (await rest.ok("GET", f"{rest.project}/subscriptions"))["subscriptions"]
     assert {s["name"].rpartition("/")[2] for s in listed} == {"pulled", "patient", "eternal"}
     assert (await rest.error("POST", f"{rest.subscription('idle')}:pull", {"maxMessages": 1}))[0] == "NOT_FOUND"

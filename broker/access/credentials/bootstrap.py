@@ -1,13 +1,12 @@
 """The first key of a database: whoever has it may do everything."""
 
 import json
-import secrets
 from collections.abc import Callable
 from datetime import datetime
 
 from broker.access.credentials.key_pairs import make_key_pair, make_unique_id
 from broker.domain.permissions import OWNER
-from broker.domain.policy import ABOVE_PROJECTS, Binding, Policy
+from broker.domain.policy import ABOVE_PROJECTS, Binding, Policy, make_etag
 from broker.domain.service_account import (
     ADMIN_ID,
     ADMIN_PROJECT,
@@ -53,7 +52,7 @@ async def make_admin_key(database: Database, *, base_url: str, now: datetime, wr
         await service_accounts.set_disabled(connection, email=ADMIN_EMAIL, disabled=False)
         key = ServiceAccountKey(key_id=pair.key_id, email=ADMIN_EMAIL, public_key=pair.public_key, created_at=now)
         await service_accounts.insert_key(connection, key=key)
-        owner = Policy((Binding(OWNER, frozenset({account.member})),), secrets.token_bytes(8))
+        owner = Policy((Binding(OWNER, frozenset({account.member})),), make_etag())
         await write_policy(connection, resource=ABOVE_PROJECTS, policy=owner)
         await raise_access_version(connection, schema=database.schema, credentials=True)
         file = key_file(account, key_id=pair.key_id, private_key=pair.private_key, base_url=base_url)

@@ -1,12 +1,13 @@
 """The rows of policies and custom roles."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from broker.domain.policy import Binding, Policy
+from broker.domain.policy import Binding, Policy, make_etag
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import ResourceConnection
 from broker.store.schema.access_tables import custom_roles, policies
@@ -41,6 +42,20 @@ async def forget_policy(connection: ResourceConnection, *, schema: str, resource
     deleted = await connection.execute(delete(policies).where(policies.c.resource == resource))
     if deleted.rowcount:
         await raise_access_version(connection, schema=schema)
+
+
+async def forget_member(connection: ResourceConnection, *, member: str) -> None:
+    """Of an account that is made, or deleted: it has no role that was given to another of its address.
+
+    Google binds accounts by their unique ids, and keeps `deleted:…?uid=…`, which matches nobody.  The policies that
+    change have new etags: whoever has read one before does not write it back.  The caller raises the version.
+    """
+    query = select(policies).where(policies.c.bindings.contains([{"members": [member]}]))
+    rows: Any = await connection.execute(query.order_by(policies.c.resource).with_for_update())
+    for row in rows:
+        kept = (replace(one, members=one.members - {member}) for one in _bindings(row.bindings))
+        policy = Policy(tuple(one for one in kept if one.members), make_etag())
+        await write_policy(connection, resource=row.resource, policy=policy)
 
 
 async def find_role_permissions(
