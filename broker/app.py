@@ -41,6 +41,7 @@ from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.pushes import PushService
 from broker.services.quotas import QuotaService
+from broker.services.roles import RoleService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.services import Services
 from broker.services.snapshots import SnapshotService
@@ -203,6 +204,7 @@ class Broker:
             api_keys=ApiKeyService(database, clock, changed=changed),
             audit_logs=AuditLogService(database),
             quotas=QuotaService(database, clock, quotas, wake_ups),
+            roles=RoleService(database, changed=changed),
             policies=PolicyService(
                 database,
                 self.access.authorizer if self.access is not None else None,

@@ -10,7 +10,7 @@ from broker.domain.errors import BrokerError
 from broker.front.resource_calls import HOT
 
 _DENIALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
-_LOOKS = ("Get", "List", "Test", "Check", "Watch", "Validate", "ServerReflection")
+_LOOKS = ("Get", "List", "Test", "Query", "Check", "Watch", "Validate", "ServerReflection")
 _LONGEST = 1_000  # characters of a resource's name: what is denied may have any
 
 

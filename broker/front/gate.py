@@ -13,8 +13,8 @@ from broker.access.credentials.authenticator import Authenticator, Shown
 from broker.access.policies.authorizer import Authorizer, Required
 from broker.access.version import AccessVersion
 from broker.domain.caller import Caller
-from broker.domain.errors import BrokerError
-from broker.front.permissions import FindSubscription, required_by, required_on
+from broker.domain.errors import BrokerError, PermissionDenied
+from broker.front.permissions import NEEDS, FindSubscription, required_by, required_on
 
 # Before anybody has shown who they are: what says that the process lives, and nothing else.
 OPEN_SERVICES = frozenset(("grpc.health.v1.Health",))
@@ -58,20 +58,24 @@ class Gate:
         """The caller with this `Authorization`, if it is known without a look."""
         return self._authenticator.warm(authorization)
 
-    async def caller(self, shown: Shown) -> Caller:
-        """Raises Unauthenticated, Unavailable."""
+    async def caller(self, shown: Shown, rpc: str) -> Caller:
+        """ANONYMOUS where nothing is shown, and some policy lets all users do something.
+
+        Raises Unauthenticated, Unavailable.
+        """
         caller = await self._authenticator.caller(shown)
-        if not caller.authenticated:
+        if not caller.authenticated and not (NEEDS.get(rpc) and await self._authorizer.is_open()):
             raise refusals.missing()
         return caller
 
     async def allow(self, caller: Caller, rpc: str, name: str) -> Sequence[Required]:
         """Let a call about the resource of this name pass; what it needed.
 
-        Raises PermissionDenied, InvalidArgument (nothing can have that name), Unavailable.
+        Raises PermissionDenied, Unauthenticated (of a caller who has shown nothing), InvalidArgument (nothing can
+        have that name), Unavailable.
         """
         required = required_on(rpc, name)
-        await self._authorizer.check(caller, required)
+        await self._check(caller, required)
         return required
 
     async def allow_request(
@@ -79,7 +83,7 @@ class Gate:
     ) -> Sequence[Required]:
         """Let a call with Google's request pass; what it needed.  Raises as `allow`."""
         required = await required_by(rpc, request, self._find_subscription, or_update=or_update)
-        await self._authorizer.check(caller, required)
+        await self._check(caller, required)
         return required
 
     def hold(self, call: OpenCall) -> None:
@@ -88,6 +92,14 @@ class Gate:
 
     def let_go(self, call: OpenCall) -> None:
         self._open.discard(call)
+
+    async def _check(self, caller: Caller, required: Sequence[Required]) -> None:
+        try:
+            await self._authorizer.check(caller, required)
+        except PermissionDenied:
+            if caller.authenticated:
+                raise
+            raise refusals.missing() from None  # whoever shows who they are may be allowed
 
     def _look_again(self) -> None:
         for call in list(self._open):
@@ -103,6 +115,6 @@ class Gate:
         """A later change cancels this, and looks at all of them."""
         for call in calls:
             try:
-                await self._authorizer.check(call.caller, call.required)
+                await self._check(call.caller, call.required)
             except BrokerError as error:
                 call.end(error)

@@ -126,6 +126,13 @@ _IAM = {
     "ListServiceAccountKeys": (Need("iam.serviceAccountKeys.list"),),
     "GetServiceAccountKey": (Need("iam.serviceAccountKeys.get"),),
     "DeleteServiceAccountKey": (Need("iam.serviceAccountKeys.delete"),),
+    "CreateRole": (Need("iam.roles.create"),),
+    "ListRoles": (Need("iam.roles.list"),),
+    "GetRole": (Need("iam.roles.get"),),
+    "UpdateRole": (Need("iam.roles.update"),),
+    "DeleteRole": (Need("iam.roles.delete"),),
+    "UndeleteRole": (Need("iam.roles.undelete"),),
+    "QueryTestablePermissions": (),  # tells what every broker of this version knows
 }
 
 _API_KEYS = {

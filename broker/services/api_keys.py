@@ -8,6 +8,7 @@ from broker.domain.errors import NotFound, ResourceExhausted
 from broker.domain.names import check_project, leaf
 from broker.domain.page import Page, cut_page
 from broker.runtime.database_clock import DatabaseClock
+from broker.services.roles import check_roles
 from broker.store.access import api_keys as store
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database
@@ -39,6 +40,7 @@ class ApiKeyService:
             created_at=self._clock.now(),
         )
         async with self._database.transaction() as connection:
+            await check_roles(connection, project, roles, field="roles")
             await store.insert_api_key(connection, key=key)
             if await store.count_api_keys(connection, project=project) > MAX_API_KEYS:
                 raise ResourceExhausted(f"A project has at most {MAX_API_KEYS} API keys ({project}).")

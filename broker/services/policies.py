@@ -6,13 +6,14 @@ from broker.access.policies.authorizer import Authorizer
 from broker.domain.caller import Caller
 from broker.domain.errors import Aborted, InvalidArgument, NotFound
 from broker.domain.names import check_project, check_shape, leaf
-from broker.domain.permissions import PERMISSIONS, PREDEFINED_ROLES
+from broker.domain.permissions import PERMISSIONS
 from broker.domain.policy import NO_POLICY, Binding, Policy, make_etag
+from broker.services.roles import check_roles
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.snapshots import SnapshotService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
-from broker.store.access.policies import find_policies, find_role_permissions, insert_policy, write_policy
+from broker.store.access.policies import find_policies, insert_policy, write_policy
 from broker.store.access.service_accounts import find_service_account
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database, ResourceConnection
@@ -68,7 +69,8 @@ class PolicyService:
             current = (await find_policies(connection, resources=[resource], lock=True)).get(resource)
             if etag and etag != (current or NO_POLICY).etag:
                 raise Aborted(_CONFLICT)
-            await _check_roles(connection, resource, policy)
+            known = (current or NO_POLICY).roles  # one that was deleted since may stay
+            await check_roles(connection, resource, policy.roles - known, field="bindings.role")
             await _check_accounts(connection, policy.members - (current or NO_POLICY).members)
             if current is not None:
                 await write_policy(connection, resource=resource, policy=policy)
@@ -107,16 +109,6 @@ class PolicyService:
         check_shape(name, parts[2])
         await exists(name)
         return name
-
-
-async def _check_roles(connection: ResourceConnection, resource: str, policy: Policy) -> None:
-    """Raises InvalidArgument for a role that there is not, or is another project's."""
-    project = "/".join(resource.split("/")[:2])
-    custom = [role for role in policy.roles if role not in PREDEFINED_ROLES]
-    found = await find_role_permissions(connection, names=custom) if custom else {}
-    for role in custom:
-        if role not in found or not role.startswith(f"{project}/roles/"):
-            raise InvalidArgument(f"Role {role[:200]} is not supported for this resource (bindings.role).")
 
 
 async def _check_accounts(connection: ResourceConnection, members: frozenset[str]) -> None:

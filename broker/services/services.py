@@ -11,6 +11,7 @@ from broker.services.publish import PublishService
 from broker.services.pull import PullService
 from broker.services.pushes import PushService
 from broker.services.quotas import QuotaService
+from broker.services.roles import RoleService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.snapshots import SnapshotService
 from broker.services.streaming_pull import StreamingPullService
@@ -32,5 +33,6 @@ class Services:
     service_accounts: ServiceAccountService
     api_keys: ApiKeyService
     policies: PolicyService
+    roles: RoleService
     audit_logs: AuditLogService
     quotas: QuotaService

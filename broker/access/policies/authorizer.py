@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from broker.access.credentials.directory import CredentialDirectory
 from broker.access.version import AccessVersion
-from broker.domain.caller import Caller
+from broker.domain.caller import ALL_USERS, Caller
 from broker.domain.errors import PermissionDenied
 from broker.domain.permissions import PREDEFINED_ROLES
 from broker.domain.policy import NO_POLICY, Policy, chain_of, is_allowed
 from broker.domain.service_account import ANY_PROJECT
-from broker.store.access.policies import find_policies, find_role_permissions
+from broker.store.access.policies import find_policies, find_role_permissions, is_member_anywhere
 from broker.store.access.version import Versions
 from broker.store.driver.database import Database
 
@@ -41,6 +41,7 @@ class Authorizer:
         self._decisions: dict[tuple[Caller, str, str], bool] = {}
         self._policies: dict[str, Policy] = {}
         self._custom_roles: dict[str, frozenset[str]] = {}
+        self._is_open: bool | None = None
         version.before_change(self._forget)
 
     async def check(self, caller: Caller, required: Sequence[Required]) -> None:
@@ -59,11 +60,27 @@ class Authorizer:
         await self._version.check()
         return [name for name in permissions if await self._decide(caller, name, resource)]
 
+    async def is_open(self) -> bool:
+        """Whether any policy gives a role to all users.  Where none does, those without a credential cost no look.
+
+        Raises Unavailable.
+        """
+        await self._version.check()
+        if self._is_open is not None:
+            return self._is_open
+        generation = self._generation
+        async with self._database.transaction() as connection:
+            found = await is_member_anywhere(connection, member=ALL_USERS)
+        if generation == self._generation:
+            self._is_open = found
+        return found
+
     async def _forget(self, versions: Versions) -> None:
         self._generation += 1
         self._decisions.clear()
         self._policies.clear()
         self._custom_roles.clear()
+        self._is_open = None
 
     async def _decide(self, caller: Caller, permission: str, resource: str) -> bool:
         generation = self._generation

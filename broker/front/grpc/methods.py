@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
-from broker.front.generated.messages import full_name
+from broker.front.generated.messages import full_name, request_of
 from broker.front.grpc import health, reflection
-from broker.front.grpc.call import StreamingCall, UnaryCall
+from broker.front.grpc.call import StreamingCall, UnaryCall, allow
+from broker.front.grpc.codec.requests import decode_request
 from broker.front.grpc.handlers import acknowledge, publish, pull
 from broker.front.grpc.resources import resource_handler
 from broker.front.grpc.streaming_pull import streaming_pull
@@ -50,8 +51,11 @@ _RESOURCE_RPCS = {rpc.name for rpc in RPCS}
 
 def _refused(service: str, name: str) -> Method:
     rpc = Method(service, name).rpc
+    request_class = request_of(rpc)
+    about = request_class.DESCRIPTOR.fields[0].name  # "parent" or "name"
 
-    async def refuse(call: UnaryCall, request: bytes) -> bytes:
+    async def refuse(call: UnaryCall, body: bytes) -> bytes:
+        await allow(call, rpc, getattr(decode_request(request_class, body), about))
         raise not_served(rpc)
 
     return Method(service, name, refuse)

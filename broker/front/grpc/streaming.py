@@ -183,7 +183,7 @@ class StreamingRpc(Holder):
         try:
             if not self._stream.closed:
                 if self._gate is not None:
-                    self._caller = await caller_of(self._gate, self._session, self._stream)
+                    self._caller = await caller_of(self._gate, self._session, self._stream, self._rpc)
                     self._gate.hold(self)
                 await self._handler(self)
                 await self._audit()

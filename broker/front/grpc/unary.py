@@ -68,14 +68,15 @@ class Session:
         self._tasks.discard(task)
 
 
-async def caller_of(gate: Gate, session: Session, stream: Stream) -> Caller:
-    """Who opened it.  Raises Unauthenticated, Unavailable."""
+async def caller_of(gate: Gate, session: Session, stream: Stream, rpc: str) -> Caller:
+    """Who opened it, to call `rpc`.  Raises Unauthenticated, Unavailable."""
     fields = stream.headers.fields
     authorization = fields.get(b"authorization", b"")
     known = gate.warm(authorization)
     if known is not None:
         return known
-    return await gate.caller(Shown(authorization, fields.get(b"x-goog-api-key", b""), session.certificate()))
+    shown = Shown(authorization, fields.get(b"x-goog-api-key", b""), session.certificate())
+    return await gate.caller(shown, rpc)
 
 
 async def taken(stream: Stream, answers: RequestMemory, size: int) -> bool:
@@ -201,7 +202,7 @@ class UnaryRpc(Holder):
             self._resource = resource_of(request)
         try:
             if self._gate is not None:
-                call.caller = await caller_of(self._gate, self._session, stream)
+                call.caller = await caller_of(self._gate, self._session, stream, self._rpc)
                 call.gate = self._gate
                 if self._waits:
                     self._gate.hold(self)

@@ -119,7 +119,7 @@ class RestDoor:
         required: Sequence[Required] = ()
         try:
             if gate is not None:
-                caller = await self._caller(gate, exchange)
+                caller = await _caller(gate, exchange, target.rpc)
                 if target.is_of_path:
                     required = await gate.allow(caller, target.rpc, name)
             body, held, large = await self._bodies.read(exchange, target.admission, name)
@@ -137,10 +137,6 @@ class RestDoor:
         if auditor is not None:
             await auditor.called(target.rpc, name, caller, exchange.peer)
         return answer
-
-    async def _caller(self, gate: Gate, exchange: Exchange) -> Caller:
-        shown = shown_by(exchange.head, exchange.client_certificate)
-        return gate.warm(shown.authorization) or await gate.caller(shown)
 
     async def _taken(self, exchange: Exchange, size: int) -> None:
         """The answer counts until the reader has taken all but the last 64 KB."""
@@ -182,6 +178,11 @@ class RestDoor:
                 f"The requested method was not found ({method} {PREFIX}{'/'.join(segments)}{colon}{verb})."
             )
         return target, "/".join(segments[: len(segments) // 2 * 2])
+
+
+async def _caller(gate: Gate, exchange: Exchange, rpc: str) -> Caller:
+    shown = shown_by(exchange.head, exchange.client_certificate)
+    return gate.warm(shown.authorization) or await gate.caller(shown, rpc)
 
 
 def _targets(

@@ -20,6 +20,7 @@ from broker.front.rest.handlers import (
     pull,
     pushes,
     quotas,
+    roles,
 )
 from broker.front.rest.handlers import service_accounts as accounts
 from broker.front.rest.resources import resource_handler
@@ -28,6 +29,7 @@ Handler = Callable[[Call], Awaitable[bytes]]
 
 SCHEMA = "projects/*/schemas/*"
 SERVICE_ACCOUNT = "projects/*/serviceAccounts/*"
+ROLE = "projects/*/roles/*"
 
 
 class Route(NamedTuple):
@@ -59,6 +61,21 @@ _ACCOUNTS = [
     Route("GET", f"{SERVICE_ACCOUNT}/keys", "IAM.ListServiceAccountKeys", accounts.list_keys),
     Route("GET", f"{SERVICE_ACCOUNT}/keys/*", "IAM.GetServiceAccountKey", accounts.get_key),
     Route("DELETE", f"{SERVICE_ACCOUNT}/keys/*", "IAM.DeleteServiceAccountKey", accounts.delete_key),
+]
+
+_ROLES = [
+    Route("POST", "projects/*/roles", "IAM.CreateRole", roles.create_role),
+    Route("GET", "projects/*/roles", "IAM.ListRoles", roles.list_roles),
+    Route("GET", ROLE, "IAM.GetRole", roles.get_role),
+    Route("PATCH", ROLE, "IAM.UpdateRole", roles.update_role),
+    Route("DELETE", ROLE, "IAM.DeleteRole", roles.delete_role),
+    Route("POST", f"{ROLE}:undelete", "IAM.UndeleteRole", roles.undelete_role),
+    Route(
+        "POST",
+        "permissions:queryTestablePermissions",
+        "IAM.QueryTestablePermissions",
+        roles.query_testable_permissions,
+    ),
 ]
 
 _API_KEYS = [
@@ -103,6 +120,7 @@ ROUTES = [
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
     *_ACCOUNTS,
+    *_ROLES,
     *_API_KEYS,
     Route("GET", "projects/*/auditLogs", "Logging.ListAuditLogs", audit_logs.list_audit_logs),  # an extension (E5)
     *_QUOTAS,

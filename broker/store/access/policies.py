@@ -4,10 +4,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, exists, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from broker.domain.policy import Binding, Policy, make_etag
+from broker.domain.role import DISABLED
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import ResourceConnection
 from broker.store.schema.access_tables import custom_roles, policies
@@ -20,6 +21,12 @@ async def find_policies(
     query = select(policies).where(policies.c.resource.in_(resources))
     rows: Any = await connection.execute(query.with_for_update() if lock else query)
     return {row.resource: Policy(_bindings(row.bindings), row.etag) for row in rows}
+
+
+async def is_member_anywhere(connection: ResourceConnection, *, member: str) -> bool:
+    """Whether any policy binds that member."""
+    found = select(exists().where(policies.c.bindings.contains([{"members": [member]}])))
+    return bool(await connection.scalar(found))
 
 
 async def write_policy(connection: ResourceConnection, *, resource: str, policy: Policy) -> None:
@@ -61,9 +68,11 @@ async def forget_member(connection: ResourceConnection, *, member: str) -> None:
 async def find_role_permissions(
     connection: ResourceConnection, *, names: Collection[str]
 ) -> dict[str, frozenset[str]]:
-    """The permissions of the custom roles of these names that exist."""
+    """The permissions of the custom roles of these names that exist and are not disabled."""
     query = select(custom_roles.c.name, custom_roles.c.permissions)
-    query = query.where(custom_roles.c.name.in_(names), custom_roles.c.deleted.is_(False))
+    query = query.where(
+        custom_roles.c.name.in_(names), custom_roles.c.deleted.is_(False), custom_roles.c.stage != DISABLED
+    )
     rows: Any = await connection.execute(query)
     return {row.name: frozenset(row.permissions) for row in rows}
 
