@@ -1,6 +1,7 @@
 """Who calls: what a credential proved, for the doors, the checks of permission and the audit log (E1)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 
 ALL_USERS = "allUsers"
 ALL_AUTHENTICATED_USERS = "allAuthenticatedUsers"
@@ -26,7 +27,7 @@ class Caller:
 
     `grants` are what the credential itself allows, beside what policies give to `members`: an API key has its roles
     so, on its project or on the resources that it is restricted to.  `confined`: it may do nothing else, whatever
-    policies say.
+    policies say.  `until`: when the credential ends, if it does; the same caller may have another by then.
     """
 
     member: str
@@ -34,6 +35,7 @@ class Caller:
     credential: str
     grants: tuple[Grant, ...] = ()
     confined: bool = False
+    until: datetime | None = field(default=None, compare=False)
 
     @property
     def authenticated(self) -> bool:

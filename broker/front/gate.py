@@ -51,7 +51,7 @@ class Gate:
         self._authorizer = authorizer
         self._find_subscription = find_subscription
         self._looking: asyncio.Task[None] | None = None  # over the open calls
-        self._open: set[OpenCall] = set()
+        self._open: dict[OpenCall, asyncio.TimerHandle | None] = {}  # with what ends each as its credential ends
         version.after_change(self._look_again)
 
     def warm(self, authorization: bytes) -> Caller | None:
@@ -87,11 +87,21 @@ class Gate:
         return required
 
     def hold(self, call: OpenCall) -> None:
-        """End the call once its credential is good no more; until `let_go`."""
-        self._open.add(call)
+        """End the call once its credential is good no more; until `let_go`.
+
+        One whose token has expired is UNAVAILABLE, not UNAUTHENTICATED: Google's libraries call again then, with a
+        new token, while the other ends their subscribers for good, an hour after each start.
+        """
+        left = self._authenticator.seconds_left(call.caller)
+        ending = None
+        if left is not None:
+            ending = asyncio.get_running_loop().call_later(left, call.end, refusals.expired_meanwhile())
+        self._open[call] = ending
 
     def let_go(self, call: OpenCall) -> None:
-        self._open.discard(call)
+        ending = self._open.pop(call, None)
+        if ending is not None:
+            ending.cancel()
 
     async def _check(self, caller: Caller, required: Sequence[Required]) -> None:
         try:

@@ -1,14 +1,15 @@
 """The gRPC door, and what is open for long: a stream or a pull ends soon after its credential."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from typing import Any
 
 import grpc
 import pytest
 from google.pubsub_v1 import types
 
-from tests.fixtures.access import Guarded
+from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json, eventually
 
 PUBLISHER, SUBSCRIBER = "/google.pubsub.v1.Publisher/", "/google.pubsub.v1.Subscriber/"
@@ -105,6 +106,41 @@ async def test_what_is_open_ends_with_its_key_and_the_rest_goes_on(broker: Guard
     received = types.StreamingPullResponse.deserialize(await stays.read())
     assert [one.message.data for one in received.received_messages] == [b"hi"]
     stays.cancel()
+
+
+async def test_what_is_open_ends_with_its_token_so_that_clients_call_again_with_a_new_one(
+    broker: Guarded, client: _Grpc
+) -> None:
+    name = await _subscription(broker)
+    shown = broker.bearer()
+    await client.list_topics(broker.project, shown)  # it is known from now on
+    broker.clock.ahead = timedelta(hours=2)
+    stream = client.stream(name, shown)
+    await stream.write(client.first)
+    for call in (stream.read(), client.pull(name, shown)):
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await call
+        assert ended.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert "has expired" in str(ended.value.details())
+    pulled = await broker.call("POST", f"{name}:pull", {"maxMessages": 1}, headers=shown)
+    assert (pulled.status_code, pulled.json()["error"]["status"]) == (503, "UNAVAILABLE")
+
+
+async def test_what_is_open_ends_when_its_key_is_deleted_at_another_process(clone: Callable[[], Any]) -> None:
+    with clone() as database_url:
+        async with guarded(database_url) as here, guarded(database_url) as there:
+            client = _Grpc(here)
+            name = await _subscription(here)
+            key = await here.key(await here.account())
+            stream = client.stream(name, here.bearer(key))
+            await stream.write(client.first)
+            await _until_held(here, 1)
+            await there.ok("DELETE", key["name"])
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await stream.read()
+            assert ended.value.code() == grpc.StatusCode.UNAUTHENTICATED
+            await client.channel.close()
+            await asyncio.sleep(0)  # the broker hears of it before the loop ends
 
 
 async def _until_held(broker: Guarded, count: int) -> None:

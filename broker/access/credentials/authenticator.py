@@ -6,7 +6,7 @@ into a dictionary.  One that was refused is remembered for a while as well.  Nei
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from broker.access.credentials import refusals
@@ -85,7 +85,7 @@ class Authenticator:
         if shown.api_key:
             return self._of_api_key(shown.api_key)
         if shown.certificate is not None and self._certificates.are_credentials:
-            return self._certificates.check(shown.certificate, now=self.now()).caller
+            return _with_end(self._certificates.check(shown.certificate, now=self.now()))
         return ANONYMOUS
 
     def still_holds(self, caller: Caller) -> bool:
@@ -100,6 +100,13 @@ class Authenticator:
                 f"apiKey:{key.name}" == caller.credential for key in self._directory.current.api_keys.values()
             )
         return True
+
+    def seconds_left(self, caller: Caller) -> float | None:
+        """Until its credential ends; None: it does not, by itself."""
+        return None if caller.until is None else self._left(caller.until)
+
+    def _left(self, until: datetime) -> float:
+        return max((until - self.now()) / timedelta(seconds=1), 0.0)
 
     def _forget(self) -> None:
         self._known.clear()
@@ -123,9 +130,9 @@ class Authenticator:
             raise
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
-        left = max((proven.until - self.now()) / timedelta(seconds=1), 0.0)
-        self._known[authorization] = (proven.caller, ticks + left)
-        return proven.caller
+        caller = _with_end(proven)
+        self._known[authorization] = (caller, ticks + self._left(proven.until))
+        return caller
 
     async def _verify(self, authorization: bytes) -> Proven:
         scheme, _, value = authorization.partition(b" ")
@@ -147,6 +154,10 @@ class Authenticator:
         if found is None:
             raise refusals.api_key_invalid()
         return _api_key_caller(found)
+
+
+def _with_end(proven: Proven) -> Caller:
+    return replace(proven.caller, until=proven.until)
 
 
 def _again(error: Unauthenticated) -> Unauthenticated:

@@ -8,7 +8,7 @@ from broker.domain.caller import Caller
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """A caller, and until when its token proves that."""
+    """A caller, and until when its credential proves that."""
 
     caller: Caller
     until: datetime

@@ -3,7 +3,7 @@
 https://cloud.google.com/docs/authentication/troubleshoot-adc and the reasons of google.api.ErrorReason.
 """
 
-from broker.domain.errors import Unauthenticated
+from broker.domain.errors import Unauthenticated, Unavailable
 
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 _EXPECTED = "Expected OAuth 2 access token, login cookie or other valid authentication credential."
@@ -41,6 +41,11 @@ def expired() -> Unauthenticated:
         "ACCESS_TOKEN_EXPIRED",
         f"Request had invalid authentication credentials: the token has expired. {_EXPECTED}",
     )
+
+
+def expired_meanwhile() -> Unavailable:
+    """Of a call that was let in, and is still open."""
+    return Unavailable("The credential that the call began with has expired; call again with a new one.")
 
 
 def revoked() -> Unauthenticated:
