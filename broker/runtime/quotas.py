@@ -123,10 +123,10 @@ class Quotas:
         telling = {key: bucket for key, bucket in self._buckets.items() if bucket.has_news}
         if not telling:
             return 0
-        taken = [Taken(*key, bucket.rate, bucket.tell()) for key, bucket in telling.items()]
+        taken = [Taken(*key, float(bucket.rate), float(bucket.tell())) for key, bucket in telling.items()]
         now, at = self.ticks(), self._clock.now()
         try:
-            async with self._database.transaction() as connection:
+            async with self._database.hot() as connection:
                 held = await store.balance_quotas(connection, taken=taken, now=at)
         except BaseException:
             for bucket in telling.values():

@@ -1,6 +1,9 @@
 -- What a process has taken from buckets, and what they hold after it.  In one order, so that processes that balance at
 -- once wait for each other and never in a circle.  A bucket fills at its rate up to a second's worth; `usage` is an
 -- average that forgets what is `memory` seconds old to a third.
+-- parameters: projects text[], principals text[], quotas text[], rates float8[], taken float8[], now timestamptz,
+--     memory float8
+-- columns: project, principal, quota, held
 INSERT INTO quota_buckets AS bucket (project, principal, quota, rate, held, usage, balanced_at)
 SELECT t.project, t.principal, t.quota, t.rate, t.rate - t.taken, t.taken / %(memory)s, %(now)s
 FROM unnest(

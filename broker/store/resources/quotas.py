@@ -11,10 +11,11 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 from broker.domain.quota import NO_QUOTAS, Count, ProjectQuotas, Usage
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
+from broker.store.driver.hot_connection import HotConnection
 from broker.store.schema.quota_tables import project_quotas, quota_buckets
 from broker.store.schema.tables import snapshots, subscriptions, topics
 
-_BALANCE_QUOTAS = statements.load("balance_quotas")
+_BALANCE_QUOTAS = statements.hot("balance_quotas")
 _TABLES: Mapping[Count, Table] = {"topics": topics, "subscriptions": subscriptions, "snapshots": snapshots}
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || :counted, 4711003))")
 
@@ -59,22 +60,20 @@ async def write_quotas(connection: ResourceConnection, *, project: str, quotas: 
 
 
 async def balance_quotas(
-    connection: ResourceConnection, *, taken: Sequence[Taken], now: datetime
+    connection: HotConnection, *, taken: Sequence[Taken], now: datetime
 ) -> dict[tuple[str, str, str], float]:
     """Tell what was taken; what the buckets hold then, by project, principal and quota.  Each bucket once."""
     projects, principals, quotas, rates, amounts = zip(*taken, strict=True)
-    rows = await connection.exec_driver_sql(
-        _BALANCE_QUOTAS,
-        {
-            "projects": list(projects),
-            "principals": list(principals),
-            "quotas": list(quotas),
-            "rates": list(rates),
-            "taken": list(amounts),
-            "now": now,
-            "memory": MEMORY_SECONDS,
-        },
-    )
+    parameters = {
+        "projects": list(projects),
+        "principals": list(principals),
+        "quotas": list(quotas),
+        "rates": list(rates),
+        "taken": list(amounts),
+        "now": now,
+        "memory": MEMORY_SECONDS,
+    }
+    [rows] = await connection.run((_BALANCE_QUOTAS, parameters))
     return {(row.project, row.principal, row.quota): row.held for row in rows}
 
 
