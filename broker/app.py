@@ -111,7 +111,13 @@ class Broker:
         self.shard_heads = self._shard_heads()
         self.dead_letter_forwarder = self._dead_letter_forwarder()
         self.janitor = RetentionJanitor(self._database, self._clock, self.states, audit_days=config.audit_days)
-        publishes = PublishCoalescer(self._database, self._clock, self._wake_ups, self._tasks)
+        publishes = PublishCoalescer(
+            self._database,
+            self._clock,
+            self._wake_ups,
+            self._tasks,
+            shards_at_once=max(self._config.pool_size - 2, 1),  # leaves connections to claims and acks
+        )
         self.services = self._services(publishes, acks, attempt_ids)
         self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
         self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=self.states)

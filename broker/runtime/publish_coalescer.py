@@ -11,6 +11,9 @@ Messages of one request stand together, in their order.  Requests of a client th
 the order of its calls, because two flushes in flight never hold two of its requests.  Others may stand in any
 order: a flush that PostgreSQL undid (Aborted) is sent again, perhaps behind the one that followed it.
 
+Of all shards a few are flushed at a time.  Once more want to be, projects take turns by the seconds that their
+flushes take (publish_turns.py), and no flush follows another.
+
 A publish is taken only if it is likely to be stored within MAX_WAIT_SECONDS.  What is expected is the time of a
 flush (an average, or how long the one in flight has taken already if that is more) times the full flushes that wait
 before it: it closes by itself when PostgreSQL slows down or stops, and opens when it goes on.  What waits behind a
@@ -20,11 +23,14 @@ flush that has taken as long as that is refused too.  A refusal is ResourceExhau
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from broker.domain.errors import Aborted, BrokerError, NotFound, ResourceExhausted, Unavailable
 from broker.domain.fair_stock import FairStock
 from broker.domain.timestamps import whole_milliseconds
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.fair_turns import Turn
+from broker.runtime.publish_turns import PublishTurns
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
@@ -59,12 +65,18 @@ class _ShardQueue:
     flushing: int = 0  # tasks in _run, at most two
     flushing_messages: int = 0  # in their flushes
     connection: HotConnection | None = None  # of the last flush, while any flush holds it
+    in_flight: int = 0  # flushes that share a turn, which ends with the last of them
+    turn: Turn[Any] | None = None
+    turn_began: float = 0.0
 
 
 class PublishCoalescer:
     """Appends messages to shards.  Each shard's queue is flushed by at most two tasks."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, tasks: Tasks) -> None:
+    def __init__(
+        self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, tasks: Tasks, *, shards_at_once: int = 6
+    ) -> None:
+        """`shards_at_once`: how many are flushed at a time, each on a connection, 1 or more."""
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
@@ -72,6 +84,7 @@ class PublishCoalescer:
         self._queues: dict[int, _ShardQueue] = {}
         self._queued_bytes = 0
         self._large = FairStock(MAX_QUEUED_BYTES)
+        self._turns = PublishTurns(shards_at_once)
 
     async def publish(self, shard_id: int, batch: EncodedMessages, *, project: str) -> Appended:
         """Append a request's messages to a shard of a `project`; returns once they are durable.
@@ -92,7 +105,7 @@ class PublishCoalescer:
         queue.waiting_messages += batch.count
         queue.waiting_bytes += batch.size
         self._queued_bytes += batch.size
-        if _may_flush(queue, others=queue.flushing):
+        if self._may_flush(queue, others=queue.flushing):
             if not queue.flushing:
                 queue.answered_at = loop.time()
             queue.flushing += 1
@@ -108,25 +121,57 @@ class PublishCoalescer:
             raise ResourceExhausted(_TOO_MANY)
 
     async def _run(self, shard_id: int, queue: _ShardQueue) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            while queue.waiting and _may_flush(queue, others=queue.flushing - 1):
-                publishes = _take(queue)
-                messages = sum(publish.batch.count for publish in publishes)
-                queue.flushing_messages += messages
-                stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
+            while queue.waiting and self._may_flush(queue, others=queue.flushing - 1):
+                if not queue.in_flight:
+                    await self._take_turn(queue)
+                queue.in_flight += 1
                 try:
-                    await self._flush(shard_id, queue, publishes)
+                    await self._flush_next(shard_id, queue)
                 finally:
-                    stalled.cancel()
-                    before, queue.answered_at = queue.answered_at, loop.time()
-                    queue.flush_seconds += (queue.answered_at - before - queue.flush_seconds) / 4
-                    queue.flushing_messages -= messages
-                    self._let_go(queue, publishes)
+                    queue.in_flight -= 1
+                    if not queue.in_flight:
+                        self._turns.end(queue.turn, asyncio.get_running_loop().time() - queue.turn_began)
         finally:
             queue.flushing -= 1
             if not queue.flushing and not queue.waiting:
                 self._queues.pop(shard_id, None)
+
+    async def _take_turn(self, queue: _ShardQueue) -> None:
+        loop = asyncio.get_running_loop()
+        queue.turn = None
+        if not self._turns.begin_at_once():
+            stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
+            try:
+                queue.turn = await self._turns.wait(queue.project)
+            finally:
+                stalled.cancel()
+        queue.turn_began = loop.time()
+
+    async def _flush_next(self, shard_id: int, queue: _ShardQueue) -> None:
+        loop = asyncio.get_running_loop()
+        publishes = _take(queue)
+        messages = sum(publish.batch.count for publish in publishes)
+        queue.flushing_messages += messages
+        stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
+        try:
+            await self._flush(shard_id, queue, publishes)
+        finally:
+            stalled.cancel()
+            before, queue.answered_at = queue.answered_at, loop.time()
+            queue.flush_seconds += (queue.answered_at - before - queue.flush_seconds) / 4
+            queue.flushing_messages -= messages
+            self._let_go(queue, publishes)
+
+    def _may_flush(self, queue: _ShardQueue, *, others: int) -> bool:
+        """Whether a flush of what waits may be sent now, beside so many others in flight."""
+        if not others:
+            return True
+        if others > 1 or queue.waiting_messages < max(MIN_FOLLOWING_MESSAGES, queue.flushing_messages):
+            return False  # asked first: it is the answer to most publishes
+        if self._turns.any_waits:
+            return False  # a turn would never end if one flush followed the other
+        return queue.connection is not None and queue.connection.can_be_followed
 
     def _refuse_waiting(self, queue: _ShardQueue) -> None:
         """The flush before them has taken too long; they have not been sent."""
@@ -207,15 +252,6 @@ def _expected_seconds(queue: _ShardQueue) -> float:
     flushes = 1 + queue.waiting_messages / MAX_FLUSH_MESSAGES + queue.waiting_bytes / MAX_FLUSH_BYTES
     in_flight = asyncio.get_running_loop().time() - queue.answered_at
     return max(queue.flush_seconds, in_flight) * flushes
-
-
-def _may_flush(queue: _ShardQueue, *, others: int) -> bool:
-    """Whether a flush of what waits may be sent now, beside so many others in flight."""
-    if not others:
-        return True
-    if others > 1 or queue.waiting_messages < max(MIN_FOLLOWING_MESSAGES, queue.flushing_messages):
-        return False  # asked first: it is the answer to most publishes
-    return queue.connection is not None and queue.connection.can_be_followed
 
 
 def _take(queue: _ShardQueue) -> list[_Publish]:

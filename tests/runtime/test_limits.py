@@ -38,10 +38,10 @@ def _batch(count: int = 1, size: int = 1) -> EncodedMessages:
 class Parts:
     """The coalescers of a process, on a log."""
 
-    def __init__(self, log: Log, clock: DatabaseClock, tasks: Tasks) -> None:
+    def __init__(self, log: Log, clock: DatabaseClock, tasks: Tasks, *, shards_at_once: int = 6) -> None:
         wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
         self.log = log
-        self.publishes = PublishCoalescer(log.database, clock, wake_ups, tasks)
+        self.publishes = PublishCoalescer(log.database, clock, wake_ups, tasks, shards_at_once=shards_at_once)
         activity = SubscriptionActivity(log.database, clock)
         writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
         self.acks = AckCoalescer(writer, tasks, activity, flushes_at_once=2)
@@ -139,6 +139,31 @@ async def test_a_slow_shard_does_not_close_another(parts: Parts, monkeypatch: py
             await parts.publish()
         parts.publishes.check_room(parts.log.shard_id + 1)
     await sent
+
+
+async def test_publishes_to_many_shards_of_one_project_do_not_go_before_those_of_another(
+    log: Log, tasks: Tasks
+) -> None:
+    """They stood in one line for the connections."""
+    clock = DatabaseClock(log.database)
+    await clock.synchronise()
+    parts = Parts(log, clock, tasks, shards_at_once=1)
+    answered: list[str] = []
+
+    def publish(shard: int, project: str) -> asyncio.Task[Appended]:
+        task = parts.publish(shard=shard, project=project)
+        task.add_done_callback(lambda _: answered.append(project))
+        return task
+
+    async with parts.shard_locked():
+        publishes = [publish(0, "projects/greedy")]
+        await until_waiting(log.database)
+        publishes += [publish(shard, "projects/greedy") for shard in range(1, 20)]
+        await asyncio.sleep(0)
+        publishes.append(publish(20, "projects/good"))
+    await asyncio.gather(*publishes, return_exceptions=True)  # the others' shards are not there
+    assert answered.index("projects/good") <= 2
+    assert len(answered) == 21
 
 
 async def test_bytes_of_one_project_that_wait_leave_room_for_those_of_another(
