@@ -111,14 +111,7 @@ class Broker:
         self.shard_heads = self._shard_heads()
         self.dead_letter_forwarder = self._dead_letter_forwarder()
         self.janitor = RetentionJanitor(self._database, self._clock, self.states, audit_days=config.audit_days)
-        publishes = PublishCoalescer(
-            self._database,
-            self._clock,
-            self._wake_ups,
-            self._tasks,
-            shards_at_once=max(self._config.pool_size - 2, 1),  # leaves connections to claims and acks
-        )
-        self.services = self._services(publishes, acks, attempt_ids)
+        self.services = self._services(self._publishes(), acks, attempt_ids)
         self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
         self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=self.states)
         self.auditor = make_auditor(config, self.audit_trail)
@@ -186,6 +179,11 @@ class Broker:
             flushes_at_once=max(1, min(ACK_FLUSHES_AT_ONCE, self._config.pool_size // 2)),
             settled=self._outstanding.remove,
         )
+
+    def _publishes(self) -> PublishCoalescer:
+        at_once = max(self._config.pool_size - 2, 1)  # leaves connections to claims and acks
+        parts = self._database, self._clock, self._wake_ups, self._tasks
+        return PublishCoalescer(*parts, shards_at_once=at_once)
 
     def _services(self, publishes: PublishCoalescer, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
         database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
