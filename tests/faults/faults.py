@@ -21,6 +21,7 @@ import psutil
 import psycopg
 
 from tests.faults import history
+from tests.faults.access_faults import RotateTheKey, TakeTheRole
 from tests.faults.database_faults import (
     CancelStatements,
     CrashPostgres,
@@ -80,6 +81,8 @@ KINDS: dict[str, Kind] = {
     "step the clock": Kind(StepTheClock, 4, 2, 20, needs="clocks"),
     "change a version": Kind(ChangeAVersion, 5, 0, 0, needs="versions"),
     "replace all brokers": Kind(ReplaceAllBrokers, 1, 1, 6, needs="versions"),
+    "rotate the key": Kind(RotateTheKey, 5, 0, 0, needs="guarded"),
+    "take the role": Kind(TakeTheRole, 5, 0.5, 4, needs="guarded"),
     "migrate": Kind(Migrate, 1, 0, 0, needs="versions"),
 }
 # Of the network: how often, and how long.

@@ -12,7 +12,7 @@ from tests.faults.versions import has_release
 from tests.faults.world import World
 
 RUNS_EACH = 4  # one after the other, before the next layout's turn
-FEATURES = ("external", "disk", "clocks", "versions")  # arguments of World
+FEATURES = ("external", "disk", "clocks", "versions", "guarded")  # arguments of World
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -37,6 +37,7 @@ LAYOUTS = (
     Layout("a broker behind proxies", 1, ("external",)),
     Layout("a machine of its own", 1, ("disk", "clocks")),
     Layout("two versions", 2, ("versions",)),
+    Layout("a guarded broker", 1, ("guarded",)),
 )
 
 

@@ -64,7 +64,7 @@ async def run(
     """
     began = time.monotonic()
     world.take_log()
-    workload = Workload(world.urls, run=name, seed=seed, plans=plans)
+    workload = Workload(world.urls, run=name, seed=seed, plans=plans, guard=world.guard)
     world.endpoints = workload.endpoints
     work = asyncio.create_task(_work(workload, world, schedule, seconds))
     await asyncio.wait({work}, timeout=seconds + _ENDING_SECONDS)

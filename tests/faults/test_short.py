@@ -57,6 +57,20 @@ async def test_nor_do_faults_of_the_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_nor_do_keys_and_roles_that_change_while_callers_must_show_who_they_are(tmp_path: Path) -> None:
+    """Over TLS, with `--auth required`: who is denied has done nothing, and what was open with an old key ends."""
+    schedule = [
+        Planned(0.5, "rotate the key", 0.0),
+        Planned(1.5, "take the role", 0.7),
+        Planned(2.0, "kill a worker", 0.0),
+        Planned(2.5, "terminate sessions", 0.5),
+    ]
+    result = await _run_these(tmp_path, Layout("guarded", features=("guarded",)), schedule, seed=3)
+    assert result.failures["PERMISSION_DENIED"] > 0
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("seed", "layout"),

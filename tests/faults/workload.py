@@ -24,6 +24,7 @@ from tests.faults.clients.rest import RestCaller
 from tests.faults.clients.stalls import note_stalls
 from tests.faults.clients.stream import Streamer
 from tests.faults.clients.topology import LETTERS, PLANS, SETTLING, TOPIC, Plan
+from tests.faults.guard import Guard
 from tests.faults.history import History
 
 DRAIN_SECONDS = 90.0  # longer than any lease, retry delay or push backoff of what has been healed
@@ -44,12 +45,15 @@ class Workload:
         publishers: int = 3,
         rate: float = 6.0,
         operator_pause: float = 4.0,
+        guard: Guard | None = None,
     ) -> None:
-        """`run` names the project; `rate`: publish requests a second of each publisher."""
+        """`run` names the project; `rate`: publish requests a second of each publisher; `guard`: has what brokers
+        that ask who calls are shown.
+        """
         self.history = History(plan.terms for plan in plans)
         self.drained_in = 0.0  # seconds
         self._plans, self._seed = plans, seed
-        self.caller = RestCaller(urls, f"projects/faults-{run}")
+        self.caller = RestCaller(urls, f"projects/faults-{run}", guard)
         self._gates = {plan.name: Gate() for plan in plans if plan.sought}
         self.endpoints = Endpoints(self.history, self._dice("endpoints"))
         self._publishers = [
@@ -112,6 +116,8 @@ class Workload:
             receiver.stop()
 
     async def _create(self) -> None:
+        if self.caller.guard is not None:
+            await self.caller.guard.admit(self.caller.project)
         for topic in (TOPIC, LETTERS):
             await self.caller.do("PUT", f"topics/{topic}", {}, fine=[409])
         for plan in self._plans:

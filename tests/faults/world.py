@@ -22,9 +22,10 @@ from broker.embedded_postgres.roles import SUPERUSER
 from tests.faults.clients.endpoints import Endpoints
 from tests.faults.clocks import Clocks
 from tests.faults.disk import Disk
+from tests.faults.guard import Guard
 from tests.faults.network import Network
 from tests.faults.versions import Versions
-from tests.fixtures.broker import BrokerProcess
+from tests.fixtures.broker import NO_TLS, BrokerProcess
 
 ENVIRONMENT = {
     "BROKER_PULL_WAIT_SECONDS": "1",
@@ -47,7 +48,8 @@ class World:
     (`client_doors`), and between each broker and the database (`database_doors`).
 
     `disk`: the database has one of its own, which can be filled; `clocks`: the brokers have their own, which can be
-    set; `versions`: the brokers are of the release at first, and can be replaced.
+    set; `versions`: the brokers are of the release at first, and can be replaced.  `guarded`: a lone broker asks
+    who calls, over TLS (`guard`).
 
     `urls` is where clients find the brokers; `gives` names what kinds of faults may need; `dice` decide for faults.
     """
@@ -61,6 +63,7 @@ class World:
         disk: bool = False,
         clocks: bool = False,
         versions: bool = False,
+        guarded: bool = False,
         seed: int = 0,
     ) -> None:
         self.urls: list[str] = []
@@ -69,7 +72,7 @@ class World:
         self.network = Network(seed)
         self.client_doors: list[str] = []
         self.database_doors: list[str] = []
-        given = {"external": external, "disk": disk, "clocks": clocks, "versions": versions}
+        given = {"external": external, "disk": disk, "clocks": clocks, "versions": versions, "guarded": guarded}
         self.gives = {""} | {name for name, is_given in given.items() if is_given}
         self._external = external
         self._database_urls: list[str] = []  # as the brokers have them
@@ -80,6 +83,7 @@ class World:
         self.disk = Disk(self._directory) if disk else None
         self.clocks = Clocks(directory / "clocks") if clocks else None
         self.versions = Versions(directory / "versions", brokers=brokers) if versions else None
+        self.guard = Guard(directory.with_name(f"{directory.name}-guard")) if guarded else None
         self._cluster = Cluster(self._directory)  # for its URL; the broker or a process of its own runs it
         self._postgres: subprocess.Popen[str] | None = None
         self._launched: list[BrokerProcess] = []  # all that were ever started
@@ -113,6 +117,8 @@ class World:
             self._database_urls.append(self._way_to_database(place))
             self.brokers.append(self._start(place, 0))
             self.urls.append(self._way_for_clients(place))
+        if self.guard is not None:
+            self.guard.urls, self.guard.admin_key = self.urls, self._directory / "admin-key.json"
 
     def _stop_all(self) -> None:
         """Raises AssertionError where a broker must be killed."""
@@ -156,6 +162,7 @@ class World:
             arguments += ["--data-dir", str(self._directory)]
         else:
             arguments += ["--database-url", self._database_urls[place]]
+        arguments += self.guard.options if self.guard else ()
         own = self.clocks.environment(place) if self.clocks else {}
         options = self.versions.options(place) if self.versions else {}
         for _ in range(_STARTS):
@@ -213,7 +220,10 @@ class World:
 
     async def until_ready(self) -> None:
         """Every broker serves, and reaches its database; the proxy is not asked."""
-        async with httpx.AsyncClient(timeout=5) as client, asyncio.timeout(_READY_SECONDS):
+        async with (
+            httpx.AsyncClient(timeout=5, verify=self.guard.tls if self.guard else NO_TLS) as client,
+            asyncio.timeout(_READY_SECONDS),
+        ):
             for broker in list(self.brokers):
                 while not await _is_ready(client, broker.url):  # noqa: ASYNC110  # another process's doing
                     await asyncio.sleep(0.1)

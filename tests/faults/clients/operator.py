@@ -115,7 +115,7 @@ class Operator:
                     snapshot=snapshot,
                 )
             )
-            if answer.outcome == "failed":
+            if answer.outcome == "failed" and not self._caller.is_denied(answer):
                 self._caller.unforeseen.append(f"seek: {answer.body}")
 
 

@@ -55,7 +55,8 @@ class Publisher:
                 ids=[int(message_id) for message_id in answer.body.get("messageIds", ())],
             )
         )
-        if answer.outcome == "failed" and answer.status != 429:  # RESOURCE_EXHAUSTED: too much waits
+        too_much = answer.status == 429  # RESOURCE_EXHAUSTED: too much waits
+        if answer.outcome == "failed" and not too_much and not self._caller.is_denied(answer):
             self._caller.unforeseen.append(f"publish: {answer.body}")
 
     def _key(self, count: int) -> str:

@@ -99,7 +99,7 @@ async def settle(
     details = answer.body.get("error", {}).get("details", [])
     if subscription.exactly_once and details and details[0].get("reason") == "EXACTLY_ONCE_ACKID_FAILURE":
         outcome, refused = "ok", details[0]["metadata"]  # of the others it was done
-    elif outcome == "failed":
+    elif outcome == "failed" and not caller.is_denied(answer):
         caller.unforeseen.append(f"{verb}: {answer.body}")
     settled = Settle(
         who=who,

@@ -1,14 +1,16 @@
 """Calls over REST: what came back, and what that says about what happened."""
 
 import asyncio
+import ssl
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 
 from tests.faults.clients.lease import now
+from tests.faults.guard import DENIED, Guard
 from tests.faults.history import Outcome
 
 Json = dict[str, Any]
@@ -32,8 +34,9 @@ class Answer:
 class RestCaller:
     """Calls any of `urls`, which a fault may change.  `unforeseen`: answers that no fault excuses."""
 
-    def __init__(self, urls: Sequence[str], project: str) -> None:
+    def __init__(self, urls: Sequence[str], project: str, guard: Guard | None = None) -> None:
         self.urls = urls
+        self.guard = guard
         self.project = project
         self.failures: Counter[str] = Counter()
         self.unforeseen: list[str] = []
@@ -48,12 +51,26 @@ class RestCaller:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
+    @property
+    def _tls(self) -> ssl.SSLContext | bool:
+        return True if self.guard is None else self.guard.tls
+
+    def headers(self) -> Mapping[str, str]:
+        """What shows who calls, where that is asked."""
+        return {} if self.guard is None else self.guard.headers()
+
+    def is_denied(self, answer: Answer) -> bool:
+        """Whether the key or the role of the callers had just changed: the call was not made."""
+        return self.guard is not None and answer.status in DENIED
+
     async def call(self, method: str, path: str, body: Json | None = None) -> Answer:
         """One try.  `path` is below the project."""
         self._next += 1
         url = f"{self.urls[self._next % len(self.urls)]}/v1/{self.project}/{path}"
         try:
-            async with self._session.request(method, url, json=body) as response:
+            async with self._session.request(
+                method, url, json=body, headers=self.headers(), ssl=self._tls
+            ) as response:
                 answer: Json = await response.json()
                 status = response.status
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
@@ -79,5 +96,5 @@ class RestCaller:
             answer = await self.call(method, path, body)
             if answer.outcome == "ok" or answer.status in fine:
                 return answer.body
-            assert answer.outcome == "unknown", f"{method} {path}: {answer.body}"
+            assert answer.outcome == "unknown" or self.is_denied(answer), f"{method} {path}: {answer.body}"
         raise AssertionError(f"{method} {path}: unavailable for long; {self.failures}")

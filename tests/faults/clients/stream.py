@@ -33,6 +33,7 @@ _FORESEEN = {  # official clients open another stream, too
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
 }
+_DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}  # the key or the role has changed
 # What the client itself says when the connection broke while it sent: no answer of a broker.
 _NOT_SENT = "Internal error from Core"
 
@@ -56,15 +57,21 @@ class Streamer:
     async def run(self) -> None:
         while not self._stopping.is_set():
             target = urlsplit(self._dice.choice(list(self._caller.urls))).netloc
-            async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
+            async with self._channel(target) as channel:
                 await self._receive(channel)
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _channel(self, target: str) -> grpc.aio.Channel:
+        guard = self._caller.guard
+        if guard is None:
+            return grpc.aio.insecure_channel(target, options=_OPTIONS)
+        return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(guard.authority), options=_OPTIONS)
 
     async def _receive(self, channel: grpc.aio.Channel) -> None:
         open_stream = channel.stream_stream(
             METHOD, request_serializer=_Request.SerializeToString, response_deserializer=_Response.FromString
         )
-        call = open_stream()
+        call = open_stream(metadata=[(name.lower(), value) for name, value in self._caller.headers().items()])
         stream = self._stream = _Stream(call)
         first = _Request(
             subscription=f"{self._caller.project}/subscriptions/{self._subscription.name}",
@@ -161,7 +168,7 @@ class Streamer:
         if isinstance(error, grpc.aio.AioRpcError):
             code = grpc.StatusCode.UNAVAILABLE if error.details() == _NOT_SENT else error.code()
         self._caller.failures[f"stream {code.name}"] += 1
-        if code not in _FORESEEN:
+        if code not in _FORESEEN and not (self._caller.guard is not None and code in _DENIED):
             self._caller.unforeseen.append(f"stream of {self._subscription.name}: {error!r}")
 
 
