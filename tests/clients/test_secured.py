@@ -88,7 +88,9 @@ def test_gcloud_makes_accounts_and_keys_gives_roles_and_publishes(secured: Secur
     key = secured.directory / "worker.json"
     gcloud("iam", "service-accounts", "keys", "create", str(key), "--iam-account", _ACCOUNT)
     gcloud("projects", "add-iam-policy-binding", "shop", *member, "--role", "roles/pubsub.viewer")
-    gcloud("pubsub", "topics", "add-iam-policy-binding", "orders", *member, "--role", "roles/pubsub.publisher")
+    gcloud("iam", "roles", "create", "poster", "--project", "shop", "--permissions", "pubsub.topics.publish")
+    role = "projects/shop/roles/poster"
+    gcloud("pubsub", "topics", "add-iam-policy-binding", "orders", *member, "--role", role)
     gcloud("auth", "activate-service-account", "--key-file", str(key))
     assert "messageIds" in gcloud("pubsub", "topics", "publish", "orders", "--message", "hello")
     assert "orders" in gcloud("pubsub", "topics", "list")
