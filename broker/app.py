@@ -102,7 +102,7 @@ class Broker:
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
         self.quotas = self._quotas()
-        self.access = make_access(config, self._database, secrets=self._secrets, now=self._clock.now)
+        self.access = make_access(config, self._database, self._secrets, now=self._clock.now, states=self.states)
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         acks = self._acks(attempt_ids, jitter)

@@ -17,7 +17,7 @@ from broker.workers.supervisor import Loop, Worker
 
 
 def make_access(
-    config: AppConfig, database: Database, *, secrets: Secrets, now: Callable[[], datetime]
+    config: AppConfig, database: Database, secrets: Secrets, *, now: Callable[[], datetime], states: StateChanges
 ) -> Access | None:
     """None: anybody may do anything."""
     if config.auth == "off":
@@ -30,6 +30,7 @@ def make_access(
         issuers=config.oidc_issuers,
         certificate_principals=config.certificate_principals,
         now=now,
+        states=states,
     )
 
 

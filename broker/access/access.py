@@ -18,6 +18,7 @@ from broker.secrets.secrets import Secrets
 from broker.store.access.access_token_keys import delete_access_token_keys, insert_access_token_key
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database
+from broker.telemetry.state_changes import StateChanges
 
 ROTATION_SECONDS = 3600.0  # between two looks whether access tokens need a new key
 
@@ -34,10 +35,11 @@ class Access:
         issuers: Collection[OidcIssuer] = (),
         certificate_principals: CertificatePrincipals,
         now: Callable[[], datetime],
+        states: StateChanges,
     ) -> None:
         """`secrets` encrypt the keys of access tokens.  `audiences`: URLs that the broker is addressed by.
         `issuers`: whose tokens are taken, too.  `certificate_principals`: whom clients' certificates are of.
-        `now`: the database's time.
+        `now`: the database's time.  `states` hears of issuers whose keys cannot be read.
         """
         self._database = database
         self._now = now
@@ -51,7 +53,7 @@ class Access:
             self.version,
             self.directory,
             self._accounts,
-            IssuerTokens(issuers),
+            IssuerTokens(issuers, states),
             Certificates(self.directory, certificate_principals),
             now=now,
         )

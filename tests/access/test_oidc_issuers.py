@@ -14,9 +14,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
 from broker.access.credentials.authenticator import Shown
+from broker.access.credentials.issuer_keys import AGAIN_SECONDS, IssuerKeys
 from broker.domain.caller import Caller
 from broker.domain.errors import Unauthenticated, Unavailable
 from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
+from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
 
@@ -190,6 +192,27 @@ async def test_keys_are_read_once_and_again_when_there_is_a_new_one(issuer: Issu
     assert (await _caller(trusting, issuer.token(trusting, new, "two", jti="5"))).authenticated
     with pytest.raises(Unauthenticated):  # the one that the issuer has no more
         await _caller(trusting, issuer.token(trusting, jti="6"))
+
+
+async def test_an_issuer_whose_keys_cannot_be_read_is_told_of_once_and_when_they_can_be_again(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticks = 0.0
+    described = OidcIssuer(issuer=issuer.url, audiences=["broker"])
+    keys = IssuerKeys(described, StateChanges(), ticks=lambda: ticks)
+    caplog.set_level("INFO")
+    issuer.documents["/keys"] = b"no JSON"
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await keys.find("one")
+        ticks += AGAIN_SECONDS + 1
+    issuer.serve(_jwk(RSA, "one"))
+    assert await keys.find("one") is not None
+    lines = [line for line in caplog.messages if issuer.url in line and line.startswith("the keys")]
+    assert [line.partition(", after")[0] for line in lines] == [
+        f"the keys of the issuer {issuer.url} cannot be read: the answer is no JSON",
+        f"the keys of the issuer {issuer.url} are read again",
+    ]
 
 
 async def test_an_issuer_that_hangs_holds_up_nobody_whose_key_is_known(

@@ -19,12 +19,15 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from broker.domain.errors import Unavailable
 from broker.domain.oidc_issuer import OidcIssuer, check_url
+from broker.telemetry.state_changes import StateChanges
 
 FETCH_SECONDS = 5.0  # for both documents
 AGAIN_SECONDS = 10.0  # at least, between two fetches for keys that are not known
 MAX_AGE_SECONDS = 600.0  # after which keys are read anew: one that was withdrawn is believed no longer
 MAX_DOCUMENT_BYTES = 1_000_000
 MAX_KEYS = 100
+_TROUBLE = "issuers"
+_MAX_WHY = 300  # characters
 _LEAST_RSA_BITS = 2048
 _PARTS = ("kty", "n", "e", "crv", "x", "y")  # of a public key
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -33,6 +36,9 @@ _EC = {"secp256r1": ("ES256",), "secp384r1": ("ES384",), "secp521r1": ("ES512",)
 
 class _Disbelieved(Exception):
     """What the issuer answers is not what it should; the message says what."""
+
+
+_UNREADABLE = (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, msgspec.MsgspecError, _Disbelieved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +52,12 @@ class IssuerKey:
 class IssuerKeys:
     """The keys of one issuer, in this process."""
 
-    def __init__(self, issuer: OidcIssuer, *, ticks: Callable[[], float] = time.monotonic) -> None:
-        """`ticks`: seconds, of a clock that only goes forward."""
+    def __init__(
+        self, issuer: OidcIssuer, states: StateChanges, *, ticks: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`states` hears when the keys cannot be read.  `ticks`: seconds, of a clock that only goes forward."""
         self._issuer = issuer
+        self._states = states
         self._ticks = ticks
         self._keys: Mapping[str, IssuerKey] = {}
         self._read_at = self._tried_at = float("-inf")
@@ -68,12 +77,16 @@ class IssuerKeys:
         return self._keys.get(key_id)
 
     async def _fetch_keys(self) -> None:
+        issuer = self._issuer.issuer
         try:
             async with asyncio.timeout(FETCH_SECONDS), _client() as client:
                 self._keys = await self._read(client)
                 self._read_at = self._ticks()
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, msgspec.MsgspecError, _Disbelieved):
-            pass  # what is known stays; the next call that needs more tries again
+        except _UNREADABLE as error:
+            # What is known stays; the next call that needs more tries again.
+            self._states.begins(_TROUBLE, issuer, f"the keys of the issuer {issuer} cannot be read", _why(error))
+        else:
+            self._states.ends(_TROUBLE, issuer, f"the keys of the issuer {issuer} are read again")
         finally:
             self._fetch = None
 
@@ -90,6 +103,15 @@ class IssuerKeys:
         if not isinstance(keys, list) or len(keys) > MAX_KEYS:
             raise _Disbelieved(f"there is no list of at most {MAX_KEYS} keys")
         return {str(key["kid"]): found for key in keys if (found := _public_key(key)) is not None}
+
+
+def _why(error: Exception) -> str:
+    """In a line; nothing of what callers have sent goes into a request for keys."""
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return f"no answer within {FETCH_SECONDS:.0f} s"
+    if isinstance(error, msgspec.MsgspecError):
+        return "the answer is no JSON"
+    return " ".join(str(error).split())[:_MAX_WHY] or type(error).__name__
 
 
 def _client() -> httpx.AsyncClient:

@@ -10,6 +10,7 @@ from broker.access.credentials.proven import Proven
 from broker.access.credentials.tokens import Unverified, audiences_of, check_times, verify
 from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller
 from broker.domain.oidc_issuer import OidcIssuer
+from broker.telemetry.state_changes import StateChanges
 
 MAX_GROUPS = 500
 
@@ -17,8 +18,8 @@ MAX_GROUPS = 500
 class IssuerTokens:
     """Verifies the tokens of the issuers that the operator has named."""
 
-    def __init__(self, issuers: Iterable[OidcIssuer]) -> None:
-        self._issuers = {issuer.issuer: (issuer, IssuerKeys(issuer)) for issuer in issuers}
+    def __init__(self, issuers: Iterable[OidcIssuer], states: StateChanges) -> None:
+        self._issuers = {issuer.issuer: (issuer, IssuerKeys(issuer, states)) for issuer in issuers}
 
     def is_of_issuer(self, token: Unverified) -> bool:
         """Whether it names one of them."""
