@@ -1,6 +1,7 @@
 """Who may do what: the table of permissions, and the checks at both doors."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -294,3 +295,53 @@ async def test_who_has_no_role_is_refused_by_every_method_of_grpc(broker: Guarde
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await answer
             assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED, method
+
+
+async def test_what_a_body_names_in_another_project_is_not_told_to_exist_or_not(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    await broker.ok("PUT", "projects/other/topics/there")
+    await broker.ok("PUT", "projects/other/subscriptions/there", {"topic": "projects/other/topics/there"})
+    await broker.ok("PUT", "projects/other/snapshots/there", {"subscription": "projects/other/subscriptions/there"})
+    await somebody.given("roles/pubsub.editor", "projects/guarded")
+    new, dead = "projects/guarded/subscriptions/second", {"maxDeliveryAttempts": 5}
+    asked: list[tuple[str, str, Any]] = [
+        ("PUT", new, {"topic": "projects/other/topics/NAME"}),
+        (
+            "PUT",
+            new,
+            {"topic": TOPIC, "deadLetterPolicy": {"deadLetterTopic": "projects/other/topics/NAME"} | dead},
+        ),
+        ("PUT", "projects/guarded/snapshots/new-one", {"subscription": "projects/other/subscriptions/NAME"}),
+        ("POST", f"{SUBSCRIPTION}:seek", {"snapshot": "projects/other/snapshots/NAME"}),
+        ("GET", "projects/other/topics/NAME/subscriptions", None),
+        ("GET", "projects/other/topics/NAME/snapshots", None),
+    ]
+    for method, path, body in asked:
+        answers = []
+        for name in ("there", "missing"):
+            sent = json.loads(json.dumps(body).replace("NAME", name))
+            headers = broker.bearer(somebody.key)
+            answer = await broker.call(method, path.replace("NAME", name), sent, headers=headers)
+            assert answer.status_code == 403, (path, answer.text)
+            answers.append(answer.text.replace(name, "NAME"))
+        assert answers[0] == answers[1]
+
+
+async def test_the_ack_ids_of_another_project_are_worth_nothing(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    await broker.ok("PUT", "projects/own/topics/orders")
+    own = "projects/own/subscriptions/own-one"
+    await broker.ok("PUT", own, {"topic": "projects/own/topics/orders"})
+    await somebody.given("roles/pubsub.admin", "projects/own")
+    await broker.ok("POST", f"{TOPIC}:publish", {"messages": [{"data": "aGk="}]})
+    pulled = await broker.ok("POST", f"{SUBSCRIPTION}:pull", {"maxMessages": 1})
+    stolen = {"ackIds": [pulled["receivedMessages"][0]["ackId"]]}
+    assert await somebody.status("POST", f"{SUBSCRIPTION}:acknowledge", stolen) == 403
+    assert await somebody.status("POST", f"{own}:acknowledge", stolen) in (200, 400)
+    assert await somebody.status("POST", f"{own}:modifyAckDeadline", stolen | {"ackDeadlineSeconds": 0}) in (
+        200,
+        400,
+    )
+    await broker.ok("POST", f"{SUBSCRIPTION}:modifyAckDeadline", stolen | {"ackDeadlineSeconds": 0})
+    again = await broker.ok("POST", f"{SUBSCRIPTION}:pull", {"maxMessages": 1})
+    assert again["receivedMessages"][0]["message"]["data"] == "aGk="
