@@ -68,9 +68,9 @@ async def test_publishes_past_the_memory_for_requests_are_refused_and_the_others
     small: Rest, database_url: str
 ) -> None:
     async with _shards_locked(database_url):
-        kept = [_publish(small, 400_000), _publish(small, 400_000)]
+        kept = [_publish(small, 300_000), _publish(small, 300_000)]  # publishes of one project have three quarters
         await _until_waiting(database_url)
-        refused = await _publish(small, 400_000)
+        refused = await _publish(small, 300_000)
         _assert_hint(refused, 429, "RESOURCE_EXHAUSTED")
         assert await small.pull() == []  # small calls still find room
     assert [answer.status_code for answer in await asyncio.gather(*kept)] == [200, 200]
