@@ -233,6 +233,17 @@ async def test_two_headers_are_no_credential_even_if_one_alone_would_be(shared: 
         assert response.status_code == 401
 
 
+async def test_a_token_goes_before_an_api_key_and_one_that_is_bad_is_not_made_good_by_it(shared: Guarded) -> None:
+    made = await shared.ok("POST", f"{shared.project}/apiKeys", {"roles": ["roles/pubsub.viewer"]})
+    key = {"X-Goog-Api-Key": made["keyString"]}
+    for headers, status in (
+        (key, 200),
+        (key | {"Authorization": "Bearer x"}, 401),
+        ({"X-Goog-Api-Key": "brk-x"} | shared.bearer(), 200),
+    ):
+        assert (await shared.call("GET", f"{shared.project}/topics", headers=headers)).status_code == status
+
+
 async def test_a_clock_that_is_a_minute_off_is_forgiven(shared: Guarded) -> None:
     for forge in (_at(iat=50, exp=3600), _at(iat=-3640, exp=-40)):
         headers = {"Authorization": f"Bearer {forge(shared, shared.admin)}"}

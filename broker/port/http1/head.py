@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from broker.port.http1.web_pages import Verdict
 
 _END = b"\r\n\r\n"
-_MAX_KNOWN = 4_096  # heads; some 10 MB
-_MAX_KNOWN_BYTES = 1_024  # of such a head
+_MAX_KNOWN = 4_096  # heads
+_MAX_KNOWN_BYTES = 4_194_304  # of all of them; with what the parser made of them some 10 MB
+_LONGEST_KNOWN = 4_096  # bytes of such a head: a signed token makes it longer than 1,024
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class KnownHeads:
 
     def __init__(self) -> None:
         self._known: dict[bytes, Head] = {}
+        self._bytes = 0  # of those heads
 
     def find(self, data: bytes) -> tuple[Head, bytes] | None:
         """The head and the body, if `data` is one request, no more and no less, whose head is known."""
@@ -55,7 +57,9 @@ class KnownHeads:
         if head.length is None or not head.keep_alive or head.expects_continue:
             return
         size = len(data) - head.length
-        if size <= _MAX_KNOWN_BYTES and data.find(_END) + len(_END) == size:  # else empty lines came before it
-            if len(self._known) >= _MAX_KNOWN:
+        if size <= _LONGEST_KNOWN and data.find(_END) + len(_END) == size:  # else empty lines came before it
+            if len(self._known) >= _MAX_KNOWN or self._bytes + size > _MAX_KNOWN_BYTES:
                 self._known.clear()
+                self._bytes = 0
             self._known[data[:size]] = head
+            self._bytes += size
