@@ -25,6 +25,7 @@ from benchmarks.open_loop import prepare_open_loop
 from benchmarks.paced_load import PACED_ROLES
 from benchmarks.push_load import PUSH_ROLES
 from benchmarks.spread_load import SPREAD_ROLES
+from benchmarks.stream_load import STREAM_ROLES
 from benchmarks.wire import Connection, LoadFailed, build_request
 
 _EMPTY_ANSWERS = 30  # in a row, before a backlog counts as drained
@@ -186,6 +187,7 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
     **SPREAD_ROLES,
     **CLIENT_ROLES,
     **GOOGLE_ROLES,
+    **STREAM_ROLES,
 }
 
 

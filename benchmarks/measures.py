@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from benchmarks.access import access
 from benchmarks.bench import Bench
 from benchmarks.flat_claims import flat_claims
 from benchmarks.google_client import grpc_latency, grpc_publish, grpc_pull, grpc_streaming
@@ -46,6 +47,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "select-limit": select_limit,
     "http-limit": http_limit,
     "rest-one-port": rest_one_port,
+    "access": access,
     "overload": overload,
     "neighbours": neighbours,
     "memory": memory,

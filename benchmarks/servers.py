@@ -209,6 +209,20 @@ class Broker(Server):
         return ready is not None
 
 
+class GuardedBroker(Broker):
+    """Our broker, which asks who calls."""
+
+    name = "broker with authentication"
+
+    def _command(self) -> Sequence[str]:
+        return [*super()._command(), "--auth", "required"]
+
+    @property
+    def admin_key(self) -> Path:
+        """The file of the key that may do everything."""
+        return self.directory / "data" / "admin-key.json"
+
+
 class PlainHttpBroker(Broker):
     """Our broker with HTTP/1.1 alone on its port: nobody looks at a connection's first bytes."""
 

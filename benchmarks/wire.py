@@ -4,13 +4,17 @@ A client library costs as much processor time as the server under test, and load
 requests are built beforehand and answers are taken apart no further than their status, length and body.
 """
 
+import os
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _READ_BYTES = 262_144
+_CREDENTIAL = "BENCHMARK_CREDENTIAL"
 _TIMEOUT_SECONDS = 60.0  # for one read; longer than any answer takes that is worth measuring
 
 
@@ -23,10 +27,28 @@ class Response(NamedTuple):
     body: bytes
 
 
+def shown_credential() -> str:
+    """What requests show as `Authorization`; empty: nothing."""
+    return os.environ.get(_CREDENTIAL, "")
+
+
+@contextmanager
+def showing(credential: str) -> Iterator[None]:
+    """Requests that are built within the block, also by load processes that are started there, show it."""
+    os.environ[_CREDENTIAL] = credential
+    try:
+        yield
+    finally:
+        del os.environ[_CREDENTIAL]
+
+
 def build_request(method: str, path: str, body: bytes = b"{}") -> bytes:
     """A whole request, ready to be sent over and over.  `path` begins with a slash."""
+    credential = shown_credential()
+    shown = f"Authorization: {credential}\r\n" if credential else ""
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n"
+        f"{shown}"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
