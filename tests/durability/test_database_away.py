@@ -97,8 +97,9 @@ async def test_nothing_is_lost_when_the_database_refuses_connections_for_a_while
         await workload.drain()
         workload.history.check_complete()
         assert faults(broker) == []
-        away, back = (line for line in broker.log if " broker.state: " in line or " WARNING " in line)
         [worker] = broker.workers()
+        said = [line for line in broker.log if f" worker-0[{worker.pid}] " in line]
+        away, back = (line for line in said if " broker.state: " in line or " WARNING " in line)
         assert f" WARNING worker-0[{worker.pid}] broker.state: the database is away: connection" in away
         assert f" INFO worker-0[{worker.pid}] broker.state: the database is back, after " in back
     finally:

@@ -7,6 +7,7 @@ from broker.domain.flow_control import FlowControl
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import LEFT, Outstanding
+from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -32,7 +33,8 @@ async def test_streams_that_have_ended_leave_nothing_behind(log: Log) -> None:
     claims = pull_claims(log.database, clock, tasks)
     long_poll, outstanding = LongPoll(log.database, clock, claims, tasks), Outstanding(log.database, clock)
     activity = SubscriptionActivity(log.database, clock)
-    service = StreamingPullService(ResourceCache(log.database, tasks), long_poll, outstanding, activity, tasks)
+    resources, quotas = ResourceCache(log.database, tasks), Quotas(log.database, clock)
+    service = StreamingPullService(resources, quotas, long_poll, outstanding, activity, tasks)
     for name in names:
         streams = [
             await service.open(
