@@ -10,19 +10,18 @@ from starlette.routing import Route
 from broker.app_config import AppConfig
 from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
+from broker.engine import make_acks, make_claims, make_long_poll, make_publishes
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
 from broker.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_gate
 from broker.port.http1.web_pages import WebPages
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_writer import AckWriter
-from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
-from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.quotas import BALANCE_SECONDS, Quotas
 from broker.runtime.readiness import READY_SECONDS, check_ready
 from broker.runtime.resource_cache import ResourceCache
@@ -69,7 +68,6 @@ WhileAway = Callable[[], AbstractAsyncContextManager[None]]
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
-ACK_FLUSHES_AT_ONCE = 3  # and one that began alone; beside claims they are few, for they are short
 AWAY_SECONDS = 0.2  # between two attempts to reach the database at the start
 
 
@@ -97,7 +95,9 @@ class Broker:
         self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news)
         self.requests, self.answers = (RequestMemory(config.request_memory_mb * 1_000_000) for _ in range(2))
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
-        self._pull_claims, self._push_claims = self._schedulers(attempt_ids, jitter)
+        self._pull_claims, self._push_claims = make_claims(
+            config, self._database, self._clock, self._tasks, attempt_ids, jitter
+        )
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
@@ -111,10 +111,18 @@ class Broker:
         self.shard_heads = self._shard_heads()
         self.dead_letter_forwarder = self._dead_letter_forwarder()
         self.janitor = RetentionJanitor(self._database, self._clock, self.states, audit_days=config.audit_days)
-        self.services = self._services(self._publishes(), acks, attempt_ids)
+        self.services = self._services(acks, attempt_ids)
         self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
         self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=self.states)
         self.auditor = make_auditor(config, self.audit_trail)
+
+    def _long_poll(self) -> LongPoll:
+        parts = self._database, self._clock, self._tasks, self._pull_claims
+        return make_long_poll(self._config, *parts, has_room=lambda: not self.answers.full)
+
+    def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
+        writer = AckWriter(self._database, self._clock, attempt_ids, self._wake_ups, jitter=jitter)
+        return make_acks(self._config, writer, self._tasks, self._activity, self._outstanding)
 
     def _quotas(self) -> Quotas:
         count = self._processes.count
@@ -151,43 +159,9 @@ class Broker:
             states=self.states,
         )
 
-    def _schedulers(self, attempt_ids: AttemptIds, jitter: Jitter) -> tuple[ClaimScheduler, ClaimScheduler]:
-        """For pulls, and for pushes: a flood of one leaves connections to the other, to publishes and to acks."""
-        parts = self._database, self._clock, attempt_ids, self._tasks
-        for_pulls = max(self._config.pool_size - 2, 1)
-        return (
-            ClaimScheduler(*parts, jitter=jitter, turns_at_once=for_pulls, waits=True),
-            # One claims while the rows of the other are on their way.
-            ClaimScheduler(*parts, jitter=jitter, turns_at_once=2, waits=False),
-        )
-
-    def _long_poll(self) -> LongPoll:
-        return LongPoll(
-            self._database,
-            self._clock,
-            self._pull_claims,
-            self._tasks,
-            max_waiting=self._config.max_waiting_pulls,
-            has_room=lambda: not self.answers.full,
-        )
-
-    def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
-        return AckCoalescer(
-            AckWriter(self._database, self._clock, attempt_ids, self._wake_ups, jitter=jitter),
-            self._tasks,
-            self._activity,
-            flushes_at_once=max(1, min(ACK_FLUSHES_AT_ONCE, self._config.pool_size // 2)),
-            settled=self._outstanding.remove,
-        )
-
-    def _publishes(self) -> PublishCoalescer:
-        at_once = max(self._config.pool_size - 2, 1)  # leaves connections to claims and acks
-        parts = self._database, self._clock, self._wake_ups, self._tasks
-        return PublishCoalescer(*parts, shards_at_once=at_once)
-
-    def _services(self, publishes: PublishCoalescer, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
+    def _services(self, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
         database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
-        quotas = self.quotas
+        quotas, publishes = self.quotas, make_publishes(self._config, database, clock, self._tasks, wake_ups)
         topics = TopicService(database, clock, wake_ups, quotas, shards_per_topic=self._config.shards_per_topic)
         subscriptions = self._subscription_service()
         snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity, quotas)
