@@ -95,9 +95,8 @@ class Broker:
         self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news)
         self.requests, self.answers = (RequestMemory(config.request_memory_mb * 1_000_000) for _ in range(2))
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
-        self._pull_claims, self._push_claims = make_claims(
-            config, self._database, self._clock, self._tasks, attempt_ids, jitter
-        )
+        parts = self._database, self._clock, self._tasks
+        self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter)
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
@@ -112,9 +111,12 @@ class Broker:
         self.dead_letter_forwarder = self._dead_letter_forwarder()
         self.janitor = RetentionJanitor(self._database, self._clock, self.states, audit_days=config.audit_days)
         self.services = self._services(acks, attempt_ids)
-        self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
         self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=self.states)
-        self.auditor = make_auditor(config, self.audit_trail)
+        self._guard()
+
+    def _guard(self) -> None:
+        self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
+        self.auditor = make_auditor(self._config, self.audit_trail)
 
     def _long_poll(self) -> LongPoll:
         parts = self._database, self._clock, self._tasks, self._pull_claims
