@@ -25,6 +25,7 @@ from broker.runtime.outstanding import Outstanding
 from broker.runtime.quotas import BALANCE_SECONDS, Quotas
 from broker.runtime.readiness import READY_SECONDS, check_ready
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.retained_bytes import LOOK_SECONDS, RetainedBytes
 from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
 from broker.runtime.shard_heads import ShardHeads
 from broker.runtime.subscription_activity import SubscriptionActivity
@@ -101,6 +102,7 @@ class Broker:
         self._outstanding = Outstanding(self._database, self._clock)
         self._processes = self._running_processes()
         self.quotas = self._quotas()
+        self.retained_bytes = RetainedBytes(self._database, self._clock, self.quotas)
         self.access = make_access(config, self._database, self._secrets, now=self._clock.now, states=self.states)
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
@@ -183,7 +185,7 @@ class Broker:
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
             audit_logs=AuditLogService(database),
-            quotas=QuotaService(database, clock, quotas, wake_ups),
+            quotas=QuotaService(database, clock, quotas, self.retained_bytes, wake_ups),
             roles=RoleService(database, changed=changed),
             policies=PolicyService(
                 database,
@@ -358,6 +360,7 @@ class Broker:
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()),
             "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()),
             "quotas": PeriodicWorker(self.quotas.balance, BALANCE_SECONDS),
+            "retained bytes": PeriodicWorker(self.retained_bytes.run_once, LOOK_SECONDS),
             **self.pusher.workers(),
             "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
             **guard_workers(self.access, self.audit_trail),

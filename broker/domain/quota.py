@@ -1,8 +1,9 @@
 """Quotas: how much a project, and each principal in it, may use (E4).
 
-A *rate* is so much a second, with one second's worth at once.  A *count* is how many of something a project has.
-Google's service has quotas of both kinds (https://cloud.google.com/pubsub/quotas), and no limit is -1 as in its
-Service Usage (https://cloud.google.com/service-usage/docs/reference/rest/v1beta1/QuotaOverride).
+A *rate* is so much a second, with one second's worth at once.  A *count* is how many of something a project has, an
+*amount* what it takes up just now.  Google's service has quotas of these kinds
+(https://cloud.google.com/pubsub/quotas), and no limit is -1 as in its Service Usage
+(https://cloud.google.com/service-usage/docs/reference/rest/v1beta1/QuotaOverride).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,15 +21,28 @@ Rate = (
     | Literal["subscribeRequests", "subscribeMessages", "subscribeBytes"]
 )
 Count = Literal["topics", "subscriptions", "snapshots"]
+Amount = Literal["retainedBytes"]
 
 # Each door's calls, and what they move: requests, messages, bytes, in this order everywhere.
 PUBLISH: tuple[Rate, Rate, Rate] = ("publishRequests", "publishMessages", "publishBytes")
 SUBSCRIBE: tuple[Rate, Rate, Rate] = ("subscribeRequests", "subscribeMessages", "subscribeBytes")
 RATES = (*PUBLISH, *SUBSCRIBE)
 COUNTS: tuple[Count, ...] = ("topics", "subscriptions", "snapshots")
-QUOTAS = (*RATES, *COUNTS)
+AMOUNTS: tuple[Amount, ...] = ("retainedBytes",)
+QUOTAS = (*RATES, *COUNTS, *AMOUNTS)
 
-UNITS = {"Requests": "requests a second", "Messages": "messages a second", "Bytes": "bytes a second"}
+_UNITS = {
+    "retainedBytes": "bytes",
+    "Requests": "requests a second",
+    "Messages": "messages a second",
+    "Bytes": "bytes a second",
+}
+_ADVICE = {
+    "retainedBytes": (
+        "have messages acknowledged, shorten the retention of topics and subscriptions (until it is over acks give "
+        "nothing back), delete subscriptions, snapshots or topics that keep messages,"
+    )
+}
 
 Limits = Mapping[str, int]  # by the quota's name; one that is not there is not limited here
 
@@ -62,7 +76,7 @@ class ProjectQuotas:
     @property
     def is_metered(self) -> bool:
         """Whether calls must be counted, once these are the limits that hold."""
-        return bool(self.principal_limits) or any(name in self.limits for name in RATES)
+        return bool(self.principal_limits) or any(name in self.limits for name in (*RATES, *AMOUNTS))
 
 
 NO_QUOTAS = ProjectQuotas()
@@ -78,13 +92,17 @@ class Usage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuotaReport:
-    """`set_here`: for the project itself; `in_force`: with the defaults.  A rate without a limit has no usage."""
+    """`set_here`: for the project itself; `in_force`: with the defaults.
+
+    Rates and amounts without a limit have no usage.
+    """
 
     project: str
     set_here: ProjectQuotas
     in_force: ProjectQuotas
     rates: Sequence[Usage]
     counts: Mapping[Count, int]
+    amounts: Mapping[Amount, int]
 
 
 def _limited(limits: Limits) -> Limits:
@@ -122,25 +140,28 @@ def parse_rates(text: str) -> dict[str, int]:
     limits = parse_limits(text)
     for name in limits:
         if name not in RATES:
-            raise ValueError(f"{name} is a count, which a principal has none of")
+            raise ValueError(f"{name} is no rate, and of a principal there are only rates")
     return limits
 
 
 def unit_of(quota: str) -> str:
     """What its limit counts."""
-    return next((unit for end, unit in UNITS.items() if quota.endswith(end)), quota)
+    return next((unit for end, unit in _UNITS.items() if quota.endswith(end)), quota)
 
 
 def exceeded(
     quota: str, *, project: str, principal: str = "", limit: int, usage: float, retry_seconds: float | None = None
 ) -> QuotaExceeded:
-    """The refusal of a call, with what Google's clients read.  `retry_seconds`: when it may be tried again."""
+    """The refusal of a call, with what Google's clients read.
+
+    `retry_seconds`: when it may be tried again; None: waiting does not help.
+    """
     subject = f"principal {principal} in project {leaf(project)}" if principal else f"project {leaf(project)}"
     used = round(usage) if usage < MAX_LIMIT else limit
     advice = (
         f"try again in {retry_seconds:.1f} s, send less or in larger batches,"
         if retry_seconds is not None
-        else f"delete {quota} that are not needed,"
+        else _ADVICE.get(quota, f"delete {quota} that are not needed,")
     )
     description = f"{quota} of {subject} is at {used} of {limit} ({unit_of(quota)})"
     ids = {"quota_limit": quota, "quota_limit_value": str(limit), "consumer": project}
@@ -153,7 +174,7 @@ def exceeded(
         details=[
             {
                 "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": "RATE_LIMIT_EXCEEDED",
+                "reason": "RATE_LIMIT_EXCEEDED" if retry_seconds is not None else "RESOURCE_QUOTA_EXCEEDED",
                 "domain": "googleapis.com",
                 "metadata": {**ids, "service": "pubsub.googleapis.com"},
             },

@@ -88,19 +88,41 @@ class Metered(NamedTuple):
     bucket: QuotaBucket
 
 
+class Level:
+    """How much a project keeps, as was last looked at, and what this process has added to it since."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self) -> None:
+        self.kept = 0
+
+
+class Ceiling(NamedTuple):
+    """A level of bytes that is not to be passed, the quota that it is of, and whose."""
+
+    quota: str
+    project: str
+    limit: int
+    level: Level
+
+
 class Gauge:
-    """What publishing, or subscribing, of a principal in a project is measured by; without buckets by nothing."""
+    """What publishing, or subscribing, of a principal in a project is measured by: buckets, perhaps a ceiling."""
 
-    __slots__ = ("_buckets",)
+    __slots__ = ("_buckets", "_ceiling")
 
-    def __init__(self, buckets: Sequence[Metered]) -> None:
+    def __init__(self, buckets: Sequence[Metered], ceiling: Ceiling | None = None) -> None:
         self._buckets = buckets
+        self._ceiling = ceiling
 
     def check(self, now: float, *, requests_alone: bool = False) -> None:
         """Raises QuotaExceeded, with the longest wait, if something must wait; takes nothing.
 
         `requests_alone`: for a call that moves no messages.
         """
+        ceiling = self._ceiling
+        if ceiling is not None and ceiling.level.kept >= ceiling.limit:
+            raise exceeded(ceiling.quota, project=ceiling.project, limit=ceiling.limit, usage=ceiling.level.kept)
         waits = [(m.bucket.wait(now), m) for m in self._buckets if not (requests_alone and m.unit)]
         seconds, metered = max(waits, key=lambda one: one[0], default=(0.0, None))
         if metered is not None and seconds > 0:
@@ -120,6 +142,8 @@ class Gauge:
         for metered in self._buckets:
             if amount := amounts[metered.unit]:
                 metered.bucket.take(amount, now)
+        if self._ceiling is not None:
+            self._ceiling.level.kept += size
 
     def wait(self, now: float) -> float:
         """Seconds until messages may be handed out; requests are not looked at."""

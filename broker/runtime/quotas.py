@@ -1,15 +1,15 @@
 """The quotas of all projects, as this process keeps them (E4).
 
 `balance` is a worker's: ten times a second it tells the other processes, through the database, what was taken here.
-Nothing else asks the database anything: a call that is measured costs a look into a dictionary, and where no rate
-is limited, one look at `on`.
+Nothing else asks the database anything: a call that is measured costs a look into a dictionary, and where nothing
+is limited, one look at `on`.  What is retained is found out by retained_bytes.py.
 """
 
 import time
 from collections.abc import Callable
 
-from broker.domain.quota import NO_QUOTAS, PUBLISH, SUBSCRIBE, Count, Limits, ProjectQuotas, Rate, exceeded
-from broker.domain.quota_bucket import NO_GAUGE, Gauge, Metered, QuotaBucket
+from broker.domain.quota import NO_QUOTAS, PUBLISH, SUBSCRIBE, Amount, Count, Limits, ProjectQuotas, Rate, exceeded
+from broker.domain.quota_bucket import NO_GAUGE, Ceiling, Gauge, Level, Metered, QuotaBucket
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.resources import quotas as store
@@ -18,13 +18,15 @@ from broker.store.resources.quotas import Taken
 BALANCE_SECONDS = 0.1
 READ_SECONDS = 30.0  # how long what is known of limits is believed, if word of a change was lost
 
+_RETAINED: Amount = "retainedBytes"
+
 _Key = tuple[str, str, str]  # project, principal (empty: the project's own), quota
 
 
 class Quotas:
     """A gauge that it gives is for use at once: after an `await` another may have taken its place.
 
-    `on`: whether any rate is limited anywhere.  What asks for a gauge looks at it first.
+    `on`: whether any rate or amount is limited anywhere.  What asks for a gauge looks at it first.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Quotas:
         self._set: dict[str, ProjectQuotas] = {}
         self._buckets: dict[_Key, QuotaBucket] = {}
         self._gauges: dict[tuple[str, str, tuple[Rate, Rate, Rate]], Gauge] = {}
+        self._retained: dict[str, Level] = {}
         self._in_use: set[_Key] = set()  # since the limits were read last
         self._read_at: float | None = None  # None: they must be read
         self.on = NO_QUOTAS.over(defaults).is_metered
@@ -93,8 +96,15 @@ class Quotas:
         key = project, principal, rates
         gauge = self._gauges.get(key)
         if gauge is None:
-            gauge = self._gauges[key] = Gauge(self._metered(project, principal, rates))
+            ceiling = self._ceiling(project) if rates is PUBLISH else None
+            gauge = self._gauges[key] = Gauge(self._metered(project, principal, rates), ceiling)
         return gauge
+
+    def _ceiling(self, project: str) -> Ceiling | None:
+        limit = self.of_project(project).limits.get(_RETAINED)
+        if limit is None:
+            return None
+        return Ceiling(_RETAINED, project, limit, self._retained.setdefault(project, Level()))
 
     def _metered(self, project: str, principal: str, rates: tuple[Rate, Rate, Rate]) -> list[Metered]:
         quotas = self.of_project(project)
@@ -137,6 +147,25 @@ class Quotas:
         for key, bucket in telling.items():
             bucket.balanced(held[key], processes=processes, now=now)
         return len(telling)
+
+    # --- amounts -----------------------------------------------------------------------------------------
+
+    def limited_in_retained(self) -> tuple[bool, set[str], set[str]]:
+        """Whether the installation limits what projects retain, and the projects that have a limit, or none, of
+        their own.
+        """
+        of = {project: quotas.over(self._defaults).limits for project, quotas in self._set.items()}
+        limited = {project for project, limits in of.items() if _RETAINED in limits}
+        return _RETAINED in self.of_project("").limits, limited, of.keys() - limited
+
+    def retains(self, project: str, kept: int) -> None:
+        """A look has found that the topics of a project keep so many bytes."""
+        self._retained.setdefault(project, Level()).kept = kept
+
+    def retained(self, project: str) -> int:
+        """Bytes, as was last looked at; 0 of a project without a limit."""
+        level = self._retained.get(project)
+        return level.kept if level is not None and _RETAINED in self.of_project(project).limits else 0
 
     # --- counts ------------------------------------------------------------------------------------------
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 from broker.domain.names import check_project
-from broker.domain.quota import COUNTS, QuotaReport
+from broker.domain.quota import AMOUNTS, COUNTS, Amount, QuotaReport
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
+from broker.runtime.retained_bytes import RetainedBytes
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.resources import quotas as store
@@ -16,10 +17,18 @@ TOLD_PRINCIPALS = 100  # those that use most
 class QuotaService:
     """An extension, in the manner of Google's Service Usage."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, quotas: Quotas, wake_ups: WakeUps) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        quotas: Quotas,
+        retained_bytes: RetainedBytes,
+        wake_ups: WakeUps,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._quotas = quotas
+        self._retained_bytes = retained_bytes
         self._wake_ups = wake_ups
 
     async def get_quotas(self, project: str) -> QuotaReport:
@@ -33,7 +42,8 @@ class QuotaService:
                 counted: await store.count(connection, project=project, counted=counted) for counted in COUNTS
             }
         set_here, in_force = self._quotas.is_set(project), self._quotas.of_project(project)
-        return QuotaReport(project, set_here, in_force, rates, counts)
+        amounts: dict[Amount, int] = {"retainedBytes": self._quotas.retained(project)}
+        return QuotaReport(project, set_here, in_force, rates, counts, amounts)
 
     async def update_quotas(
         self, project: str, *, limits: Mapping[str, int | None], principal_limits: Mapping[str, int | None]
@@ -49,4 +59,6 @@ class QuotaService:
             await store.write_quotas(connection, project=project, quotas=quotas)
         await self._wake_ups.announce(f"{project}/quotas")
         await self._quotas.load()
+        if not limits.keys().isdisjoint(AMOUNTS):
+            await self._retained_bytes.look()
         return await self.get_quotas(project)

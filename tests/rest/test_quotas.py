@@ -148,6 +148,29 @@ async def test_a_project_has_no_more_of_something_than_its_quota_also_when_many_
     await rest.ok("PUT", there, body.get(counted, {}))
 
 
+async def test_a_publish_into_a_project_that_retains_too_much_is_refused_until_it_retains_less(
+    rest: Rest, door: Rest
+) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    path, batch = f"{rest.topic()}:publish", {"messages": [message("x" * 100)] * 10}
+    await _limit(rest, retainedBytes=1_500)
+    await door.ok("POST", path, batch)
+    await door.ok("POST", path, batch)  # less than the limit was there
+    text, details = await _refused(door, path, batch)
+    assert "retainedBytes" in text
+    assert "is at 2000 of 1500 (bytes)" in text
+    assert "retention" in text
+    assert details["ErrorInfo"]["reason"] == "RESOURCE_QUOTA_EXCEEDED"
+    assert details["QuotaFailure"]["violations"][0]["subject"] == rest.project
+    assert "RetryInfo" not in details  # time does not help
+    assert (await _usage(rest, "retainedBytes"))["usage"] == 2_000
+    assert len(await rest.drain()) == 20
+    await _limit(rest, retainedBytes=1_499)  # it looks
+    assert (await _usage(rest, "retainedBytes"))["usage"] == 0
+    await door.ok("POST", path, batch)
+
+
 async def test_quotas_are_told_with_their_usage_changed_one_by_one_and_set_back(rest: Rest) -> None:
     await rest.create_topic()
     set_here = await _limit(rest, publishMessages=1_000, topics=7)

@@ -13,11 +13,12 @@ import pytest
 from psycopg import sql
 
 from broker.domain.log_page import LogPage
+from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.claim import bodies, claim, due, fresh, ordered, write
 from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.statements import Statement
-from broker.store.log import delivery_attempts, messages, shards
+from broker.store.log import delivery_attempts, messages, retained_bytes, shards
 from broker.store.log.delivery_attempts import (
     acknowledge_exactly_once,
     acknowledge_in_order,
@@ -70,6 +71,15 @@ EXPECTED = {
     "filters._TEST_FILTER": {"_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
+    "retained_bytes._READ_KEPT": {
+        "ix_shards_topic_id",
+        "cursors_pkey",
+        "delivery_attempts_pkey",
+        "delivery_attempts_due_idx",
+        "delivery_attempts_ordering_key_idx",
+    },
+    "retained_bytes._READ_PROJECTS": set(),
+    "retained_bytes._SUM_BATCHES": {"_pkey"},
     "shards._READ_HEADS": {"shards_pkey"},
 }
 _MODULES = {
@@ -82,6 +92,7 @@ _MODULES = {
     "delivery_attempts": delivery_attempts,
     "filters": filters,
     "messages": messages,
+    "retained_bytes": retained_bytes,
     "shards": shards,
 }
 
@@ -170,6 +181,9 @@ async def _run_every_statement(log: Log, session: Any) -> None:
         page=LogPage(100),
     )
     await shards.read_heads(session, shard_ids=[log.shard_id])
+    await retained_bytes.read_projects(session)
+    await retained_bytes.read_kept(session, projects=["projects/p"], now=later)
+    await retained_bytes.sum_batches(session, {log.shard_id: Tally(span_of(log.start))}, limit=1_000)
     await _run_push_statements(log, session)
 
 
@@ -282,7 +296,9 @@ async def test_no_hot_statement_compares_each_of_its_rows_with_each_other(record
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize("statement", ["fresh._FIND_FRESH_BATCHES", "filters._TEST_FILTER"])
+@pytest.mark.parametrize(
+    "statement", ["fresh._FIND_FRESH_BATCHES", "filters._TEST_FILTER", "retained_bytes._SUM_BATCHES"]
+)
 async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str, mode: str) -> None:
     """An ordered Append below the limit: no sort, so it reads as many messages as it returns."""
     plan = await _explain(recorder, statement, mode)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from broker.domain.quota import COUNTS, RATES, Limits, QuotaReport, unit_of
+from broker.domain.quota import AMOUNTS, COUNTS, RATES, Limits, QuotaReport, unit_of
 from broker.front.rest.codec.requests import decode_request
 
 
@@ -27,6 +27,7 @@ def quotas_json(report: QuotaReport) -> dict[str, Any]:
     principals = dict.fromkeys(used.principal for used in report.rates if used.principal)
     rates = [_quota(name, report.in_force.limits, round(usage.get(("", name), 0.0), 1)) for name in RATES]
     counts = [_quota(name, report.in_force.limits, report.counts[name]) for name in COUNTS]
+    amounts = [_quota(name, report.in_force.limits, report.amounts[name]) for name in AMOUNTS]
     of_principals = [
         {"principal": principal} | _quota(name, report.in_force.principal_limits, round(usage[principal, name], 1))
         for principal in principals
@@ -37,7 +38,7 @@ def quotas_json(report: QuotaReport) -> dict[str, Any]:
         "name": f"{report.project}/quotas",
         "limits": report.set_here.limits,
         "principalLimits": report.set_here.principal_limits,
-        "quotas": rates + counts,
+        "quotas": rates + counts + amounts,
         "principalQuotas": of_principals,
     }
 

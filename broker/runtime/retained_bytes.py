@@ -1,0 +1,107 @@
+"""Looks now and then what the projects retain whose retained bytes are limited (E4).
+
+What a shard's log has is read once, as far back as anything is wanted of it, and later what is new.  So a look
+costs what was published since the last one, and a statement about cursors and attempts.  After a start of the
+process, and where much is retained, a few looks pass until all is read; until then less is known than there is.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from broker.domain.retained_bytes import Tally, span_of
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.quotas import Quotas
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.retained_bytes import Kept, read_kept, read_projects, sum_batches
+
+LOOK_SECONDS = 10.0
+READING_SECONDS = 5.0  # what a look may take to read what it does not know
+_REST = 4.0  # times what the last look has taken: looks take a fifth of the time of one connection at most
+_PROJECTS = 100  # in a statement
+_SHARDS, _BATCHES = 50, 1_000  # in a statement, and of each shard: it ends long before its timeout
+
+
+class RetainedBytes:
+    """`run_once` is a periodic worker's.  Of projects without a limit nothing is read."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        quotas: Quotas,
+        *,
+        ticks: Callable[[], float] = monotonic,
+        batches: int = _BATCHES,
+    ) -> None:
+        """`batches`: of a shard in a statement."""
+        self._database = database
+        self._clock = clock
+        self._quotas = quotas
+        self._ticks = ticks
+        self._batches = batches
+        self._tallies: dict[int, Tally] = {}  # by shard; only a look, which has the lock, touches them
+        self._looking = asyncio.Lock()
+        self._rests_until = 0.0
+
+    async def run_once(self) -> int:
+        """A look, unless the last one has taken long.  Returns how many projects have a limit."""
+        return await self.look() if self._ticks() >= self._rests_until else 0
+
+    async def look(self) -> int:
+        """Find out what projects retain, and tell the quotas.  Raises a BrokerError."""
+        async with self._looking:
+            begun = self._ticks()
+            projects = await self._projects()
+            if projects:
+                await self._look(projects, until=begun + READING_SECONDS)
+            else:
+                self._tallies.clear()
+            self._rests_until = self._ticks() + _REST * (self._ticks() - begun)
+        return len(projects)
+
+    async def _projects(self) -> list[str]:
+        by_default, limited, free = self._quotas.limited_in_retained()
+        if by_default:
+            async with self._database.hot() as connection:
+                limited |= {*await read_projects(connection)} - free
+        return sorted(limited)
+
+    async def _look(self, projects: Sequence[str], *, until: float) -> None:
+        seen: set[int] = set()
+        for start in range(0, len(projects), _PROJECTS):
+            some, now = projects[start : start + _PROJECTS], self._clock.now()
+            async with self._database.hot() as connection:
+                all_kept = await read_kept(connection, projects=some, now=now)
+                for kept in all_kept:
+                    self._prepare(kept, span_of(now))
+                await self._read(connection, all_kept, until=until)
+            seen.update(kept.shard_id for kept in all_kept)
+            bytes_kept = dict.fromkeys(some, 0)
+            for kept in all_kept:
+                bytes_kept[kept.project] += self._tallies[kept.shard_id].kept(kept.since, kept.spans)
+            for project, size in bytes_kept.items():
+                self._quotas.retains(project, size)
+        self._tallies = {shard_id: tally for shard_id, tally in self._tallies.items() if shard_id in seen}
+
+    def _prepare(self, kept: Kept, latest: int) -> None:
+        """Have a tally that begins with the oldest that is wanted: anew if that was forgotten already."""
+        first = min([latest, *kept.spans] if kept.since is None else [latest, kept.since, *kept.spans])
+        tally = self._tallies.get(kept.shard_id)
+        if tally is None or first < tally.first:
+            self._tallies[kept.shard_id] = Tally(first)
+        else:
+            tally.forget_before(first)
+
+    async def _read(self, connection: HotConnection, all_kept: Sequence[Kept], *, until: float) -> None:
+        """What is new of the logs, as far as there is time for it."""
+        heads = {kept.shard_id: kept.head for kept in all_kept}
+        behind = [shard_id for shard_id, head in heads.items() if self._tallies[shard_id].seq < head]
+        while behind and self._ticks() < until:
+            some, behind = behind[:_SHARDS], behind[_SHARDS:]
+            tallies = {shard_id: self._tallies[shard_id] for shard_id in some}
+            more = await sum_batches(connection, tallies, limit=self._batches)
+            for shard_id in tallies.keys() - more:
+                tallies[shard_id].caught_up(heads[shard_id])
+            behind += more

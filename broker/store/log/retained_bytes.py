@@ -1,0 +1,54 @@
+"""What the logs of projects keep, in bytes."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from broker.domain.retained_bytes import Tally
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import HotConnection
+
+_READ_KEPT = statements.hot("read_kept")
+_SUM_BATCHES = statements.hot("sum_batches")
+_READ_PROJECTS = statements.hot("read_projects")
+
+
+class Kept(NamedTuple):
+    """What a shard must keep: of spans from `since` on (None: nothing), and of `spans` before it."""
+
+    project: str
+    shard_id: int
+    head: int
+    since: int | None
+    spans: Sequence[int]
+
+
+async def read_projects(connection: HotConnection) -> list[str]:
+    """The projects that may have a log."""
+    [rows] = await connection.run((_READ_PROJECTS, {}))
+    return [project for (project,) in rows]
+
+
+async def read_kept(connection: HotConnection, *, projects: Sequence[str], now: datetime) -> list[Kept]:
+    """Of all shards of topics of these projects."""
+    [rows] = await connection.run((_READ_KEPT, {"projects": list(projects), "now": now}))
+    return [Kept(*row) for row in rows]
+
+
+async def sum_batches(connection: HotConnection, tallies: dict[int, Tally], *, limit: int) -> set[int]:
+    """Add what was published after the tallies (by shard): at most `limit` batches of each.
+
+    Returns the shards that may have more.
+    """
+    parameters = {
+        "shard_ids": list(tallies),
+        "publish_times": [tally.publish_time for tally in tallies.values()],
+        "seqs": [tally.seq for tally in tallies.values()],
+        "limit": limit,
+    }
+    [rows] = await connection.run((_SUM_BATCHES, parameters))
+    read = dict.fromkeys(tallies, 0)
+    for row in rows:
+        tallies[row.shard_id].add(row.span, row.size, publish_time=row.publish_time, seq=row.seq)
+        read[row.shard_id] += row.batches
+    return {shard_id for shard_id, batches in read.items() if batches >= limit}

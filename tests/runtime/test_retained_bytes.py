@@ -1,0 +1,160 @@
+"""What a project retains (E4): what its topics' logs must keep, by spans of ten minutes."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from broker.domain.quota import UNLIMITED, ProjectQuotas
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.quotas import Quotas
+from broker.runtime.retained_bytes import RetainedBytes
+from broker.store.log.partitions import make_partitions_ahead
+from broker.store.resources import subscriptions, topics
+from broker.store.schema.tables import subscriptions as subscriptions_table
+from broker.store.schema.tables import topics as topics_table
+from tests.fixtures.log import Log
+from tests.store.test_seek import create_snapshot, seek_to_time
+
+_LATER = timedelta(minutes=25)  # than the start: another span, whatever the time is
+_HUNDRED = "x" * 100
+
+
+class Retained:
+    """Looks at what the project of a log retains, with a limit.  `later`: what the clock says more."""
+
+    def __init__(self, log: Log, **options: Any) -> None:
+        self.later = timedelta()
+
+        class Clock(DatabaseClock):
+            def now(clock) -> Any:  # noqa: N805
+                return log.start + self.later
+
+        clock = Clock(log.database)
+        self.quotas = Quotas(log.database, clock)
+        self.looks = RetainedBytes(log.database, clock, self.quotas, **options)
+
+    async def now(self) -> int:
+        await self.looks.look()
+        return self.quotas.retained("projects/p")
+
+
+@pytest.fixture
+async def retained(log: Log) -> Retained:
+    await log.execute("""INSERT INTO project_quotas VALUES ('projects/p', '{"retainedBytes": 1000}', '{}')""")
+    async with log.database.connection() as connection:
+        await make_partitions_ahead(connection, now=log.start + _LATER)
+    retained = Retained(log)
+    await retained.quotas.load()
+    return retained
+
+
+async def _publish_later(log: Log) -> None:
+    await log.publish(_HUNDRED, now=log.start + _LATER)
+
+
+async def test_what_nobody_has_got_is_retained_and_what_all_have_acked_is_not(log: Log, retained: Retained) -> None:
+    await log.publish(_HUNDRED, _HUNDRED)
+    assert await retained.now() == 200
+    await log.publish(_HUNDRED)
+    assert await retained.now() == 300  # with what is new alone
+    [delivery] = await log.pull()
+    assert await retained.now() == 300
+    await log.acknowledge(delivery)
+    assert await retained.now() == 0
+
+
+async def test_what_a_subscription_or_a_topic_keeps_of_acked_messages_is_retained_as_long(
+    log: Log, retained: Retained
+) -> None:
+    await log.publish(_HUNDRED)
+    await log.acknowledge((await log.pull())[0])
+    for table, values in (
+        (topics_table, {"message_retention": timedelta(minutes=10)}),
+        (topics_table, {"message_retention": None}),
+        (subscriptions_table, {"retain_acked_messages": True, "message_retention": timedelta(minutes=10)}),
+    ):
+        async with log.database.transaction() as connection:
+            await connection.execute(update(table).values(values))
+        retained.later = timedelta()
+        assert await retained.now() == (0 if None in values.values() else 100)
+        retained.later = _LATER
+        assert await retained.now() == 0
+
+
+async def test_a_message_that_is_long_out_keeps_its_span_and_not_what_came_later(
+    log: Log, retained: Retained
+) -> None:
+    await log.publish(_HUNDRED)
+    await log.pull()
+    retained.later = _LATER
+    await _publish_later(log)
+    [later] = await log.pull(now=log.start + timedelta(seconds=1))
+    assert await retained.now() == 200
+    await log.acknowledge(later)
+    assert await retained.now() == 100
+
+
+async def test_the_next_messages_of_a_key_that_waits_are_retained(log: Log, retained: Retained) -> None:
+    await log.publish(_HUNDRED, key="k")
+    await log.pull(1, ordered=True)
+    await log.publish(_HUNDRED, now=log.start + _LATER, key="k")
+    retained.later = _LATER
+    assert await log.pull(now=log.start + timedelta(seconds=1), ordered=True) == []
+    assert await retained.now() == 200
+
+
+async def test_what_a_snapshot_holds_is_retained(log: Log, retained: Retained) -> None:
+    await log.publish(_HUNDRED)
+    await create_snapshot(log)
+    await log.acknowledge((await log.pull())[0])
+    assert await retained.now() == 100
+
+
+async def test_a_seek_back_is_found_though_its_messages_were_not_wanted_before(
+    log: Log, retained: Retained
+) -> None:
+    await log.publish(_HUNDRED)
+    await log.acknowledge((await log.pull())[0])
+    retained.later = _LATER
+    await _publish_later(log)
+    await log.acknowledge((await log.pull(now=log.start + _LATER))[0])
+    assert await retained.now() == 0
+    since = log.start - timedelta(hours=1)
+    await seek_to_time(log, since, now=log.start + _LATER, replay_since=since)
+    assert await retained.now() == 200
+
+
+async def test_the_log_of_a_deleted_topic_belongs_to_the_projects_of_its_subscriptions(
+    log: Log, retained: Retained
+) -> None:
+    await log.publish(_HUNDRED)
+    async with log.database.transaction() as connection:
+        await topics.delete_topic(connection, topic=log.topic)
+    assert await retained.now() == 100
+    async with log.database.transaction() as connection:
+        await subscriptions.delete_subscription(connection, subscription_id=log.subscription.subscription_id)
+    assert await retained.now() == 0
+
+
+async def test_a_long_log_is_read_in_parts(log: Log, retained: Retained) -> None:
+    for _ in range(5):
+        await log.publish(_HUNDRED)
+    little_by_little = Retained(log, batches=2)
+    await little_by_little.quotas.load()
+    assert await little_by_little.now() == 500
+
+
+async def test_with_a_limit_for_all_projects_each_is_looked_at_but_for_those_that_have_none(log: Log) -> None:
+    await log.publish(_HUNDRED)
+    clock = DatabaseClock(log.database)
+    quotas = Quotas(log.database, clock, defaults=ProjectQuotas({"retainedBytes": 10}))
+    looks = RetainedBytes(log.database, clock, quotas)
+    await clock.synchronise()
+    assert (await looks.look(), quotas.retained("projects/p")) == (1, 100)
+    await log.execute(
+        f"""INSERT INTO project_quotas VALUES ('projects/p', '{{"retainedBytes": {UNLIMITED}}}', '{{}}')"""
+    )
+    await quotas.load()
+    assert (await looks.look(), quotas.retained("projects/p")) == (0, 0)
