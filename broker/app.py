@@ -35,6 +35,7 @@ from broker.secrets.secrets import Secrets
 from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
 from broker.services.audit_logs import AuditLogService
+from broker.services.events import EventService
 from broker.services.filters import FilterService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
@@ -54,6 +55,7 @@ from broker.store.log.partitions import make_partitions_ahead
 from broker.telemetry.log import reason
 from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
+from broker.workers.event_watch import LOOK_SECONDS, EventWatch
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.address_policy import parse_address_policy
 from broker.workers.push.endpoint_news import EndpointNews
@@ -109,14 +111,22 @@ class Broker:
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.pusher = self._pusher(acks)
-        self.shard_heads = self._shard_heads()
-        self.dead_letter_forwarder = self._dead_letter_forwarder()
-        self.janitor = RetentionJanitor(self._database, self._clock, self.states, audit_days=config.audit_days)
+        self._publishes = make_publishes(config, *parts, self._wake_ups)
+        self._make_passes()
         self.services = self._services(acks, attempt_ids)
-        self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=self.states)
         self._guard()
 
+    def _make_passes(self) -> None:
+        """What does one pass after another (`_workers`)."""
+        parts = self._database, self._clock
+        self.shard_heads = self._shard_heads()
+        self.dead_letter_forwarder = DeadLetterForwarder(*parts, self._resources, self._wake_ups)
+        self.event_watch = EventWatch(*parts, self._resources, self._publishes, self.states)
+        self.janitor = RetentionJanitor(*parts, self.states, audit_days=self._config.audit_days)
+
     def _guard(self) -> None:
+        config, states = self._config, self.states
+        self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=states)
         self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
         self.auditor = make_auditor(self._config, self.audit_trail)
 
@@ -131,9 +141,6 @@ class Broker:
     def _quotas(self) -> Quotas:
         count = self._processes.count
         return Quotas(self._database, self._clock, defaults=self._config.default_quotas, processes=count)
-
-    def _dead_letter_forwarder(self) -> DeadLetterForwarder:
-        return DeadLetterForwarder(self._database, self._clock, self._resources, self._wake_ups)
 
     def _shard_heads(self) -> ShardHeads:
         return ShardHeads(
@@ -165,7 +172,7 @@ class Broker:
 
     def _services(self, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
         database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
-        quotas, publishes = self.quotas, make_publishes(self._config, database, clock, self._tasks, wake_ups)
+        quotas = self.quotas
         topics = TopicService(database, clock, wake_ups, quotas, shards_per_topic=self._config.shards_per_topic)
         subscriptions = self._subscription_service()
         snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity, quotas)
@@ -174,7 +181,7 @@ class Broker:
             topics=topics,
             subscriptions=subscriptions,
             snapshots=snapshots,
-            publish=PublishService(self._resources, quotas, publishes),
+            publish=PublishService(self._resources, quotas, self._publishes),
             pull=self._pull_service(),
             streaming_pull=StreamingPullService(
                 self._resources, quotas, self.long_poll, self._outstanding, self._activity, self._tasks
@@ -187,6 +194,7 @@ class Broker:
             audit_logs=AuditLogService(database),
             quotas=QuotaService(database, clock, quotas, self.retained_bytes, wake_ups),
             roles=RoleService(database, changed=changed),
+            events=EventService(database, clock),
             policies=PolicyService(
                 database,
                 self.access.authorizer if self.access is not None else None,
@@ -359,6 +367,7 @@ class Broker:
             ),
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()),
             "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()),
+            "events": PeriodicWorker(self.event_watch.run_once, LOOK_SECONDS),
             "quotas": PeriodicWorker(self.quotas.balance, BALANCE_SECONDS),
             "retained bytes": PeriodicWorker(self.retained_bytes.run_once, LOOK_SECONDS),
             **self.pusher.workers(),

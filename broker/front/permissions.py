@@ -149,6 +149,12 @@ _QUOTAS = {
     "UpdateQuotas": (Need("serviceusage.quotas.update", on=On.INSTALLATION),),
 }
 
+_SETTINGS = {
+    "GetSettings": (Need("pubsub.topics.list"),),
+    # Whoever sets the topic has messages published there.
+    "UpdateSettings": (Need("pubsub.topics.update", on=On.PROJECT), Need(_PUBLISH, on=On.PROJECT)),
+}
+
 NEEDS: Mapping[str, tuple[Need, ...]] = {
     **{f"Publisher.{name}": needs for name, needs in _PUBLISHER.items()},
     **{f"Subscriber.{name}": needs for name, needs in _SUBSCRIBER.items()},
@@ -156,6 +162,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     **{f"IAM.{name}": needs for name, needs in _IAM.items()},
     **{f"ApiKeys.{name}": needs for name, needs in _API_KEYS.items()},
     **{f"Quotas.{name}": needs for name, needs in _QUOTAS.items()},
+    **{f"Settings.{name}": needs for name, needs in _SETTINGS.items()},
     "IAMPolicy.GetIamPolicy": (Need(_policies("getIamPolicy"), "resource"),),
     "IAMPolicy.SetIamPolicy": (Need(_policies("setIamPolicy"), "resource"),),
     "IAMPolicy.TestIamPermissions": (),  # tells callers of themselves alone

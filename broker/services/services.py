@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
 from broker.services.audit_logs import AuditLogService
+from broker.services.events import EventService
 from broker.services.filters import FilterService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
@@ -36,3 +37,4 @@ class Services:
     roles: RoleService
     audit_logs: AuditLogService
     quotas: QuotaService
+    events: EventService

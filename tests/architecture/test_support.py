@@ -41,7 +41,9 @@ def test_every_entry_has_a_level_and_a_reason_where_it_is_not_full() -> None:
 def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
     pushes = {"GetPushStatus", "ListPushFailures", "PausePush", "ResumePush"}
     access = {
-        route.rpc for route in ROUTES if route.rpc.startswith(("IAM.", "ApiKeys.", "Quotas.", "Logging."))
+        route.rpc
+        for route in ROUTES
+        if route.rpc.startswith(("IAM.", "ApiKeys.", "Quotas.", "Logging.", "Settings."))
     }  # of other APIs
     extensions = {"GetPosition", "Nack", "Reject", "TestFilter"} | pushes | access
     assert {route.rpc for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions

@@ -21,6 +21,7 @@ from broker.front.rest.handlers import (
     pushes,
     quotas,
     roles,
+    settings,
 )
 from broker.front.rest.handlers import service_accounts as accounts
 from broker.front.rest.resources import resource_handler
@@ -90,6 +91,11 @@ _QUOTAS = [
     Route("PATCH", "projects/*/quotas", "Quotas.UpdateQuotas", quotas.update_quotas),
 ]
 
+_SETTINGS = [
+    Route("GET", "projects/*/settings", "Settings.GetSettings", settings.get_settings),
+    Route("PATCH", "projects/*/settings", "Settings.UpdateSettings", settings.update_settings),
+]
+
 ROUTES = [
     *(Route(rpc.method, rpc.path, rpc.name, resource_handler(rpc)) for rpc in RPCS),
     Route("POST", f"{TOPIC}:publish", "Publisher.Publish", publish.publish),
@@ -124,6 +130,7 @@ ROUTES = [
     *_API_KEYS,
     Route("GET", "projects/*/auditLogs", "Logging.ListAuditLogs", audit_logs.list_audit_logs),  # an extension (E5)
     *_QUOTAS,
+    *_SETTINGS,
     # Not served yet.
     _refused("POST", "projects/*/schemas", "SchemaService.CreateSchema"),
     _refused("GET", SCHEMA, "SchemaService.GetSchema"),

@@ -1,0 +1,24 @@
+-- The dead letters of the projects that want events, since the last look.  One that is committed later than its
+-- publish time plus the margin is not counted: its statement has timed out by then.
+WITH watched AS (
+    SELECT project, split_part(project, '/', 2) AS project_id, event_topic, dead_letters_until
+    FROM project_settings
+    WHERE event_topic <> ''
+    ORDER BY project
+    FOR UPDATE
+),
+looked AS (
+    UPDATE project_settings p
+    SET dead_letters_until = %(until)s
+    FROM watched w
+    WHERE p.project = w.project AND w.dead_letters_until < %(until)s::timestamptz
+)
+SELECT w.project, d.subscription AS subject, count(*) AS amount,
+    (array_agg(d.reason ORDER BY d.publish_time DESC))[1] AS why
+FROM dead_letters d
+JOIN watched w
+    ON split_part(d.subscription, '/', 2) = w.project_id
+    AND d.publish_time >= w.dead_letters_until
+    AND d.source_topic <> w.event_topic
+WHERE d.publish_time >= (SELECT min(dead_letters_until) FROM watched) AND d.publish_time < %(until)s::timestamptz
+GROUP BY w.project, d.subscription

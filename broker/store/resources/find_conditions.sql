@@ -1,0 +1,39 @@
+-- What is so just now in the projects that want events: of few rows each, for what goes well has none.  Nothing is
+-- told of the topic that the events themselves go to.
+WITH watched AS (
+    SELECT split_part(project, '/', 2) AS project_id, project, event_topic
+    FROM project_settings
+    WHERE event_topic <> ''
+)
+SELECT w.project, 'endpoint' AS kind, s.name AS subject, p.breaker = 'open' AS begins,
+    format('%%s requests in a row have failed%%s', p.consecutive_failures, (
+        SELECT CASE WHEN f.status IS NULL THEN '; the last one had no answer'
+            ELSE format('; the last answer was %%s', f.status) END
+        FROM push_failures f
+        WHERE f.subscription_id = p.subscription_id
+        ORDER BY f.failure_id DESC
+        LIMIT 1
+    )) AS why
+FROM push_states p
+JOIN subscriptions s USING (subscription_id)
+JOIN watched w ON w.project_id = split_part(s.name, '/', 2) AND w.event_topic <> s.topic
+WHERE p.breaker <> 'closed' AND p.paused_reason = ''
+UNION ALL
+SELECT w.project, 'pause', s.name, true, p.paused_reason
+FROM push_states p
+JOIN subscriptions s USING (subscription_id)
+JOIN watched w ON w.project_id = split_part(s.name, '/', 2) AND w.event_topic <> s.topic
+WHERE p.paused_reason <> ''
+UNION ALL
+SELECT w.project, 'expiry', s.name, true,
+    format('nobody has used it since %%s; it is deleted after %%s without use', to_char(
+        s.last_active_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.expiration_ttl)
+FROM watched w
+JOIN subscriptions s ON split_part(s.name, '/', 2) = w.project_id AND w.event_topic <> s.topic
+WHERE s.last_active_at + s.expiration_ttl - least(%(notice)s::interval, s.expiration_ttl / 2) <= %(now)s::timestamptz
+UNION ALL
+SELECT w.project, 'quota', concat_ws('/', w.project, 'quotas', b.quota, nullif(b.principal, '')),
+    b.usage >= 0.98 * b.rate, format('%%s of %%s a second are used', round(b.usage), b.rate)
+FROM watched w
+JOIN quota_buckets b ON b.project = w.project
+WHERE b.usage >= 0.8 * b.rate AND b.balanced_at > %(now)s::timestamptz - interval '15 seconds'

@@ -1,0 +1,128 @@
+"""Events: what fails, is paused or is given up becomes a message on the topic that a project has chosen (F4)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from broker.app import Broker
+from broker.app_config import AppConfig
+from broker.workers.event_watch import EventWatch
+from tests.fixtures.broker import Json, Rest, eventually
+from tests.fixtures.in_process import running_in_process
+from tests.fixtures.push_sink import PushSink
+from tests.fixtures.pushes import Pushes
+
+SETTINGS = "projects/p/settings"
+FAILS_AT_ONCE = {"push": {"circuitBreaker": {"failureThreshold": 1, "openDuration": "1s"}}}
+
+
+class Watched:
+    """A broker with a topic for events; `watch` looks whenever a test wants it to."""
+
+    def __init__(self, broker: Broker, pushes: Pushes) -> None:
+        self.rest = pushes.rest
+        self.pushes = pushes
+        parts = broker._database, broker._clock, broker._resources, broker._publishes, broker.states
+        self.watch = EventWatch(*parts, late=timedelta(0))  # letters are committed before it looks
+        self.seen: list[Json] = []
+
+    async def look(self) -> list[str]:
+        """The types and subjects of all events so far, in order."""
+        await self.watch.run_once()
+        received = await self.rest.drain("event-sub")
+        self.seen += [one["message"] for one in received]
+        return [
+            f"{one['attributes']['ce-type']} {one['attributes']['ce-subject'].split('/')[-1]}" for one in self.seen
+        ]
+
+    async def until(self, *events: str) -> None:
+        async def are_seen() -> bool:
+            return set(events) <= set(await self.look())
+
+        await eventually(are_seen)
+        assert sorted(await self.look()) == sorted(events)  # each once
+
+
+@asynccontextmanager
+async def watched(database_url: str, push_sink: PushSink) -> AsyncIterator[Watched]:
+    broker = Broker(AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.1))
+    async with running_in_process(broker) as client:
+        rest = Rest(client, "projects/p")
+        for topic in ("topic", "events"):
+            await rest.create_topic(topic)
+        await rest.create_subscription("event-sub", "events")
+        assert await rest.ok("PATCH", SETTINGS, {"eventTopic": rest.topic("events")}) == await rest.ok(
+            "GET", SETTINGS
+        )
+        yield Watched(broker, Pushes(rest, push_sink))
+
+
+async def test_an_endpoint_that_fails_is_told_of_once_and_so_is_its_recovery(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with watched(database_url, push_sink) as it:
+        await it.pushes.subscribe("/status/500", "/status/500", "/status/200", extensions=FAILS_AT_ONCE)
+        await it.rest.publish("1", "2")
+        await it.until("pubsub.push.failing sub", "pubsub.push.working sub")
+
+
+async def test_a_pause_and_its_end_are_told_and_nothing_of_the_event_topic_itself(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with watched(database_url, push_sink) as it:
+        for name, topic in (("sub", "topic"), ("of-events", "events")):
+            await it.pushes.subscribe(name=name, topic=topic)
+            await it.rest.ok("POST", f"{it.rest.subscription(name)}:pausePush", {"reason": "Ada looks at it."})
+        await it.until("pubsub.push.paused sub")
+        await it.rest.ok("POST", f"{it.rest.subscription()}:resumePush")
+        await it.until("pubsub.push.paused sub", "pubsub.push.resumed sub")
+
+
+async def test_the_first_dead_letter_is_told_and_a_growing_pile(database_url: str, push_sink: PushSink) -> None:
+    async with watched(database_url, push_sink) as it:
+        await it.rest.create_topic("dead")
+        await it.rest.create_subscription("letters", "dead")
+        policy = {"deadLetterTopic": it.rest.topic("dead"), "maxDeliveryAttempts": 1}
+        await it.rest.create_subscription(deadLetterPolicy=policy)
+        for count, told in ((1, ["first"]), (20, ["first", "growing"])):
+            await it.rest.publish(*map(str, range(count)))
+            received = await it.rest.pull("sub", count)
+            await it.rest.ok(
+                "POST", f"{it.rest.subscription()}:nack", {"ackIds": [one["ackId"] for one in received]}
+            )
+            letters: list[Json] = []
+            while len(letters) < count:
+                letters += await it.rest.pull("letters", count, wait=True)
+            await it.until(*(f"pubsub.deadLetters.{one} sub" for one in told))
+
+
+async def test_events_wait_for_their_topic_and_go_where_it_is_made_again(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with watched(database_url, push_sink) as it:
+        await it.pushes.subscribe()
+        await it.rest.ok("DELETE", it.rest.topic("events"))
+        await it.rest.ok("POST", f"{it.rest.subscription()}:pausePush", {"reason": "Ada looks at it."})
+        assert await it.watch.run_once() == 0
+        await it.rest.create_topic("events")
+        await it.rest.ok("DELETE", it.rest.subscription("event-sub"))
+        await it.rest.create_subscription("event-sub", "events")
+        await it.until("pubsub.push.paused sub")
+
+
+async def test_events_go_to_a_topic_of_the_project_itself_that_exists(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with watched(database_url, push_sink) as it:
+        before = await it.rest.ok("GET", SETTINGS)
+        for topic, code in (
+            ("projects/other/topics/events", "INVALID_ARGUMENT"),
+            ("events", "INVALID_ARGUMENT"),
+            (it.rest.topic("none"), "NOT_FOUND"),
+        ):
+            assert (await it.rest.error("PATCH", SETTINGS, {"eventTopic": topic}))[0] == code
+        assert await it.rest.ok("GET", SETTINGS) == before
+        assert await it.rest.ok("PATCH", SETTINGS, {"eventTopic": ""}) == {"name": SETTINGS}
+        await it.pushes.subscribe()
+        await it.rest.ok("POST", f"{it.rest.subscription()}:pausePush", {"reason": "Ada looks at it."})
+        assert await it.look() == []
