@@ -18,7 +18,7 @@ from broker.store.resources import events as store
 from broker.store.resources.events import WaitingEvent
 from broker.telemetry.state_changes import StateChanges
 
-LOOK_SECONDS = 5.0
+EVENT_SECONDS = 5.0
 _BATCH = 100
 _UNPUBLISHED = "events that cannot be published"
 
