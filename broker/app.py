@@ -36,7 +36,7 @@ from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
 from broker.services.audit_logs import AuditLogService
 from broker.services.events import EventService
-from broker.services.filters import FilterService
+from broker.services.looking import make_looking
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
@@ -187,7 +187,7 @@ class Broker:
                 self._resources, quotas, self.long_poll, self._outstanding, self._activity, self._tasks
             ),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
-            filters=FilterService(database, clock),
+            looking=make_looking(database, clock),
             pushes=PushService(database, clock, wake_ups),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),

@@ -18,7 +18,8 @@ HOT = frozenset(
         "Reject",
     }
 )
-UNBOUNDED = HOT | {"TestFilter"}  # which has turns of its own (services/filters.py)
+LOOKING = frozenset({"TestFilter", "ListLag"})  # which have turns of their own
+UNBOUNDED = HOT | LOOKING
 
 
 class ResourceCalls:

@@ -19,23 +19,19 @@ from broker.store.resources import filters, subscriptions, topics
 
 HungUp = Callable[[], Awaitable[None]]
 
-TRIALS_AT_ONCE = (
-    1  # in a process: a trial reads up to 10,000 messages, and publishes and pulls need the connections
-)
-
 
 class FilterService:
     """TestFilter, of a topic and of a subscription.  Nothing is changed, locked or delivered.
 
-    Trials take turns of their own, by project.  One whose caller goes while it waits (`hung_up()` completes) is
-    not begun.  One that is under way goes on: it looks at a bounded number of messages, and PostgreSQL would not
-    stop, while the next began.
+    Trials take the turns of calls that look, by project.  One whose caller goes while it waits (`hung_up()`
+    completes) is not begun.  One that is under way goes on: it looks at a bounded number of messages, and
+    PostgreSQL would not stop, while the next began.
     """
 
-    def __init__(self, database: Database, clock: DatabaseClock) -> None:
+    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns) -> None:
         self._database = database
         self._clock = clock
-        self._turns = ResourceTurns(at_once=TRIALS_AT_ONCE)
+        self._turns = turns
 
     async def test_filter(
         self, topic_name: str, text: str, page: LogPage, *, hung_up: HungUp | None = None

@@ -6,7 +6,7 @@ from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
 from broker.services.audit_logs import AuditLogService
 from broker.services.events import EventService
-from broker.services.filters import FilterService
+from broker.services.looking import LookingServices
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
@@ -29,7 +29,7 @@ class Services:
     pull: PullService
     streaming_pull: StreamingPullService
     acknowledge: AcknowledgeService
-    filters: FilterService
+    looking: LookingServices
     pushes: PushService
     service_accounts: ServiceAccountService
     api_keys: ApiKeyService

@@ -13,7 +13,8 @@ from broker.domain.topic import Topic
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
-from broker.services.filters import TRIALS_AT_ONCE, FilterService
+from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.services.filters import FilterService
 from broker.store.driver.database import Database
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.partitions import make_partitions_ahead
@@ -192,7 +193,7 @@ async def _service(trial: Trial) -> FilterService:
     await trial.publish("prod", "test")
     clock = DatabaseClock(trial.database)
     await clock.synchronise()
-    return FilterService(trial.database, clock)
+    return FilterService(trial.database, clock, ResourceTurns(at_once=LOOKING_AT_ONCE))
 
 
 async def test_trials_take_turns_and_leave_the_connections_to_publishes_and_pulls(
@@ -202,7 +203,7 @@ async def test_trials_take_turns_and_leave_the_connections_to_publishes_and_pull
     watched, service = Watched(monkeypatch), await _service(trial)
     page = LogPage(size=10)
     await asyncio.gather(*[service.test_filter(trial.topic.name, "", page) for _ in range(20)])
-    assert watched.most == TRIALS_AT_ONCE
+    assert watched.most == LOOKING_AT_ONCE
 
 
 async def test_a_trial_whose_caller_goes_while_it_waits_is_not_begun(

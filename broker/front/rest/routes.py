@@ -15,6 +15,7 @@ from broker.front.rest.handlers import (
     api_keys,
     audit_logs,
     filters,
+    lag,
     positions,
     publish,
     pull,
@@ -125,6 +126,7 @@ ROUTES = [
     Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", positions.get_position),  # an extension (A12)
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
+    Route("GET", "projects/*/lag", "ListLag", lag.list_lag),  # extensions (F3)
     *_ACCOUNTS,
     *_ROLES,
     *_API_KEYS,

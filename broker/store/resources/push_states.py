@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Row, delete, select, update
 
 from broker.domain.push_state import PushState
 from broker.store.driver import statements
@@ -80,10 +80,18 @@ async def forget_push_state(connection: ResourceConnection, *, subscription_id: 
 
 async def read_push_state(connection: ResourceConnection, *, subscription_id: int) -> PushState | None:
     """What was last written of a subscription; None if there is nothing to tell yet."""
-    query = select(push_states).where(push_states.c.subscription_id == subscription_id)
-    row = (await connection.execute(query)).one_or_none()
-    if row is None:
-        return None
+    return (await read_push_states(connection, subscription_ids=[subscription_id])).get(subscription_id)
+
+
+async def read_push_states(
+    connection: ResourceConnection, *, subscription_ids: Sequence[int]
+) -> dict[int, PushState]:
+    """What was last written of each, by subscription; those with nothing to tell are not there."""
+    query = select(push_states).where(push_states.c.subscription_id.in_(subscription_ids))
+    return {row.subscription_id: _push_state(row) for row in await connection.execute(query)}
+
+
+def _push_state(row: Row[Any]) -> PushState:
     was_past = row.retry_at is not None and row.retry_at < row.changed_at
     return PushState(
         subscription_id=row.subscription_id,

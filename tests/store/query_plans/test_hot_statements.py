@@ -26,6 +26,7 @@ from broker.store.log.delivery_attempts import (
     release_attempts,
 )
 from broker.store.log.partitions import make_partitions_ahead
+from broker.store.looking import lag
 from broker.store.resources import filters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 from tests.fixtures.push_log import PushLog
@@ -69,6 +70,15 @@ EXPECTED = {
     "delivery_attempts._RELEASE_ATTEMPTS": {"delivery_attempts_pkey"},
     "delivery_attempts._READ_OPEN_ATTEMPTS": {"delivery_attempts_pkey"},
     "filters._TEST_FILTER": {"_pkey"},
+    "lag._READ_LAG": {
+        "cursors_pkey",
+        "shards_pkey",
+        "delivery_attempts_pkey",
+        "_pkey",
+        "straggler_batches_pkey",
+        "_ordering_key_publish_time_idx",
+        "delivery_attempts_ordering_key_idx",
+    },
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
     "retained_bytes._READ_KEPT": {
@@ -91,6 +101,7 @@ _MODULES = {
     "write": write,
     "delivery_attempts": delivery_attempts,
     "filters": filters,
+    "lag": lag,
     "messages": messages,
     "retained_bytes": retained_bytes,
     "shards": shards,
@@ -180,6 +191,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
         retained_since=log.start - timedelta(hours=1),
         page=LogPage(100),
     )
+    await lag.read_lag(session, subscriptions=[log.subscription], now=later)
     await shards.read_heads(session, shard_ids=[log.shard_id])
     await retained_bytes.read_projects(session)
     await retained_bytes.read_kept(session, projects=["projects/p"], now=later)

@@ -1,0 +1,44 @@
+"""How far behind subscriptions are; an extension."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from broker.domain.durations import format_duration
+from broker.domain.lag import KeyHolder, Lag
+from broker.domain.page import check_page_size
+from broker.domain.timestamps import format_timestamp
+from broker.front.rest.codec.lists import decode_page_parameters
+
+
+def decode_lag_size(query: Mapping[str, str]) -> int:
+    """How many are wanted.  Raises InvalidArgument."""
+    return check_page_size(decode_page_parameters(query)[0])
+
+
+def lag_json(lags: Sequence[Lag], total: int, now: datetime) -> dict[str, Any]:
+    return {"subscriptions": [_lag(lag, now) for lag in lags], "totalSize": total}
+
+
+def _lag(lag: Lag, now: datetime) -> dict[str, Any]:
+    body: dict[str, Any] = {"subscription": lag.subscription.name, "topic": lag.subscription.topic}
+    if lag.oldest is not None:
+        body["oldestUndeliveredMessageAge"] = format_duration(max(now - lag.oldest, timedelta(0)))
+        body["oldestUndeliveredPublishTime"] = format_timestamp(lag.oldest)
+    body["undeliveredMessages"] = lag.undelivered
+    if lag.is_estimated:
+        body["undeliveredMessagesEstimated"] = True
+    body |= {"undeliveredBytesEstimate": lag.undelivered_bytes, "outstandingMessages": lag.outstanding}
+    if lag.held:
+        body["messagesHeldByKeys"] = lag.held
+    body |= {"heldBy": lag.held_by, "verdict": lag.verdict}
+    return body | ({} if lag.holder is None else {"stuckKey": _holder(lag.holder)})
+
+
+def _holder(holder: KeyHolder) -> dict[str, Any]:
+    return {
+        "orderingKey": holder.ordering_key,
+        "messageId": holder.message_id,
+        "deliveryAttempt": holder.attempt_number,
+        "deliverTime": format_timestamp(holder.delivered_at),
+    }

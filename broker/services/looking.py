@@ -1,0 +1,26 @@
+"""The services that only read what may be much: messages, and where subscriptions stand (F3)."""
+
+from dataclasses import dataclass
+
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.services.filters import FilterService
+from broker.services.lag import LagService
+from broker.store.driver.database import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookingServices:
+    """They share turns, by project."""
+
+    filters: FilterService
+    lag: LagService
+
+
+def make_looking(database: Database, clock: DatabaseClock) -> LookingServices:
+    """The services of one process."""
+    turns = ResourceTurns(at_once=LOOKING_AT_ONCE)
+    return LookingServices(
+        filters=FilterService(database, clock, turns),
+        lag=LagService(database, clock, turns),
+    )

@@ -1,0 +1,49 @@
+"""Where all subscriptions of a project stand (F3): what is read of many at once."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from broker.domain.lag import MAX_ATTEMPTS, MAX_BATCHES, MAX_SCANNED, KeyHolder, ShardLag
+from broker.domain.message_id import message_id
+from broker.domain.subscription import Subscription
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import HotConnection
+
+_READ_LAG = statements.hot("read_lag")
+
+
+async def read_lag(
+    connection: HotConnection, *, subscriptions: Sequence[Subscription], now: datetime
+) -> list[ShardLag]:
+    """Of each subscription, in each of its shards; detached ones have none.  Nothing is locked."""
+    asked = {
+        "subscription_ids": [s.subscription_id for s in subscriptions],
+        "retained_since": [now - s.retention for s in subscriptions],
+        "max_attempts": MAX_ATTEMPTS,
+        "max_batches": MAX_BATCHES,
+        "max_scanned": MAX_SCANNED,
+    }
+    [rows] = await connection.run((_READ_LAG, asked))
+    return [_shard_lag(row) for row in rows]
+
+
+def _shard_lag(row: Any) -> ShardLag:
+    return ShardLag(
+        **{name: value for name, value in row._asdict().items() if name not in ("holder", "shard_id")},
+        holder=_holder(row.shard_id, row.holder),
+    )
+
+
+def _holder(shard_id: int, text: str | None) -> KeyHolder | None:
+    if text is None:
+        return None
+    row = json.loads(text)
+    return KeyHolder(
+        ordering_key=row["ordering_key"],
+        message_id=message_id(shard_id, row["seq"]),
+        attempt_number=row["attempt_number"],
+        is_out=row["status"] == "delivering",
+        delivered_at=datetime.fromtimestamp(float(row["delivered_at"]), UTC),
+    )

@@ -1,0 +1,145 @@
+-- Where many subscriptions stand in the shards of their topics, a row for each of both, as read_positions.sql tells it
+-- of one, but at a cost that does not grow with what waits: of each it looks at `max_attempts` rows that are out, at
+-- `max_batches` of what waits for ordering keys, and compares `max_scanned` messages with the filter.
+-- What is older than `retained_since` is not delivered, and is not counted.  `holder` is the row of the ordering key
+-- whose oldest message is the oldest of those that others of their keys wait for.
+-- parameters: subscription_ids int8[], retained_since timestamptz[], max_attempts int8, max_batches int8,
+--     max_scanned int8
+-- columns: subscription_id, shard_id, last_active_at, unclaimed, oldest_unclaimed, scanned, matching, attempts,
+--     outstanding, retrying, highest_attempt, oldest_outstanding, held, held_batches, message_size, holder
+WITH stands AS MATERIALIZED (
+    SELECT s.subscription_id, a.retained_since, s.last_active_at, s.filter_path, s.enable_message_ordering AS ordered,
+           c.shard_id, c.next_publish_time, c.next_seq, h.head, h.last_publish_time
+    FROM unnest(%(subscription_ids)s::int8[], %(retained_since)s::timestamptz[]) AS a (subscription_id, retained_since)
+    JOIN subscriptions AS s ON s.subscription_id = a.subscription_id
+    JOIN cursors AS c ON c.subscription_id = a.subscription_id
+    JOIN shards AS h ON h.shard_id = c.shard_id
+),
+-- What a message of each shard takes, by its newest ones.
+sizes AS MATERIALIZED (
+    SELECT h.shard_id, newest.message_size
+    FROM (SELECT DISTINCT shard_id, last_publish_time FROM stands) AS h
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(b.size)::float8 / sum(b.count), 0) AS message_size
+        FROM (
+            SELECT size, count FROM message_batches
+            WHERE shard_id = h.shard_id AND publish_time <= h.last_publish_time
+            ORDER BY publish_time DESC, last_seq DESC
+            LIMIT 20
+        ) AS b
+    ) AS newest
+)
+SELECT p.subscription_id, p.shard_id, p.last_active_at,
+       CASE WHEN first.publish_time IS NULL THEN 0 ELSE p.head + 1 - greatest(p.next_seq, first.seq) END AS unclaimed,
+       CASE WHEN p.filter_path IS NULL THEN first.publish_time ELSE scan.oldest END AS oldest_unclaimed,
+       CASE WHEN p.filter_path IS NOT NULL THEN scan.scanned END AS scanned, scan.matching,
+       out.attempts, out.outstanding, out.retrying, out.highest_attempt,
+       coalesce(oldest.publish_time, out.first_publish_time) AS oldest_outstanding,
+       coalesce(held.messages, 0)::int8 AS held, coalesce(held.batches, 0) AS held_batches,
+       z.message_size, out.holder::text AS holder
+FROM stands AS p
+JOIN sizes AS z ON z.shard_id = p.shard_id
+CROSS JOIN LATERAL (
+    SELECT count(*) AS attempts, coalesce(sum(d.messages), 0)::int8 AS outstanding,
+           coalesce(sum(d.messages) FILTER (WHERE d.status IN ('nacked', 'exhausted')), 0)::int8 AS retrying,
+           max(d.attempt_number) FILTER (WHERE d.messages > 0) AS highest_attempt,
+           (array_agg(d.seq ORDER BY d.seq) FILTER (WHERE d.is_open))[1] AS seq,
+           (array_agg(d.first_publish_time ORDER BY d.seq) FILTER (WHERE d.is_open))[1] AS first_publish_time,
+           (array_agg(d.last_publish_time ORDER BY d.seq) FILTER (WHERE d.is_open))[1] AS last_publish_time,
+           (array_agg(d.holder ORDER BY d.seq) FILTER (WHERE d.holder IS NOT NULL))[1] AS holder
+    FROM (
+        SELECT a.status, a.attempt_number, a.first_publish_time, a.last_publish_time, head.seq,
+               head.seq IS NOT NULL AND a.last_publish_time >= p.retained_since AS is_open,
+               CASE
+                   WHEN a.ordering_key IS NULL THEN bit_count(a.open)
+                   ELSE (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unsettled(a.seqs, a.open)) AS r)
+               END AS messages,
+               CASE WHEN a.ordering_key IS NOT NULL AND head.seq IS NOT NULL THEN jsonb_build_object(
+                   'ordering_key', a.ordering_key, 'seq', head.seq, 'attempt_number', a.attempt_number,
+                   'status', a.status, 'delivered_at', extract(epoch FROM a.delivered_at)
+               ) END AS holder
+        FROM delivery_attempts AS a
+        CROSS JOIN LATERAL (
+            SELECT CASE position(B'1' IN a.open)
+                WHEN 0 THEN NULL
+                WHEN 1 THEN lower(a.seqs)
+                ELSE nth_sequence(a.seqs, position(B'1' IN a.open))
+            END AS seq
+        ) AS head
+        WHERE a.shard_id = p.shard_id AND a.subscription_id = p.subscription_id
+        ORDER BY a.attempt_id, a.part
+        LIMIT %(max_attempts)s
+    ) AS d
+) AS out
+LEFT JOIN LATERAL (
+    SELECT b.publish_time
+    FROM (
+        (
+            SELECT publish_time FROM message_batches
+            WHERE shard_id = p.shard_id
+              AND publish_time >= out.first_publish_time
+              AND publish_time <= out.last_publish_time
+              AND (publish_time, last_seq) >= (out.first_publish_time, out.seq)
+              AND last_seq >= out.seq
+            ORDER BY publish_time, last_seq
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT publish_time FROM straggler_batches
+            WHERE shard_id = p.shard_id
+              AND (publish_time, last_seq) >= (out.first_publish_time, out.seq)
+              AND last_seq >= out.seq
+              AND last_seq - count < out.seq
+            ORDER BY publish_time, last_seq
+            LIMIT 1
+        )
+    ) AS b
+    ORDER BY b.publish_time
+    LIMIT 1
+) AS oldest ON true
+LEFT JOIN LATERAL (
+    SELECT b.publish_time, b.last_seq - b.count + 1 AS seq
+    FROM message_batches AS b
+    WHERE b.shard_id = p.shard_id
+      AND (b.publish_time, b.last_seq) >= (p.next_publish_time, p.next_seq)
+      AND b.publish_time >= greatest(p.next_publish_time, p.retained_since)
+    ORDER BY b.publish_time, b.last_seq
+    LIMIT 1
+) AS first ON true
+LEFT JOIN LATERAL (
+    SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching,
+           min(m.publish_time) FILTER (WHERE m.matches) AS oldest
+    FROM (
+        SELECT l.publish_time, l.attributes @@ p.filter_path AS matches
+        FROM messages AS l
+        WHERE p.filter_path IS NOT NULL
+          AND l.shard_id = p.shard_id
+          AND (l.publish_time, l.last_seq) >= (p.next_publish_time, p.next_seq)
+          AND l.seq >= p.next_seq
+          AND l.publish_time >= greatest(p.next_publish_time, p.retained_since)
+        ORDER BY l.publish_time, l.last_seq
+        LIMIT %(max_scanned)s
+    ) AS m
+) AS scan ON true
+LEFT JOIN LATERAL (
+    SELECT sum(b.messages) AS messages, count(*) AS batches
+    FROM (
+        SELECT (
+            SELECT coalesce(sum(upper(r) - lower(r)), 0)
+            FROM unnest(a.waiting * int8multirange(int8range(l.last_seq - l.count, l.last_seq, '(]'))) AS r
+        ) AS messages
+        FROM delivery_attempts AS a
+        JOIN message_batches AS l
+          ON l.shard_id = a.shard_id
+         AND l.ordering_key = a.ordering_key
+         AND l.publish_time >= greatest(a.first_publish_time, p.retained_since)
+         AND l.publish_time <= p.next_publish_time
+         AND l.last_seq >= lower(a.waiting)
+        WHERE p.ordered
+          AND a.shard_id = p.shard_id
+          AND a.subscription_id = p.subscription_id
+          AND a.ordering_key IS NOT NULL AND NOT isempty(a.waiting)
+        LIMIT %(max_batches)s
+    ) AS b
+) AS held ON true

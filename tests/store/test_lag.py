@@ -1,0 +1,200 @@
+"""How far behind subscriptions are, and what holds each (F3)."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.lag import HeldBy, Lag
+from broker.domain.message_id import message_id
+from broker.domain.push_config import PushConfig
+from broker.domain.push_state import PushState
+from broker.domain.subscription import Subscription
+from broker.filtering.jsonpath import to_jsonpath
+from broker.filtering.parser import parse_filter
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.services.lag import LagService
+from broker.store.driver.database import Database
+from broker.store.resources import push_states, subscriptions
+from tests.fixtures.log import RETENTION, SECOND, Log
+
+MINUTE = timedelta(minutes=1)
+
+
+class _Clock(DatabaseClock):
+    """At the time that the test says."""
+
+    def __init__(self, database: Database, moment: datetime) -> None:
+        super().__init__(database)
+        self.moment = moment
+
+    def now(self) -> datetime:
+        return self.moment
+
+
+class Looked:
+    """What the service tells of the log's project."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.clock = _Clock(log.database, log.start)
+        self.service = LagService(log.database, self.clock, ResourceTurns(at_once=LOOKING_AT_ONCE))
+
+    async def all(self, later: timedelta = timedelta(0), *, used: bool = True, size: int = 100) -> list[Lag]:
+        """So much later; `used`: somebody pulls all the time."""
+        self.clock.moment = self.log.start + later
+        if used:
+            await self.log.execute(f"UPDATE subscriptions SET last_active_at = '{self.clock.moment}'")
+        lags, self.total, when = await self.service.list_lag("projects/p", page_size=size)
+        assert when == self.clock.moment
+        return list(lags)
+
+    async def only(self, later: timedelta = timedelta(0), **options: bool) -> Lag:
+        [lag] = await self.all(later, **options)
+        return lag
+
+    async def add(self, name: str, **fields: object) -> Subscription:
+        wanted = Subscription(
+            name=f"projects/p/subscriptions/{name}",
+            topic=self.log.topic.name,
+            **fields,  # type: ignore[arg-type]
+        )
+        async with self.log.database.transaction() as connection:
+            found = await subscriptions.insert_subscription(
+                connection, subscription=wanted, topic_id=self.log.topic.topic_id, now=self.log.start
+            )
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def looked(log: Log) -> Looked:
+    return Looked(log)
+
+
+async def test_a_subscription_without_messages_is_held_by_nothing(looked: Looked) -> None:
+    lag = await looked.only(10 * MINUTE, used=False)
+    assert (lag.held_by, lag.oldest, lag.undelivered, lag.undelivered_bytes) == (HeldBy.NOTHING, None, 0, 0)
+
+
+async def test_messages_that_nobody_pulls_are_counted_with_their_age(looked: Looked, log: Log) -> None:
+    await log.publish("one", "two")
+    await log.publish("four", now=log.start + SECOND)
+    young = await looked.only(5 * SECOND)
+    assert young.held_by is HeldBy.NOTHING
+    lag = await looked.only(10 * MINUTE, used=False)
+    assert (lag.held_by, lag.undelivered, lag.outstanding, lag.oldest) == (HeldBy.NOBODY_PULLS, 3, 0, log.start)
+    assert lag.undelivered_bytes == pytest.approx(10, abs=1)
+    assert not lag.is_estimated
+    assert lag.verdict.startswith("Nobody has pulled since ")
+
+
+async def test_what_is_out_counts_until_it_is_acked(looked: Looked, log: Log) -> None:
+    await log.publish("a", "b", "c")
+    await log.publish("d", now=log.start + SECOND)
+    [delivery] = await log.pull(3)
+    await log.acknowledge(delivery, [0, 1])
+    lag = await looked.only(MINUTE)
+    assert (lag.held_by, lag.undelivered, lag.outstanding) == (HeldBy.SLOW_CONSUMERS, 2, 1)
+    assert lag.oldest == log.start
+    await log.acknowledge(delivery, [2])
+    lag = await looked.only(MINUTE)
+    assert (lag.undelivered, lag.outstanding, lag.oldest) == (1, 0, log.start + SECOND)
+
+
+async def test_messages_that_all_failed_are_told_as_such(looked: Looked, log: Log) -> None:
+    await log.publish("a", "b")
+    [delivery] = await log.pull()
+    await log.nack(delivery, now=log.start + 10 * MINUTE)
+    lag = await looked.only(MINUTE)
+    assert (lag.held_by, lag.verdict) == (
+        HeldBy.RETRYING,
+        "All 2 have failed, up to 1 times, and are tried again later.",
+    )
+
+
+async def test_messages_past_the_retention_are_no_backlog(looked: Looked, log: Log) -> None:
+    await log.publish("old")
+    await log.publish("new", now=log.start + MINUTE)
+    lag = await looked.only(RETENTION + SECOND)
+    assert (lag.undelivered, lag.oldest) == (1, log.start + MINUTE)
+
+
+async def test_a_stuck_key_is_told_with_the_message_that_holds_it(looked: Looked, log: Log) -> None:
+    await log.execute("UPDATE subscriptions SET enable_message_ordering = true")
+    for text in ("k1", "k2", "k3"):
+        await log.publish(text, key="k")
+    await log.publish("other", key="l")
+    [first] = await log.pull(1, ordered=True)
+    await log.pull(ordered=True)
+    lag = await looked.only(SECOND)
+    assert (lag.held_by, lag.undelivered, lag.outstanding, lag.held) == (HeldBy.NOTHING, 4, 2, 2)
+    await log.nack(first, now=log.start + SECOND)
+    lag = await looked.only(MINUTE)
+    assert lag.held_by is HeldBy.STUCK_KEY
+    assert lag.holder is not None
+    assert (lag.holder.ordering_key, lag.holder.attempt_number) == ("k", 1)
+    assert lag.holder.message_id == message_id(log.shard_id, 1)
+    assert lag.holder.delivered_at == log.start
+    assert f"message {message_id(log.shard_id, 1)} failed" in lag.verdict
+
+
+async def test_what_a_filter_leaves_out_is_no_backlog(looked: Looked, log: Log) -> None:
+    filter_path = to_jsonpath(parse_filter('attributes.env = "prod"'))
+    await looked.add("filtered", filter='attributes.env = "prod"', filter_path=filter_path)
+    await log.publish("no")
+    await log.execute(
+        "INSERT INTO message_batches (shard_id, publish_time, last_seq, count, size, attributes, data)"
+        f" VALUES ({log.shard_id}, '{log.start + SECOND}', 3, 2, 4,"
+        """ ARRAY['{"env": "prod"}', '{"env": "test"}']::jsonb[], ARRAY['a', 'b']::bytea[])"""
+    )
+    await log.execute("UPDATE shards SET head = 3")
+    plain, filtered = await looked.all(MINUTE)
+    assert (plain.undelivered, filtered.undelivered) == (3, 1)
+    assert filtered.oldest == log.start + SECOND
+    assert not filtered.is_estimated
+
+
+async def test_pushes_say_what_stops_them(looked: Looked, log: Log) -> None:
+    pushed = await looked.add("pushed", push_config=PushConfig(endpoint="https://example.com/"))
+    await log.publish("a")
+    state = PushState(subscription_id=pushed.subscription_id, breaker="open", changed_at=log.start)
+
+    async def told(**fields: object) -> HeldBy:
+        async with log.database.transaction() as connection:
+            new = {name: getattr(state, name) for name in PushState.__dataclass_fields__} | fields
+            await push_states.write_push_states(connection, states=[PushState(**new)])
+        return next(lag for lag in await looked.all(20 * SECOND) if lag.subscription.is_push).held_by
+
+    assert await told() is HeldBy.ENDPOINT_DOWN
+    assert await told(breaker="closed", waits_since=log.start - SECOND) is HeldBy.WAITS_FOR_SLOTS
+    assert await told(breaker="closed") is HeldBy.SLOW_ENDPOINT
+    assert await told(breaker="open", paused_reason="It answered 410.") is HeldBy.PAUSED
+
+
+async def test_the_oldest_comes_first_and_a_page_has_no_more_than_was_asked_for(looked: Looked, log: Log) -> None:
+    await log.publish("a")
+    late = await looked.add("aaa")
+    await log.publish("b", now=log.start + MINUTE)
+    await looked.add("bbb")
+    async with log.database.transaction() as connection:
+        await subscriptions.detach_subscription(
+            connection, subscription_id=(await looked.add("ccc")).subscription_id, now=log.start
+        )
+    names = [lag.subscription.name for lag in await looked.all(2 * MINUTE)]
+    assert names[:2] == [log.subscription.name, late.name]
+    assert {lag.subscription.name: lag.held_by for lag in await looked.all(2 * MINUTE)} == {
+        log.subscription.name: HeldBy.SLOW_CONSUMERS,
+        late.name: HeldBy.SLOW_CONSUMERS,
+        "projects/p/subscriptions/bbb": HeldBy.NOTHING,
+        "projects/p/subscriptions/ccc": HeldBy.DETACHED,
+    }
+    assert [lag.subscription.name for lag in await looked.all(2 * MINUTE, size=1)] == names[:1]
+    assert looked.total == 4
+
+
+async def test_a_project_that_cannot_be_is_refused_and_one_without_subscriptions_has_none(looked: Looked) -> None:
+    with pytest.raises(InvalidArgument):
+        await looked.service.list_lag("projects/no spaces", page_size=10)
+    assert (await looked.service.list_lag("projects/empty", page_size=10))[:2] == ([], 0)
