@@ -188,7 +188,7 @@ class Broker:
             ),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
             looking=make_looking(database, clock),
-            pushes=PushService(database, clock, wake_ups),
+            pushes=PushService(database, clock, wake_ups, self.pusher),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
             audit_logs=AuditLogService(database),

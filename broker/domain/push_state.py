@@ -67,6 +67,17 @@ class PushFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class PushTest:
+    """What came of one message that was sent to see what the endpoint answers.  As of PushFailure."""
+
+    endpoint: str
+    delivered: bool
+    status: int | None
+    latency: timedelta
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class PushFailurePage:
     """At most so many failures, newest first, from before this one on (None: from the newest on).
 

@@ -170,6 +170,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "Reject": _CONSUME,
     "GetPushStatus": _GET_SUBSCRIPTION,
     "ListPushFailures": _UPDATE_SUBSCRIPTION,  # they quote what the endpoint has answered
+    "TestPush": _UPDATE_SUBSCRIPTION,
     "PausePush": _UPDATE_SUBSCRIPTION,
     "ResumePush": _UPDATE_SUBSCRIPTION,
     "GetPosition": _GET_SUBSCRIPTION,

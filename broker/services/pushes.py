@@ -1,14 +1,20 @@
 """Pushing: how it goes, what failed, and stopping it for a while; extensions (A8, C6)."""
 
+import json
 from collections.abc import Sequence
+from typing import Protocol
 
+from broker.domain.delivery import StoredMessage
 from broker.domain.errors import FailedPrecondition
+from broker.domain.message import NewMessage
 from broker.domain.names import leaf
+from broker.domain.publish_limits import check_messages
 from broker.domain.push_state import (
     DEFAULT_PAUSE_REASON,
     PushFailure,
     PushFailurePage,
     PushState,
+    PushTest,
     check_pause_reason,
     push_failure_page_token,
 )
@@ -20,10 +26,18 @@ from broker.store.driver.database import Database, ResourceConnection
 from broker.store.resources import push_failures, push_states
 
 
+class Tester(Protocol):
+    """Who sends a message to see what an endpoint answers."""
+
+    async def test(self, subscription: Subscription, message: StoredMessage) -> PushTest:
+        """Raises FailedPrecondition, ResourceExhausted."""
+
+
 class PushService:
     """What an operator of push subscriptions sees and does."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps) -> None:
+    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, tester: Tester) -> None:
+        self._tester = tester
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
@@ -46,6 +60,23 @@ class PushService:
             return found, ""
         given = found[: page.size]
         return given, push_failure_page_token(given[-1])
+
+    async def test_push(self, name: str, message: NewMessage) -> PushTest:
+        """Send a message to the endpoint, also while it is paused; the log and the deliveries do not know of it.
+
+        Raises NotFound, FailedPrecondition (nothing is pushed), InvalidArgument (no message can be so),
+        ResourceExhausted (one is being sent).
+        """
+        check_messages([message])
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+        if not subscription.is_push:
+            raise FailedPrecondition(f"Nothing is pushed for this subscription (resource={leaf(name)}).")
+        attributes = json.dumps(message.attributes)
+        key = message.ordering_key or None
+        return await self._tester.test(
+            subscription, StoredMessage(0, self._clock.now(), key, attributes, message.data)
+        )
 
     async def pause_push(self, name: str, reason: str) -> None:
         """Push nothing until it is resumed; the backlog stays and what is out may still be answered.

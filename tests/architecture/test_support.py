@@ -39,7 +39,7 @@ def test_every_entry_has_a_level_and_a_reason_where_it_is_not_full() -> None:
 
 
 def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
-    pushes = {"GetPushStatus", "ListPushFailures", "PausePush", "ResumePush"}
+    pushes = {"GetPushStatus", "ListPushFailures", "PausePush", "ResumePush", "TestPush"}
     access = {
         route.rpc
         for route in ROUTES

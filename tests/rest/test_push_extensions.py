@@ -48,6 +48,43 @@ async def until_state(pushes: Pushes, state: str) -> Json:
     return found
 
 
+# --- trying -----------------------------------------------------------------------------------------------
+
+
+@side_by_side
+async def test_a_test_tells_what_the_endpoint_answers_though_pushes_are_paused_and_delivers_nothing(
+    pushes: Pushes,
+) -> None:
+    path = await pushes.subscribe("/status/500", "/status/204")
+    await call(pushes, "pausePush")
+    await pushes.rest.publish("waits")
+    test = f"{pushes.rest.subscription()}:testPush"
+    refused = await pushes.rest.ok("POST", test, {"message": message("mine", a="b")})
+    assert (refused["delivered"], refused["status"], refused["endpoint"]) == (False, 500, pushes.sink.url + path)
+    taken = await pushes.rest.ok("POST", test)
+    assert (taken["delivered"], taken["status"]) == (True, 204)
+    first, second = await pushes.sink.requests(path)
+    assert (pushed(first), first.json["message"]["attributes"], pushed(second)) == (
+        "mine",
+        {"a": "b"},
+        "This is a test.",
+    )
+    status = await pushes.status()
+    assert (status["state"], status["circuitBreaker"]["consecutiveFailures"]) == ("PAUSED", 0)
+    assert await pushes.failures() == []
+
+
+@side_by_side
+async def test_a_test_says_why_there_is_no_answer(pushes: Pushes) -> None:
+    await pushes.rest.create_subscription("sub", pushConfig={"pushEndpoint": "http://127.0.0.1:9/push?key=secret"})
+    answer = await pushes.rest.ok("POST", f"{pushes.rest.subscription()}:testPush", {})
+    assert (answer["delivered"], "status" in answer, "secret" in str(answer)) == (False, False, False)
+    assert "refused" in answer["detail"]
+    await pushes.rest.create_subscription("pulled")
+    code, text = await pushes.rest.error("POST", f"{pushes.rest.subscription('pulled')}:testPush", {})
+    assert (code, "Nothing is pushed" in text) == ("FAILED_PRECONDITION", True)
+
+
 # --- limits -----------------------------------------------------------------------------------------------
 
 

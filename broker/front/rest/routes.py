@@ -121,6 +121,7 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}/pull", "Subscriber.Pull", pull.pull),
     Route("GET", f"{SUBSCRIPTION}:pushStatus", "GetPushStatus", pushes.get_push_status),  # extensions (A8, C6)
     Route("GET", f"{SUBSCRIPTION}:pushFailures", "ListPushFailures", pushes.list_push_failures),
+    Route("POST", f"{SUBSCRIPTION}:testPush", "TestPush", pushes.test_push),
     Route("POST", f"{SUBSCRIPTION}:pausePush", "PausePush", pushes.pause_push),
     Route("POST", f"{SUBSCRIPTION}:resumePush", "ResumePush", pushes.resume_push),
     Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", positions.get_position),  # an extension (A12)

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from broker.access.access import Access
+from broker.domain.delivery import StoredMessage
+from broker.domain.push_state import PushTest
 from broker.domain.subscription import Subscription
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.claim_scheduler import ClaimScheduler
@@ -24,6 +26,7 @@ from broker.workers.push.pauses import PushPauses
 from broker.workers.push.planner import PushPlanner
 from broker.workers.push.sender import PushSender
 from broker.workers.push.settlement import Settlement
+from broker.workers.push.tester import PushTester
 from broker.workers.push.withheld import LOOK_SECONDS, WithheldPushes
 from broker.workers.supervisor import Loop, Worker
 
@@ -58,6 +61,7 @@ class Pusher:
         self._scheduler = scheduler
         self._signer = signer
         self._make_client = make_client
+        self._secrets = secrets
         self._access = access
         self._client: PushClient | None = None
         self._log = PushLog(database)
@@ -102,6 +106,13 @@ class Pusher:
             denied=self._pauses.denied,
             why_not=self._why_no_token,
         )
+        self._tester = PushTester(
+            self._client, self._clock, self._signer, self._secrets, why_not=self._why_no_token
+        )
+
+    async def test(self, subscription: Subscription, message: StoredMessage) -> PushTest:
+        """Send a message to see what the endpoint answers.  Raises as PushTester.test."""
+        return await self._tester.test(subscription, message)
 
     def workers(self) -> dict[str, Worker]:
         """What the supervisor is to keep running."""

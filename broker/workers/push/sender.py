@@ -10,7 +10,7 @@ LEAVING_SECONDS more to succeed, and is released then.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 
 from broker.domain.dead_letter import PUSH_DIGEST, PUSH_TIMEOUT, push_answered
@@ -163,7 +163,7 @@ class PushSender:
     def _request(self, endpoint: Endpoint, parcel: Parcel) -> PushRequest:
         subscription = endpoint.subscription
         now = self._clock.now()
-        token = self._token(endpoint, now)
+        token = token_of(subscription, self._signer, now)
         if subscription.extensions.push.digest is not None:
             return endpoint.envelope.digest(
                 [DigestItem(item.message, item.name.shard_id, item.attempt_number) for item in parcel.items],
@@ -178,13 +178,6 @@ class PushSender:
             now=now,
             token=token,
         )
-
-    def _token(self, endpoint: Endpoint, now: datetime) -> str | None:
-        config = endpoint.subscription.push_config
-        if config.oidc_token is None:
-            return None
-        audience = config.oidc_token.audience or config.endpoint
-        return self._signer.token(config.oidc_token.service_account_email, audience, now=now)
 
     def _landed(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
         """The call has ended."""
@@ -249,9 +242,8 @@ class PushSender:
             return
         retry_after = outcome.retry_after if isinstance(outcome, Answer) else None
         flight.health.failed(flight.attempt, now, retry_after=retry_after)
-        # Some endpoints repeat in their answers what they were sent.
-        secrets = (query_of(endpoint.subscription.push_config.endpoint), self._token(endpoint, self._clock.now()))
-        status, detail = _explain(outcome, secrets)
+        token = token_of(endpoint.subscription, self._signer, self._clock.now())
+        status, detail = explain(endpoint.subscription, outcome, token)
         self._settlement.nack(endpoint, items, push_answered(status))
         endpoint.failed(detail if status is None else f"status {status}", now)
         self._reports.failed(endpoint, flight, now, items, status, detail)
@@ -329,9 +321,20 @@ def _keep_open(flight: Flight, calls: dict[Flight, None], most: int) -> None:
             oldest.task.cancel()
 
 
-def _explain(outcome: Answer | Unreachable, secrets: Iterable[str | None]) -> tuple[int | None, str]:
+def token_of(subscription: Subscription, signer: TokenSigner, now: datetime) -> str | None:
+    """The token that requests for a subscription carry, if they do."""
+    config = subscription.push_config
+    if config.oidc_token is None:
+        return None
+    audience = config.oidc_token.audience or config.endpoint
+    return signer.token(config.oidc_token.service_account_email, audience, now=now)
+
+
+def explain(subscription: Subscription, outcome: Answer | Unreachable, token: str | None) -> tuple[int | None, str]:
+    """The status (None without an answer) and what to tell of it, without what nobody else may know."""
     status = outcome.status if isinstance(outcome, Answer) else None
     detail = outcome.body.decode("utf-8", "replace") if isinstance(outcome, Answer) else outcome.reason
-    for secret in filter(None, secrets):
+    # Some endpoints repeat in their answers what they were sent.
+    for secret in filter(None, (query_of(subscription.push_config.endpoint), token)):
         detail = detail.replace(secret, "…")
     return status, detail[:MAX_EXCERPT]

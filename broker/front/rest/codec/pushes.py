@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from broker.domain.durations import format_duration
+from broker.domain.message import NewMessage
 from broker.domain.push_config import without_query
-from broker.domain.push_state import PushFailure, PushFailurePage, PushState, parse_push_failure_page
+from broker.domain.push_state import PushFailure, PushFailurePage, PushState, PushTest, parse_push_failure_page
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.lists import decode_page_parameters
@@ -19,12 +20,37 @@ class PausePushRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=Tru
     subscription: object = None  # in the path
 
 
+_TEST = NewMessage(data=b"This is a test.", attributes={"test": "true"})
+
+
+class TestPushRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    message: NewMessage | None = None
+
+
+_test_push = msgspec.json.Decoder(TestPushRequest)
 _pause_push = msgspec.json.Decoder(PausePushRequest)
 
 
 def decode_pause_push(body: bytes) -> str:
     """The reason, "" if there is none.  Raises InvalidArgument."""
     return decode_request(_pause_push, body).reason
+
+
+def decode_test_push(body: bytes) -> NewMessage:
+    """The message to send; one of our own if there is none.  Raises InvalidArgument."""
+    return decode_request(_test_push, body).message or _TEST
+
+
+def push_test_json(test: PushTest) -> dict[str, Any]:
+    """Without `status` if the endpoint did not answer."""
+    status = {} if test.status is None else {"status": test.status}
+    return {
+        "delivered": test.delivered,
+        "endpoint": without_query(test.endpoint),
+        **status,
+        "latency": format_duration(test.latency),
+        "detail": test.detail,
+    }
 
 
 def decode_push_failure_page(query: Mapping[str, str]) -> PushFailurePage:

@@ -5,8 +5,10 @@ from broker.front.rest.codec.lists import encode_list
 from broker.front.rest.codec.pushes import (
     decode_pause_push,
     decode_push_failure_page,
+    decode_test_push,
     push_failure_json,
     push_status_json,
+    push_test_json,
 )
 from broker.front.rest.codec.resources import encode_resource
 
@@ -19,6 +21,11 @@ async def list_push_failures(call: Call) -> bytes:
     page = decode_push_failure_page(call.query)
     failures, token = await call.services.pushes.list_push_failures(call.name, page)
     return encode_list("pushFailures", [push_failure_json(failure) for failure in failures], token)
+
+
+async def test_push(call: Call) -> bytes:
+    test = await call.services.pushes.test_push(call.name, decode_test_push(call.body))
+    return encode_resource(push_test_json(test))
 
 
 async def pause_push(call: Call) -> bytes:
