@@ -59,7 +59,7 @@ async def test_a_test_tells_what_the_endpoint_answers_though_pushes_are_paused_a
     await call(pushes, "pausePush")
     await pushes.rest.publish("waits")
     test = f"{pushes.rest.subscription()}:testPush"
-    refused = await pushes.rest.ok("POST", test, {"message": message("mine", a="b")})
+    refused = await pushes.rest.ok("POST", test, {"message": message("mine", {"a": "b"})})
     assert (refused["delivered"], refused["status"], refused["endpoint"]) == (False, 500, pushes.sink.url + path)
     taken = await pushes.rest.ok("POST", test)
     assert (taken["delivered"], taken["status"]) == (True, 204)
