@@ -102,8 +102,8 @@ class Broker:
         self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter)
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
-        self._processes = self._running_processes()
         self.quotas = self._quotas()
+        self._processes = self._running_processes()
         self.retained_bytes = RetainedBytes(self._database, self._clock, self.quotas)
         self.access = make_access(config, self._database, self._secrets, now=self._clock.now, states=self.states)
         self._wake_ups = self._make_wake_ups()
@@ -139,8 +139,8 @@ class Broker:
         return make_acks(self._config, writer, self._tasks, self._activity, self._outstanding)
 
     def _quotas(self) -> Quotas:
-        count = self._processes.count
-        return Quotas(self._database, self._clock, defaults=self._config.default_quotas, processes=count)
+        defaults = self._config.default_quotas
+        return Quotas(self._database, self._clock, defaults=defaults, processes=lambda: self._processes.count())
 
     def _shard_heads(self) -> ShardHeads:
         return ShardHeads(
@@ -167,6 +167,7 @@ class Broker:
             self._clock,
             changed=self._processes_changed,
             look=self._look_for_work,
+            connections=self.quotas.connections,
             states=self.states,
         )
 

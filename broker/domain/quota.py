@@ -21,14 +21,14 @@ Rate = (
     | Literal["subscribeRequests", "subscribeMessages", "subscribeBytes"]
 )
 Count = Literal["topics", "subscriptions", "snapshots"]
-Amount = Literal["retainedBytes"]
+Amount = Literal["retainedBytes", "connections"]
 
 # Each door's calls, and what they move: requests, messages, bytes, in this order everywhere.
 PUBLISH: tuple[Rate, Rate, Rate] = ("publishRequests", "publishMessages", "publishBytes")
 SUBSCRIBE: tuple[Rate, Rate, Rate] = ("subscribeRequests", "subscribeMessages", "subscribeBytes")
 RATES = (*PUBLISH, *SUBSCRIBE)
 COUNTS: tuple[Count, ...] = ("topics", "subscriptions", "snapshots")
-AMOUNTS: tuple[Amount, ...] = ("retainedBytes",)
+AMOUNTS: tuple[Amount, ...] = ("retainedBytes", "connections")
 QUOTAS = (*RATES, *COUNTS, *AMOUNTS)
 
 _UNITS = {
@@ -41,7 +41,8 @@ _ADVICE = {
     "retainedBytes": (
         "have messages acknowledged, shorten the retention of topics and subscriptions (until it is over acks give "
         "nothing back), delete subscriptions, snapshots or topics that keep messages,"
-    )
+    ),
+    "connections": "close streams, or have fewer of them and of pulls wait at a time,",
 }
 
 Limits = Mapping[str, int]  # by the quota's name; one that is not there is not limited here
@@ -158,11 +159,10 @@ def exceeded(
     """
     subject = f"principal {principal} in project {leaf(project)}" if principal else f"project {leaf(project)}"
     used = round(usage) if usage < MAX_LIMIT else limit
-    advice = (
-        f"try again in {retry_seconds:.1f} s, send less or in larger batches,"
-        if retry_seconds is not None
-        else _ADVICE.get(quota, f"delete {quota} that are not needed,")
-    )
+    if quota in RATES:
+        advice = f"try again in {retry_seconds or 0:.1f} s, send less or in larger batches,"
+    else:
+        advice = _ADVICE.get(quota, f"delete {quota} that are not needed,")
     description = f"{quota} of {subject} is at {used} of {limit} ({unit_of(quota)})"
     ids = {"quota_limit": quota, "quota_limit_value": str(limit), "consumer": project}
     if principal:
@@ -174,7 +174,7 @@ def exceeded(
         details=[
             {
                 "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": "RATE_LIMIT_EXCEEDED" if retry_seconds is not None else "RESOURCE_QUOTA_EXCEEDED",
+                "reason": "RATE_LIMIT_EXCEEDED" if quota in RATES else "RESOURCE_QUOTA_EXCEEDED",
                 "domain": "googleapis.com",
                 "metadata": {**ids, "service": "pubsub.googleapis.com"},
             },

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from broker.domain.quota import NO_QUOTAS, PUBLISH, SUBSCRIBE, Amount, Count, Limits, ProjectQuotas, Rate, exceeded
 from broker.domain.quota_bucket import NO_GAUGE, Ceiling, Gauge, Level, Metered, QuotaBucket
+from broker.runtime.connections import Connections
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.resources import quotas as store
@@ -45,9 +46,11 @@ class Quotas:
         self._processes = processes
         self.ticks = ticks
         self._set: dict[str, ProjectQuotas] = {}
+        self._in_force: dict[str, ProjectQuotas] = {}  # with the defaults, of projects that were asked for
         self._buckets: dict[_Key, QuotaBucket] = {}
         self._gauges: dict[tuple[str, str, tuple[Rate, Rate, Rate]], Gauge] = {}
         self._retained: dict[str, Level] = {}
+        self.connections = Connections(lambda project: self.of_project(project).limits.get("connections"))
         self._in_use: set[_Key] = set()  # since the limits were read last
         self._read_at: float | None = None  # None: they must be read
         self.on = NO_QUOTAS.over(defaults).is_metered
@@ -56,7 +59,10 @@ class Quotas:
 
     def of_project(self, project: str) -> ProjectQuotas:
         """The limits that hold in a project ("projects/p")."""
-        return self._set.get(project, NO_QUOTAS).over(self._defaults)
+        quotas = self._in_force.get(project)
+        if quotas is None:
+            quotas = self._in_force[project] = self._set.get(project, NO_QUOTAS).over(self._defaults)
+        return quotas
 
     def is_set(self, project: str) -> ProjectQuotas:
         """What was set for the project itself."""
@@ -74,6 +80,7 @@ class Quotas:
             await store.delete_forgotten(connection, now=self._clock.now())
         changed = {name for name in {*found, *self._set} if found.get(name) != self._set.get(name)}
         self._set, self._read_at = found, self.ticks()
+        self._in_force.clear()
         self.on = any(self.of_project(project).is_metered for project in ("", *found))
         self._buckets = {
             key: bucket
@@ -162,10 +169,13 @@ class Quotas:
         """A look has found that the topics of a project keep so many bytes."""
         self._retained.setdefault(project, Level()).kept = kept
 
-    def retained(self, project: str) -> int:
-        """Bytes, as was last looked at; 0 of a project without a limit."""
-        level = self._retained.get(project)
-        return level.kept if level is not None and _RETAINED in self.of_project(project).limits else 0
+    def amounts(self, project: str) -> dict[Amount, int]:
+        """What a project takes up, as was last looked at; 0 where it is not limited."""
+        limits, level = self.of_project(project).limits, self._retained.get(project)
+        return {
+            "retainedBytes": level.kept if level is not None and _RETAINED in limits else 0,
+            "connections": self.connections.count(project) if "connections" in limits else 0,
+        }
 
     # --- counts ------------------------------------------------------------------------------------------
 

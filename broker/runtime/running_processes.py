@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from broker.domain.errors import Unavailable
+from broker.runtime.connections import Connections
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from broker.store.resources.processes import list_processes, record_process, remove_process
@@ -37,15 +38,18 @@ class RunningProcesses:
         *,
         changed: Callable[[], None],
         look: Callable[[], None],
+        connections: Connections | None = None,
         states: StateChanges | None = None,
     ) -> None:
         """`changed()` is called when the processes that run are not those that ran; `look()` while others may not
-        know of this one: there may be work that nobody has told it of.
+        know of this one: there may be work that nobody has told it of.  `connections`: what processes tell each
+        other besides.
         """
         self._database = database
         self._clock = clock
         self._changed = changed
         self._look = look
+        self._connections = connections or Connections(lambda _project: None)
         self._states = states or StateChanges()
         self._process_id = uuid.uuid4().hex
         self._others: frozenset[str] = frozenset()
@@ -68,10 +72,12 @@ class RunningProcesses:
 
     async def run_once(self) -> int:
         """Say that this process runs, and see which others do.  Returns how many run."""
-        now = self._clock.now()
+        now, told = self._clock.now(), self._connections.tell()
         try:
             async with asyncio.timeout(GONE_AFTER.total_seconds()), self._database.transaction() as connection:
-                await record_process(connection, process_id=self._process_id, version=head_revision(), now=now)
+                await record_process(
+                    connection, process_id=self._process_id, version=head_revision(), now=now, connections=told
+                )
                 running = await list_processes(connection, seen_since=now - GONE_AFTER)
         except TimeoutError:  # that heartbeat is of no use any more
             raise Unavailable("The database does not answer.") from None
@@ -83,6 +89,7 @@ class RunningProcesses:
             self._joined_at = now
         self._seen_at = now
         others = frozenset(running) - {self._process_id}
+        self._connections.heard(told, [running[other] for other in others])
         if self._kept_until is not None and now < self._kept_until:
             others |= self._others
         if others != self._others:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from broker.domain.delivery import MAX_RESPONSE_BYTES, Delivery, Demand, demand_of
 from broker.domain.errors import FailedPrecondition
@@ -59,21 +60,39 @@ class PullService:
         """
         subscription = await pullable(self._resources, subscription_name)
         demand = demand_of(max_messages, max_bytes)
-        if self._quotas.on:
-            demand = self._within_quotas(subscription, principal, demand)
-        deadline = time.monotonic() + (0 if return_immediately else self._longest_wait(seconds_left))
+        wait_seconds = 0 if return_immediately else self._longest_wait(seconds_left)
+        if not self._quotas.on:
+            return await self._pull(subscription, demand, wait_seconds, hung_up)
+        demand = self._within_quotas(subscription, principal, demand)
+        deadline = time.monotonic() + wait_seconds
+        if return_immediately:
+            counted: AbstractContextManager[None] = nullcontext()
+        else:
+            counted = await self._quotas.connections.open(project_of(subscription_name))
+        with counted:
+            left = max(deadline - time.monotonic(), 0)
+            subscription, deliveries = await self._pull(subscription, demand, left, hung_up)
+        handed_out(self._quotas, subscription, principal, deliveries)
+        return subscription, deliveries
+
+    async def _pull(
+        self,
+        subscription: Subscription,
+        demand: Demand,
+        wait_seconds: float,
+        hung_up: Callable[[], Awaitable[None]],
+    ) -> tuple[Subscription, list[Delivery]]:
+        deadline = time.monotonic() + wait_seconds
         while True:
             try:
                 self._activity.used(subscription.subscription_id)
                 wait = max(deadline - time.monotonic(), 0)
                 deliveries = await self._long_poll.pull(subscription, demand, wait_seconds=wait, hung_up=hung_up)
             except SubscriptionChanged:
-                self._resources.drop(subscription_name)
+                self._resources.drop(subscription.name)
                 await asyncio.sleep(0)
-                subscription = await pullable(self._resources, subscription_name)
+                subscription = await pullable(self._resources, subscription.name)
             else:
-                if self._quotas.on:
-                    handed_out(self._quotas, subscription, principal, deliveries)
                 return subscription, deliveries
 
     def _within_quotas(self, subscription: Subscription, principal: str, demand: Demand) -> Demand:

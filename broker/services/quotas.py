@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from broker.domain.names import check_project
-from broker.domain.quota import AMOUNTS, COUNTS, Amount, QuotaReport
+from broker.domain.quota import COUNTS, QuotaReport
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
 from broker.runtime.retained_bytes import RetainedBytes
@@ -42,8 +42,7 @@ class QuotaService:
                 counted: await store.count(connection, project=project, counted=counted) for counted in COUNTS
             }
         set_here, in_force = self._quotas.is_set(project), self._quotas.of_project(project)
-        amounts: dict[Amount, int] = {"retainedBytes": self._quotas.retained(project)}
-        return QuotaReport(project, set_here, in_force, rates, counts, amounts)
+        return QuotaReport(project, set_here, in_force, rates, counts, self._quotas.amounts(project))
 
     async def update_quotas(
         self, project: str, *, limits: Mapping[str, int | None], principal_limits: Mapping[str, int | None]
@@ -59,6 +58,6 @@ class QuotaService:
             await store.write_quotas(connection, project=project, quotas=quotas)
         await self._wake_ups.announce(f"{project}/quotas")
         await self._quotas.load()
-        if not limits.keys().isdisjoint(AMOUNTS):
+        if "retainedBytes" in limits:
             await self._retained_bytes.look()
         return await self.get_quotas(project)

@@ -11,6 +11,7 @@ from broker.domain.errors import Aborted, NotFound, Unavailable
 from broker.domain.flow_control import FlowControl
 from broker.domain.names import leaf, project_of
 from broker.domain.subscription import Subscription
+from broker.runtime.connections import Connection
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.pull_queue import PullTerms, SubscriptionChanged
@@ -48,7 +49,7 @@ class StreamingPullService:
     ) -> "MessageStream":
         """Begin to receive, as a `principal` ("": it is not known); the caller closes what is returned.
 
-        Raises NotFound, FailedPrecondition, ResourceExhausted (a quota of requests).
+        Raises NotFound, FailedPrecondition, ResourceExhausted (a quota of requests or connections).
         """
         subscription = await pullable(self.resources, subscription_name)
         if self.quotas.on:
@@ -56,7 +57,13 @@ class StreamingPullService:
             gauge.check(now, requests_alone=True)
             gauge.take(now, requests=1)
         return MessageStream(
-            self, subscription, flow_control, ack_deadline=ack_deadline, client_id=client_id, principal=principal
+            self,
+            subscription,
+            flow_control,
+            ack_deadline=ack_deadline,
+            client_id=client_id,
+            principal=principal,
+            connection=await self.quotas.connections.open(project_of(subscription.name)),
         )
 
 
@@ -72,8 +79,10 @@ class MessageStream:
         ack_deadline: timedelta,
         client_id: str,
         principal: str,
+        connection: Connection,
     ) -> None:
         self.subscription = subscription
+        self._connection = connection
         self._principal = principal
         self._parts = parts
         self._window = parts.outstanding.open(subscription.subscription_id, client_id, flow_control)
@@ -163,6 +172,7 @@ class MessageStream:
     def close(self) -> None:
         """The client is gone; what it had is outstanding until it is settled or due."""
         window, outstanding, key_owners = self._window, self._parts.outstanding, self._parts.long_poll.key_owners
+        self._connection.close()
         outstanding.close(window)
         if window.subscription_id not in outstanding.subscriptions():
             key_owners.forget(window.subscription_id)

@@ -229,6 +229,31 @@ async def test_processes_keep_a_limit_together_and_hear_of_changes(clone: Callab
             await eventually(taken_by_the_other)
 
 
+async def test_processes_count_connections_together(clone: Callable[[], Any], project: str) -> None:
+    with clone() as database_url:
+        async with AsyncExitStack() as stack:
+            one, other = [
+                Rest(await stack.enter_async_context(running_in_process(broker)), project)
+                for broker in (Broker(AppConfig(database_url=database_url, pool_size=2)) for _ in range(2))
+            ]
+            await one.create_topic()
+            await one.create_subscription()
+            await _limit(one, connections=1)
+            pulling = asyncio.create_task(one.pull(wait=True))
+
+            async def known() -> bool:
+                return bool((await _usage(other, "connections"))["usage"] == 1)
+
+            await eventually(known)
+            path = f"{one.subscription()}:pull"
+            text, details = await _refused(other, path, {"maxMessages": 1})
+            assert "is at 1 of 1 (connections)" in text
+            assert details["ErrorInfo"]["reason"] == "RESOURCE_QUOTA_EXCEEDED"
+            assert "RetryInfo" in details
+            await one.publish("for the pull")
+            assert len(await pulling) == 1
+
+
 async def test_what_was_taken_too_much_is_not_forgotten_while_nothing_more_is_taken(
     clone: Callable[[], Any], project: str
 ) -> None:

@@ -37,7 +37,7 @@ class Retained:
 
     async def now(self) -> int:
         await self.looks.look()
-        return self.quotas.retained("projects/p")
+        return self.quotas.amounts("projects/p")["retainedBytes"]
 
 
 @pytest.fixture
@@ -152,9 +152,9 @@ async def test_with_a_limit_for_all_projects_each_is_looked_at_but_for_those_tha
     quotas = Quotas(log.database, clock, defaults=ProjectQuotas({"retainedBytes": 10}))
     looks = RetainedBytes(log.database, clock, quotas)
     await clock.synchronise()
-    assert (await looks.look(), quotas.retained("projects/p")) == (1, 100)
+    assert (await looks.look(), quotas.amounts("projects/p")["retainedBytes"]) == (1, 100)
     await log.execute(
         f"""INSERT INTO project_quotas VALUES ('projects/p', '{{"retainedBytes": {UNLIMITED}}}', '{{}}')"""
     )
     await quotas.load()
-    assert (await looks.look(), quotas.retained("projects/p")) == (0, 0)
+    assert (await looks.look(), quotas.amounts("projects/p")["retainedBytes"]) == (0, 0)

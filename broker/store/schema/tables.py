@@ -141,13 +141,15 @@ signing_keys = Table(
 )
 
 # The broker processes that run: each push subscription is delivered by one of them.  `version` is the newest schema
-# that a process knows; those that do not say cannot read encrypted secrets.
+# that a process knows; those that do not say cannot read encrypted secrets.  `connections`: how many those
+# projects have to it whose connections are limited.
 processes = Table(
     "processes",
     metadata,
     Column("process_id", Text, primary_key=True),
     Column("seen_at", DateTime(timezone=True), nullable=False),
     Column("version", Text),
+    Column("connections", JSONB(none_as_null=True)),
 )
 
 snapshots = Table(
