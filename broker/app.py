@@ -55,7 +55,7 @@ from broker.store.log.partitions import make_partitions_ahead
 from broker.telemetry.log import reason
 from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
-from broker.workers.event_watch import EVENT_SECONDS, EventWatch
+from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.address_policy import parse_address_policy
 from broker.workers.push.endpoint_news import EndpointNews
@@ -369,6 +369,7 @@ class Broker:
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()),
             "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()),
             "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
+            "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),
             "quotas": PeriodicWorker(self.quotas.balance, BALANCE_SECONDS),
             "retained bytes": PeriodicWorker(self.retained_bytes.run_once, LOOK_SECONDS),
             **self.pusher.workers(),

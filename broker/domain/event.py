@@ -28,6 +28,8 @@ _TYPES: Mapping[Kind, Mapping[Step, str]] = {
     "backlog": {"begins": "subscription.backlogReached", "ends": "subscription.caughtUp"},
 }
 _PREFIX = "pubsub."
+LAGS: tuple[Kind, ...] = ("age", "backlog")  # what costs more to find than the others do
+STATES: tuple[Kind, ...] = tuple(kind for kind in _TYPES if kind not in LAGS)
 QUIET = timedelta(hours=1)  # without another dead letter: the next one is a first one again
 _LASTING = {"deadLetters": QUIET}  # kinds that are found as they happen: over after so long without another
 

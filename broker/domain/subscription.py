@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from broker.domain.ack_deadline import check_ack_deadline
+from broker.domain.alerts import NO_ALERTS, Alerts, check_alerts
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.kept import update_kept
@@ -74,11 +75,12 @@ class Extensions:
     """Options that Google's subscriptions do not have.
 
     `one_per_ordering_key`: one message of a key is out at a time, also within a response (A6).  `push`: how a push
-    subscription delivers.
+    subscription delivers.  `alerts`: when somebody wants to be told of it.
     """
 
     one_per_ordering_key: bool = False
     push: PushOptions = GOOGLES_OPTIONS
+    alerts: Alerts = NO_ALERTS
 
     def replaced_by(self, wanted: "Extensions") -> "Extensions":
         """`wanted`, but with the secrets that there are unless it says which: who read them could not send them."""
@@ -235,6 +237,7 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
         exactly_once=subscription.enable_exactly_once_delivery,
         ordered=subscription.enable_message_ordering,
     )
+    check_alerts(subscription.extensions.alerts)
     _check_exports(subscription)
     if subscription.expiration_ttl is not None:
         _check_expiration_ttl(subscription.expiration_ttl)  # first: a retention that is not given follows it

@@ -3,19 +3,17 @@
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
-from broker.domain.lag import Lag, ShardLag, lag_of
+from broker.domain.lag import Lag
 from broker.domain.names import check_project
 from broker.domain.page import MAX_PAGE_SIZE, Page
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.runtime.resource_turns import ResourceTurns
 from broker.store.driver.database import Database
-from broker.store.looking.lag import read_lag
-from broker.store.resources import push_states, subscriptions
+from broker.store.resources import subscriptions
 
 HungUp = Callable[[], Awaitable[None]]
-
-AT_A_TIME = 200  # subscriptions of one statement: some 50 ms, 1 s if all have filters that compare much
 
 
 class LagService:
@@ -43,7 +41,9 @@ class LagService:
             lags: list[Lag] = []
             for first in range(0, len(found), AT_A_TIME):
                 some = found[first : first + AT_A_TIME]
-                lags = sorted([*lags, *await self._lags(some)], key=Lag.rank)[:page_size]
+                lags = sorted([*lags, *await read_lags(self._database, self._clock, some)], key=Lag.rank)[
+                    :page_size
+                ]
         return lags, len(found), self._clock.now()
 
     async def _subscriptions(self, project: str) -> list[Subscription]:
@@ -57,14 +57,3 @@ class LagService:
             if len(some) <= MAX_PAGE_SIZE:
                 return found
             after = found[-1].name
-
-    async def _lags(self, some: Sequence[Subscription]) -> list[Lag]:
-        now = self._clock.now()
-        pushed = [s.subscription_id for s in some if s.is_push]
-        async with self._database.transaction() as connection:
-            states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
-        shards: dict[int, list[ShardLag]] = {}
-        async with self._database.hot() as hot:
-            for shard in await read_lag(hot, subscriptions=some, now=now):
-                shards.setdefault(shard.subscription_id, []).append(shard)
-        return [lag_of(s, shards.get(s.subscription_id, []), states.get(s.subscription_id), now) for s in some]

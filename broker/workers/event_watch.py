@@ -4,21 +4,26 @@ Every process has one; one at a time looks.  What is found and what was told of 
 which also leaves the events to be published: a crash loses none, and may publish one twice, with one `ce-id`.
 """
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from broker.domain.errors import BrokerError, NotFound
-from broker.domain.event import compare, event_message
-from broker.domain.names import leaf
+from broker.domain.event import LAGS, STATES, Found, Kind, compare, event_message
+from broker.domain.lag_alerts import lags_to_tell
+from broker.domain.names import leaf, project_of
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
-from broker.store.driver.database import Database
+from broker.store.driver.database import Database, ResourceConnection
 from broker.store.log.messages import encode_messages
 from broker.store.resources import events as store
 from broker.store.resources.events import WaitingEvent
+from broker.store.resources.subscriptions import list_alerting_subscriptions
 from broker.telemetry.state_changes import StateChanges
 
 EVENT_SECONDS = 5.0
+LAG_SECONDS = 15.0
 _BATCH = 100
 _UNPUBLISHED = "events that cannot be published"
 
@@ -48,18 +53,31 @@ class EventWatch:
         """Look, and publish what there is to tell.  Returns how many events were published."""
         async with self._database.transaction() as connection:
             topics = await store.read_event_topics(connection)
-            if not topics:
-                return 0
-            if await store.is_our_look(connection):
-                now = self._clock.now()
-                found = await store.find_conditions(connection, now=now, late=self._late)
-                look = compare(await store.read_told(connection), found, now=now)
-                await store.write_told(connection, holds=look.holds, over=look.over)
-                await store.insert_events(connection, events=look.events)
+            if topics and await store.is_our_look(connection):
+                found = await store.find_conditions(connection, now=self._clock.now(), late=self._late)
+                await self._tell(connection, found, STATES)
         published, stuck = 0, set[str]()
-        while count := await self._publish_some(topics, stuck):
+        while topics and (count := await self._publish_some(topics, stuck)):
             published += count
         return published
+
+    async def look_at_lags(self) -> None:
+        """What there is to tell is published by `run_once`."""
+        async with self._database.transaction() as connection:
+            topics = await store.read_event_topics(connection)
+            if topics and await store.is_our_look(connection):
+                alerting = await list_alerting_subscriptions(connection, projects=topics)
+                watched = [s for s in alerting if s.topic != topics[project_of(s.name)]]
+                found: list[Found] = []
+                for first in range(0, len(watched), AT_A_TIME):
+                    lags = await read_lags(self._database, self._clock, watched[first : first + AT_A_TIME])
+                    found += [one for lag in lags for one in lags_to_tell(lag, self._clock.now())]
+                await self._tell(connection, found, LAGS)
+
+    async def _tell(self, connection: ResourceConnection, found: list[Found], kinds: Collection[Kind]) -> None:
+        look = compare(await store.read_told(connection, kinds=kinds), found, now=self._clock.now())
+        await store.write_told(connection, holds=look.holds, over=look.over)
+        await store.insert_events(connection, events=look.events)
 
     async def _publish_some(self, topics: dict[str, str], stuck: set[str]) -> int:
         """Publish the oldest; the projects whose events cannot be published are added to `stuck`."""

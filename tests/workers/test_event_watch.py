@@ -1,5 +1,7 @@
 """Events: what fails, is paused or is given up becomes a message on the topic that a project has chosen (F4)."""
 
+import base64
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -126,3 +128,35 @@ async def test_events_go_to_a_topic_of_the_project_itself_that_exists(
         await it.pushes.subscribe()
         await it.rest.ok("POST", f"{it.rest.subscription()}:pausePush", {"reason": "Ada looks at it."})
         assert await it.look() == []
+
+
+async def test_a_subscription_that_lags_by_its_marks_is_told_of_with_what_holds_it(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with watched(database_url, push_sink) as it:
+        alerts = {"alerts": {"backlog": 10, "age": "600s"}}
+        created = await it.rest.create_subscription(extensions=alerts)
+        assert created["extensions"] == alerts
+        await it.rest.publish(*map(str, range(12)))
+        await it.watch.look_at_lags()
+        await it.until("pubsub.subscription.backlogReached sub")
+        reason = json.loads(base64.b64decode(it.seen[0]["data"]))["reason"]
+        assert reason.startswith("12 messages are not acked, 10 are the mark. ")
+        await it.rest.acknowledge(await it.rest.pull("sub", 3))
+        await it.watch.look_at_lags()
+        assert len(await it.look()) == 1  # 9 are nearly as many
+        await it.rest.drain()
+        await it.watch.look_at_lags()
+        await it.until("pubsub.subscription.backlogReached sub", "pubsub.subscription.caughtUp sub")
+
+
+async def test_alerts_out_of_bounds_are_refused(rest: Rest) -> None:
+    await rest.create_topic()
+    for alerts, field in (
+        ({"backlog": 0}, "backlog=0"),
+        ({"age": "9s"}, "age=9s"),
+        ({"age": "soon"}, "age"),
+    ):
+        body = {"topic": rest.topic(), "extensions": {"alerts": alerts}}
+        code, text = await rest.error("PUT", rest.subscription(), body)
+        assert (code, field in text) == ("INVALID_ARGUMENT", True)

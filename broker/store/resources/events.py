@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete, exists, insert, select, text
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
-from broker.domain.event import Event, Found, Subject, Told, event_json
+from broker.domain.event import Event, Found, Kind, Subject, Told, event_json
 from broker.domain.expiration import NOTICE
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
@@ -69,11 +69,12 @@ async def find_conditions(connection: ResourceConnection, *, now: datetime, late
     ]
 
 
-async def read_told(connection: ResourceConnection) -> list[Told]:
-    """What was told of, and did not end."""
+async def read_told(connection: ResourceConnection, *, kinds: Collection[Kind]) -> list[Told]:
+    """What was told of, of these kinds, and did not end."""
     condition = event_conditions.c
     there = exists().where(subscriptions.c.name == condition.subject)
-    rows = await connection.execute(select(event_conditions, (condition.kind != "quota") & ~there))
+    query = select(event_conditions, (condition.kind != "quota") & ~there).where(condition.kind.in_(kinds))
+    rows = await connection.execute(query)
     return [
         Told(Subject(project, kind, subject), since, found_at, amount, gone)
         for project, kind, subject, since, found_at, amount, gone in rows

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+from broker.domain.alerts import NO_ALERTS, Alerts
 from broker.domain.push_config import (
     GOOGLES_OPTIONS,
     CircuitBreaker,
@@ -40,6 +41,8 @@ def encode_extensions(extensions: Extensions) -> dict[str, Any]:
         options = _in_seconds(asdict(extensions.push))
         del options["copied_fingerprints"]
         stored["push"] = options | _stored_secrets(extensions.push.webhook_secrets or ())
+    if extensions.alerts != NO_ALERTS:
+        stored["alerts"] = _in_seconds(asdict(extensions.alerts))
     return stored
 
 
@@ -47,7 +50,13 @@ def decode_extensions(stored: dict[str, Any]) -> Extensions:
     """What encode_extensions has made."""
     options = stored.get("push")
     push = GOOGLES_OPTIONS if options is None else _push_options(options)
-    return Extensions(one_per_ordering_key=stored.get("one_per_ordering_key", False), push=push)
+    alerts = _alerts(stored["alerts"]) if "alerts" in stored else NO_ALERTS
+    return Extensions(one_per_ordering_key=stored.get("one_per_ordering_key", False), push=push, alerts=alerts)
+
+
+def _alerts(stored: dict[str, Any]) -> Alerts:
+    age = stored["age"]
+    return Alerts(age=None if age is None else timedelta(seconds=age), backlog=stored["backlog"])
 
 
 def _push_options(stored: dict[str, Any]) -> PushOptions:

@@ -1,6 +1,6 @@
 """Rows of `subscriptions`, and the cursors that come and go with them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -211,4 +211,14 @@ async def list_push_subscriptions(connection: AsyncConnection, *, after: int, li
     """Up to `limit` push subscriptions with ids greater than `after`, by id, the paused ones included."""
     query = _SUBSCRIPTION.where(_IS_PUSH, subscriptions.c.subscription_id > after)
     rows = await connection.execute(query.order_by(subscriptions.c.subscription_id).limit(limit))
+    return [_subscription(row) for row in rows]
+
+
+async def list_alerting_subscriptions(
+    connection: AsyncConnection, *, projects: Collection[str]
+) -> list[Subscription]:
+    """Those of these projects whose lags somebody wants to be told of."""
+    project = func.concat("projects/", func.split_part(subscriptions.c.name, "/", 2))
+    query = _SUBSCRIPTION.where(subscriptions.c.extensions.has_key("alerts"), project.in_(projects))
+    rows = await connection.execute(query.order_by(subscriptions.c.subscription_id))
     return [_subscription(row) for row in rows]

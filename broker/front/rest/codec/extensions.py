@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.alerts import NO_ALERTS, Alerts
 from broker.domain.durations import format_duration
 from broker.domain.push_config import CircuitBreaker, Digest, PushOptions, fingerprint
 from broker.domain.subscription import Extensions
@@ -34,9 +35,15 @@ class PushOptionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True
     circuit_breaker: CircuitBreakerBody | None = None
 
 
+class AlertsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    age: str | None = None
+    backlog: int | None = None
+
+
 class ExtensionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     one_per_ordering_key: bool = False
     push: PushOptionsBody | None = None
+    alerts: AlertsBody | None = None
 
 
 class _Beside(msgspec.Struct):
@@ -53,14 +60,30 @@ def decode_extensions(beside: Mapping[str, Any]) -> Extensions:
     body = convert_json(beside, _Beside).extensions
     if body is None:
         return Extensions()
-    return Extensions(one_per_ordering_key=body.one_per_ordering_key, push=_push_options(body.push))
+    return Extensions(
+        one_per_ordering_key=body.one_per_ordering_key,
+        push=_push_options(body.push),
+        alerts=NO_ALERTS if body.alerts is None else _alerts(body.alerts),
+    )
+
+
+def _alerts(body: AlertsBody) -> Alerts:
+    age = body.age
+    where = "extensions.alerts.age"
+    return Alerts(age=None if age is None else parse_duration(age, where), backlog=body.backlog)
 
 
 def extensions_json(extensions: Extensions) -> Mapping[str, Any]:
     """What is not as by default; {} if all is."""
     push = _push_options_json(extensions.push)
     body: dict[str, Any] = {"onePerOrderingKey": True} if extensions.one_per_ordering_key else {}
-    return body | ({"push": push} if push else {})
+    alerts = _alerts_json(extensions.alerts)
+    return body | ({"push": push} if push else {}) | ({"alerts": alerts} if alerts else {})
+
+
+def _alerts_json(alerts: Alerts) -> Mapping[str, Any]:
+    age = {} if alerts.age is None else {"age": format_duration(alerts.age)}
+    return age | ({} if alerts.backlog is None else {"backlog": alerts.backlog})
 
 
 def _push_options(body: PushOptionsBody | None) -> PushOptions:

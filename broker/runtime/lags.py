@@ -1,0 +1,25 @@
+"""How far behind some subscriptions are (F3): what lists of lags and alerts read."""
+
+from collections.abc import Sequence
+
+from broker.domain.lag import Lag, ShardLag, lag_of
+from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
+from broker.store.driver.database import Database
+from broker.store.looking.lag import read_lag
+from broker.store.resources import push_states
+
+AT_A_TIME = 200  # subscriptions of one statement: some 50 ms, 1 s if all have filters that compare much
+
+
+async def read_lags(database: Database, clock: DatabaseClock, some: Sequence[Subscription]) -> list[Lag]:
+    """Of at most AT_A_TIME subscriptions.  Nothing is locked."""
+    now = clock.now()
+    pushed = [s.subscription_id for s in some if s.is_push]
+    async with database.transaction() as connection:
+        states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
+    shards: dict[int, list[ShardLag]] = {}
+    async with database.hot() as hot:
+        for shard in await read_lag(hot, subscriptions=some, now=now):
+            shards.setdefault(shard.subscription_id, []).append(shard)
+    return [lag_of(s, shards.get(s.subscription_id, []), states.get(s.subscription_id), now) for s in some]
