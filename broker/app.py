@@ -23,6 +23,7 @@ from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.quotas import BALANCE_SECONDS, Quotas
+from broker.runtime.readers import PASS_SECONDS, Readers
 from broker.runtime.readiness import READY_SECONDS, check_ready
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.retained_bytes import LOOK_SECONDS, RetainedBytes
@@ -102,6 +103,7 @@ class Broker:
         self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter)
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
+        self.readers = Readers(self._database, self._clock)
         self.quotas = self._quotas()
         self._processes = self._running_processes()
         self.retained_bytes = RetainedBytes(self._database, self._clock, self.quotas)
@@ -136,7 +138,7 @@ class Broker:
 
     def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
         writer = AckWriter(self._database, self._clock, attempt_ids, self._wake_ups, jitter=jitter)
-        return make_acks(self._config, writer, self._tasks, self._activity, self._outstanding)
+        return make_acks(self._config, writer, self._tasks, self._activity, self._outstanding, self.readers)
 
     def _quotas(self) -> Quotas:
         defaults = self._config.default_quotas
@@ -185,7 +187,13 @@ class Broker:
             publish=PublishService(self._resources, quotas, self._publishes),
             pull=self._pull_service(),
             streaming_pull=StreamingPullService(
-                self._resources, quotas, self.long_poll, self._outstanding, self._activity, self._tasks
+                self._resources,
+                quotas,
+                self.long_poll,
+                self._outstanding,
+                self._activity,
+                self._tasks,
+                self.readers,
             ),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
             looking=make_looking(database, clock),
@@ -220,7 +228,8 @@ class Broker:
 
     def _pull_service(self) -> PullService:
         wait_seconds = self._config.pull_wait_seconds
-        return PullService(self._resources, self.quotas, self.long_poll, self._activity, wait_seconds=wait_seconds)
+        parts = self._resources, self.quotas, self.long_poll, self._activity, self.readers
+        return PullService(*parts, wait_seconds=wait_seconds)
 
     def _pusher(self, acks: AckCoalescer) -> Pusher:
         return Pusher(
@@ -348,6 +357,7 @@ class Broker:
             async with asyncio.timeout(READY_SECONDS + GRACE_SECONDS):
                 await self.pusher.stop()
                 await self._processes.leave()
+                await self.readers.leave()
 
     async def _record_last_activity(self) -> None:
         with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
@@ -370,6 +380,7 @@ class Broker:
             "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()),
             "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
             "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),
+            "readers": PeriodicWorker(self.readers.run_once, PASS_SECONDS),
             "quotas": PeriodicWorker(self.quotas.balance, BALANCE_SECONDS),
             "retained bytes": PeriodicWorker(self.retained_bytes.run_once, LOOK_SECONDS),
             **self.pusher.workers(),

@@ -11,6 +11,7 @@ from broker.runtime.jitter import Jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.readers import Readers
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
@@ -52,11 +53,18 @@ def make_long_poll(
 
 
 def make_acks(
-    config: AppConfig, writer: AckWriter, tasks: Tasks, activity: SubscriptionActivity, outstanding: Outstanding
+    config: AppConfig,
+    writer: AckWriter,
+    tasks: Tasks,
+    activity: SubscriptionActivity,
+    outstanding: Outstanding,
+    readers: Readers,
 ) -> AckCoalescer:
     """Of pulls and of pushes."""
     at_once = max(1, min(ACK_FLUSHES_AT_ONCE, config.pool_size // 2))
-    return AckCoalescer(writer, tasks, activity, flushes_at_once=at_once, settled=outstanding.remove)
+    return AckCoalescer(
+        writer, tasks, activity, flushes_at_once=at_once, acked=readers.acked, settled=outstanding.remove
+    )
 
 
 def make_publishes(

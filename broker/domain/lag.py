@@ -87,6 +87,14 @@ class ShardLag:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Delivering:
+    """By whom messages go out: what is known of the endpoint (None: nothing), and how many pull or stream."""
+
+    push_state: PushState | None = None
+    readers: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
     """One subscription.  `oldest`: when its oldest message that is not acked was published (None: there is none).
@@ -116,9 +124,7 @@ class Lag:
         )
 
 
-def lag_of(
-    subscription: Subscription, shards: Sequence[ShardLag], push_state: PushState | None, now: datetime
-) -> Lag:
+def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: Delivering, now: datetime) -> Lag:
     """How far behind a subscription is, from where it stands in its shards."""
     held = sum(shard.held for shard in shards)
     outstanding = sum(shard.outstanding for shard in shards)
@@ -126,7 +132,7 @@ def lag_of(
     undelivered = sum(shard.wanted for shard in shards) + outstanding + held
     holders = [shard.holder for shard in shards if shard.holder is not None]
     holder = min(holders, key=lambda h: h.delivered_at, default=None) if held else None
-    held_by, verdict = _judge(subscription, shards, push_state, holder, min(oldest, default=None), now)
+    held_by, verdict = _judge(subscription, shards, delivering, holder, min(oldest, default=None), now)
     return Lag(
         subscription=subscription,
         held_by=held_by,
@@ -144,7 +150,7 @@ def lag_of(
 def _judge(
     subscription: Subscription,
     shards: Sequence[ShardLag],
-    push_state: PushState | None,
+    delivering: Delivering,
     holder: KeyHolder | None,
     oldest: datetime | None,
     now: datetime,
@@ -155,7 +161,9 @@ def _judge(
         return HeldBy.NOTHING, "Nothing waits."
     if subscription.export:
         return HeldBy.EXPORT, f"Its messages are for a {subscription.export}, and this broker exports nothing."
-    stopped = _endpoint(push_state, now) if subscription.is_push else _idle(shards, now)
+    stopped = (
+        _endpoint(delivering.push_state, now) if subscription.is_push else _idle(shards, delivering.readers, now)
+    )
     if stopped is not None:
         return stopped
     retrying = sum(shard.retrying for shard in shards)
@@ -168,7 +176,7 @@ def _judge(
     if age < SLOW_AFTER:
         return HeldBy.NOTHING, "Nothing holds it: its messages are young."
     out = sum(shard.outstanding for shard in shards)
-    who = "the endpoint" if subscription.is_push else "those who pull"
+    who = "the endpoint" if subscription.is_push else f"those who pull or stream ({delivering.readers})"
     held_by = HeldBy.SLOW_ENDPOINT if subscription.is_push else HeldBy.SLOW_CONSUMERS
     return held_by, f"{who.capitalize()} cannot keep up: {out} are out, the oldest message is {_short(age)} old."
 
@@ -191,9 +199,9 @@ def _endpoint(state: PushState | None, now: datetime) -> tuple[HeldBy, str] | No
     return None
 
 
-def _idle(shards: Sequence[ShardLag], now: datetime) -> tuple[HeldBy, str] | None:
+def _idle(shards: Sequence[ShardLag], readers: int, now: datetime) -> tuple[HeldBy, str] | None:
     used = max((shard.last_active_at for shard in shards), default=now)
-    if now - used < IDLE_AFTER:
+    if readers or now - used < IDLE_AFTER:
         return None
     return HeldBy.NOBODY_PULLS, f"Nobody has pulled since {format_timestamp(used)}."
 

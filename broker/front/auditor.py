@@ -7,6 +7,7 @@ from broker.access.audit.trail import AuditTrail
 from broker.domain.audit_entry import Audited, method_name
 from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError
+from broker.front.peer import host_of
 from broker.front.resource_calls import HOT
 
 _DENIALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
@@ -44,7 +45,7 @@ class Auditor:
             code=code,
             principal=caller.member,
             credential=caller.credential,
-            address=str(peer[0]) if isinstance(peer, tuple) and peer else "",
+            address=host_of(peer),
             permission=_missing(error),
         )
         if use or error is not None:

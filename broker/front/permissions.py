@@ -174,6 +174,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "PausePush": _UPDATE_SUBSCRIPTION,
     "ResumePush": _UPDATE_SUBSCRIPTION,
     "GetPosition": _GET_SUBSCRIPTION,
+    "ListConsumers": _GET_SUBSCRIPTION,
     "ListLag": (Need("pubsub.subscriptions.list"),),
     "Logging.ListAuditLogs": (Need("logging.privateLogEntries.list"),),
     "TestFilter": (  # may show bodies

@@ -74,11 +74,14 @@ class Batch:
             return self.acks_in_order
         return self.exactly_once_acks if exactly_once else self.acks
 
-    def settled(self, out_of_order: Mapping[AttemptName, set[int]]) -> Iterator[MessageNames]:
-        """What is out no more once the batch is written."""
+    def acked(self, out_of_order: Mapping[AttemptName, set[int]]) -> Iterator[MessageNames]:
+        """What is acked once the batch is written."""
         yield self.acks
         yield self.exactly_once_acks
         yield {a: ordinals - out_of_order.get(a, set()) for a, ordinals in self.acks_in_order.items()}
+
+    def nacked(self) -> Iterator[MessageNames]:
+        """What is nacked then."""
         yield {
             attempt: nacked
             for attempt, deadlines in self.deadlines.items()

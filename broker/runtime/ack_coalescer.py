@@ -17,6 +17,7 @@ A refusal is Unavailable: what was asked may be asked again without harm, done o
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from broker.domain.ack_id import AttemptName
 from broker.domain.errors import Aborted, BrokerError, Unavailable
@@ -60,12 +61,14 @@ class AckCoalescer:
         activity: SubscriptionActivity,
         *,
         flushes_at_once: int,
+        acked: Callable[[Iterable[MessageNames]], None] = lambda _: None,
         settled: Callable[[Iterable[MessageNames]], None] = lambda _: None,
     ) -> None:
         """`flushes_at_once`, each on a connection, 1 or more, beside one that began alone.
 
-        `settled` is told what was acked or nacked, once that is durable.
+        `acked` is told what was acked, `settled` what was acked or nacked, once that is durable.
         """
+        self._acked = acked
         self._settled = settled
         self._writer = writer
         self._tasks = tasks
@@ -207,7 +210,8 @@ class AckCoalescer:
             raise
         else:
             refused, _ = answer
-            self._settled(batch.settled(refused.out_of_order))
+            self._acked(batch.acked(refused.out_of_order))
+            self._settled(chain(batch.acked(refused.out_of_order), batch.nacked()))
             batch.done.set_result(answer)
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from broker.domain.lag import Lag, ShardLag, lag_of
+from broker.domain.lag import Delivering, Lag, ShardLag, lag_of
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from broker.store.looking.lag import read_lag
+from broker.store.looking.readers import count_readers
 from broker.store.resources import push_states
 
 AT_A_TIME = 200  # subscriptions of one statement: some 50 ms, 1 s if all have filters that compare much
@@ -18,8 +19,14 @@ async def read_lags(database: Database, clock: DatabaseClock, some: Sequence[Sub
     pushed = [s.subscription_id for s in some if s.is_push]
     async with database.transaction() as connection:
         states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
+        ids = [s.subscription_id for s in some]
+        readers = await count_readers(connection, subscription_ids=ids, now=now)
     shards: dict[int, list[ShardLag]] = {}
     async with database.hot() as hot:
         for shard in await read_lag(hot, subscriptions=some, now=now):
             shards.setdefault(shard.subscription_id, []).append(shard)
-    return [lag_of(s, shards.get(s.subscription_id, []), states.get(s.subscription_id), now) for s in some]
+    return [
+        lag_of(s, shards.get(id_, []), Delivering(states.get(id_), readers.get(id_, 0)), now)
+        for s in some
+        for id_ in (s.subscription_id,)
+    ]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.services.consumers import ConsumerService
 from broker.services.filters import FilterService
 from broker.services.lag import LagService
 from broker.store.driver.database import Database
@@ -15,6 +16,7 @@ class LookingServices:
 
     filters: FilterService
     lag: LagService
+    consumers: ConsumerService
 
 
 def make_looking(database: Database, clock: DatabaseClock) -> LookingServices:
@@ -23,4 +25,5 @@ def make_looking(database: Database, clock: DatabaseClock) -> LookingServices:
     return LookingServices(
         filters=FilterService(database, clock, turns),
         lag=LagService(database, clock, turns),
+        consumers=ConsumerService(database, clock),
     )

@@ -12,6 +12,7 @@ from broker.domain.subscription import Subscription
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import SubscriptionChanged
 from broker.runtime.quotas import Quotas
+from broker.runtime.readers import Readers, Reading
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 
@@ -29,6 +30,7 @@ class PullService:
         quotas: Quotas,
         long_poll: LongPoll,
         activity: SubscriptionActivity,
+        readers: Readers,
         *,
         wait_seconds: float,
     ) -> None:
@@ -37,6 +39,7 @@ class PullService:
         self._quotas = quotas
         self._long_poll = long_poll
         self._activity = activity
+        self._readers = readers
         self._wait_seconds = wait_seconds
 
     async def pull(
@@ -47,22 +50,25 @@ class PullService:
         return_immediately: bool,
         max_bytes: int = MAX_RESPONSE_BYTES,
         principal: str = "",
+        address: str = "",
         seconds_left: float | None = None,
         hung_up: Callable[[], Awaitable[None]],
     ) -> tuple[Subscription, list[Delivery]]:
         """Up to `max_messages` (at most 1,000) under new ack ids; none after the bounded wait.
 
         `max_bytes`: of their data and attributes; one message that is larger still comes alone.  `seconds_left`:
-        until the caller takes no answer any more, if that is known; the wait ends before.  `principal`: who pulls.
+        until the caller takes no answer any more, if that is known; the wait ends before.  `principal`: who pulls,
+        and `address` from where ("": it is not known).
 
         Raises InvalidArgument, NotFound (also when the subscription is deleted meanwhile), FailedPrecondition,
         ResourceExhausted (a quota).
         """
         subscription = await pullable(self._resources, subscription_name)
         demand = demand_of(max_messages, max_bytes)
+        reading = self._readers.pulls(subscription.subscription_id, principal, address)
         wait_seconds = 0 if return_immediately else self._longest_wait(seconds_left)
         if not self._quotas.on:
-            return await self._pull(subscription, demand, wait_seconds, hung_up)
+            return await self._pull(subscription, demand, wait_seconds, hung_up, reading)
         demand = self._within_quotas(subscription, principal, demand)
         deadline = time.monotonic() + wait_seconds
         if return_immediately:
@@ -71,7 +77,7 @@ class PullService:
             counted = await self._quotas.connections.open(project_of(subscription_name))
         with counted:
             left = max(deadline - time.monotonic(), 0)
-            subscription, deliveries = await self._pull(subscription, demand, left, hung_up)
+            subscription, deliveries = await self._pull(subscription, demand, left, hung_up, reading)
         handed_out(self._quotas, subscription, principal, deliveries)
         return subscription, deliveries
 
@@ -81,6 +87,7 @@ class PullService:
         demand: Demand,
         wait_seconds: float,
         hung_up: Callable[[], Awaitable[None]],
+        reading: Reading,
     ) -> tuple[Subscription, list[Delivery]]:
         deadline = time.monotonic() + wait_seconds
         while True:
@@ -93,6 +100,7 @@ class PullService:
                 await asyncio.sleep(0)
                 subscription = await pullable(self._resources, subscription.name)
             else:
+                self._readers.handed_out(reading, deliveries)
                 return subscription, deliveries
 
     def _within_quotas(self, subscription: Subscription, principal: str, demand: Demand) -> Demand:

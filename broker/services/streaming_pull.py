@@ -16,6 +16,7 @@ from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.pull_queue import PullTerms, SubscriptionChanged
 from broker.runtime.quotas import Quotas
+from broker.runtime.readers import Readers, Reading
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -37,6 +38,7 @@ class StreamingPullService:
     outstanding: Outstanding
     activity: SubscriptionActivity
     tasks: Tasks
+    readers: Readers
 
     async def open(
         self,
@@ -46,8 +48,10 @@ class StreamingPullService:
         ack_deadline: timedelta,
         client_id: str,
         principal: str = "",
+        address: str = "",
     ) -> "MessageStream":
-        """Begin to receive, as a `principal` ("": it is not known); the caller closes what is returned.
+        """Begin to receive, as a `principal`, at an `address` ("": it is not known); the caller closes what is
+        returned.
 
         Raises NotFound, FailedPrecondition, ResourceExhausted (a quota of requests or connections).
         """
@@ -56,14 +60,12 @@ class StreamingPullService:
             gauge, now = self.quotas.subscribing(project_of(subscription.name), principal), self.quotas.ticks()
             gauge.check(now, requests_alone=True)
             gauge.take(now, requests=1)
+        connection = await self.quotas.connections.open(project_of(subscription.name))
+        reading = self.readers.opens(
+            subscription.subscription_id, client_id=client_id, principal=principal, address=address
+        )
         return MessageStream(
-            self,
-            subscription,
-            flow_control,
-            ack_deadline=ack_deadline,
-            client_id=client_id,
-            principal=principal,
-            connection=await self.quotas.connections.open(project_of(subscription.name)),
+            self, subscription, flow_control, ack_deadline=ack_deadline, reading=reading, connection=connection
         )
 
 
@@ -77,15 +79,14 @@ class MessageStream:
         flow_control: FlowControl,
         *,
         ack_deadline: timedelta,
-        client_id: str,
-        principal: str,
+        reading: Reading,
         connection: Connection,
     ) -> None:
         self.subscription = subscription
         self._connection = connection
-        self._principal = principal
+        self._reading = reading
         self._parts = parts
-        self._window = parts.outstanding.open(subscription.subscription_id, client_id, flow_control)
+        self._window = parts.outstanding.open(subscription.subscription_id, reading.client_id, flow_control)
         self._terms = PullTerms(ack_deadline, self._window.owner)
 
     async def receive(self) -> list[Delivery]:
@@ -112,8 +113,9 @@ class MessageStream:
                 continue
             if deliveries:
                 if self._parts.quotas.on:
-                    handed_out(self._parts.quotas, self.subscription, self._principal, deliveries)
+                    handed_out(self._parts.quotas, self.subscription, self._reading.principal, deliveries)
                 self._parts.outstanding.handed_out(self._window, deliveries)
+                self._parts.readers.handed_out(self._reading, deliveries)
                 return deliveries
 
     async def _receive_once(self) -> list[Delivery]:
@@ -140,7 +142,7 @@ class MessageStream:
     async def _within_quotas(self, room: int, size: int) -> tuple[int, int]:
         """How many messages and bytes may come now; none, once it has waited: a stream is slowed, not ended."""
         quotas = self._parts.quotas
-        gauge, now = quotas.subscribing(project_of(self.subscription.name), self._principal), quotas.ticks()
+        gauge, now = quotas.subscribing(project_of(self.subscription.name), self._reading.principal), quotas.ticks()
         if seconds := gauge.wait(now):
             await asyncio.sleep(min(seconds, _QUOTA_SECONDS))
             return 0, 0
@@ -174,6 +176,7 @@ class MessageStream:
         window, outstanding, key_owners = self._window, self._parts.outstanding, self._parts.long_poll.key_owners
         self._connection.close()
         outstanding.close(window)
+        self._parts.readers.closes(self._reading)
         if window.subscription_id not in outstanding.subscriptions():
             key_owners.forget(window.subscription_id)
         elif not window.client_id:  # a client that has a name may come back

@@ -8,6 +8,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import LEFT, Outstanding
 from broker.runtime.quotas import Quotas
+from broker.runtime.readers import Readers
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -34,7 +35,9 @@ async def test_streams_that_have_ended_leave_nothing_behind(log: Log) -> None:
     long_poll, outstanding = LongPoll(log.database, clock, claims, tasks), Outstanding(log.database, clock)
     activity = SubscriptionActivity(log.database, clock)
     resources, quotas = ResourceCache(log.database, tasks), Quotas(log.database, clock)
-    service = StreamingPullService(resources, quotas, long_poll, outstanding, activity, tasks)
+    service = StreamingPullService(
+        resources, quotas, long_poll, outstanding, activity, tasks, Readers(log.database, clock)
+    )
     for name in names:
         streams = [
             await service.open(

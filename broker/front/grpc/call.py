@@ -18,10 +18,24 @@ class UnaryCall:
     metadata that comes after the answer.  `required` is what the call was allowed for.
     """
 
-    __slots__ = ("_deadline", "_gone", "_waiting", "caller", "gate", "required", "services", "trailers", "unsent")
+    __slots__ = (
+        "_deadline",
+        "_gone",
+        "_waiting",
+        "caller",
+        "gate",
+        "peer",
+        "required",
+        "services",
+        "trailers",
+        "unsent",
+    )
 
-    def __init__(self, services: Services, deadline: float | None = None) -> None:
-        """`deadline`: the caller's, in the event loop's time."""
+    def __init__(
+        self, services: Services, deadline: float | None = None, peer: Callable[[], object] = lambda: None
+    ) -> None:
+        """`deadline`: the caller's, in the event loop's time; `peer()` is the address of the caller's socket."""
+        self.peer = peer
         self.services = services
         self.caller = ANONYMOUS
         self.gate: Gate | None = None
@@ -77,6 +91,9 @@ class StreamingCall(Protocol):
 
     @property
     def gate(self) -> Gate | None: ...
+
+    def peer(self) -> object:
+        """The address of the caller's socket."""
 
     required: Sequence[Required]
 

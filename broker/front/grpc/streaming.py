@@ -125,6 +125,9 @@ class StreamingRpc(Holder):
     def caller(self) -> Caller:
         return self._caller
 
+    def peer(self) -> object:
+        return self._session.peer()
+
     async def requests(self) -> AsyncIterator[bytes]:
         while True:
             while self._requests:

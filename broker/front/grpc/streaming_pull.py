@@ -20,6 +20,7 @@ from broker.front.generated.messages import StreamingPullRequest, StreamingPullR
 from broker.front.grpc.call import StreamingCall, allow
 from broker.front.grpc.codec.pull import add_received
 from broker.front.grpc.codec.requests import decode_request
+from broker.front.peer import host_of
 from broker.front.resources.requests import resource_name
 from broker.services.acknowledge import Confirmation
 from broker.services.streaming_pull import MessageStream
@@ -59,6 +60,7 @@ async def _open(call: StreamingCall, first: Any) -> MessageStream:
         ack_deadline=_ack_deadline(first),
         client_id=first.client_id,
         principal=call.caller.member,
+        address=host_of(call.peer()),
     )
 
 

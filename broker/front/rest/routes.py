@@ -14,6 +14,7 @@ from broker.front.rest.handlers import (
     acknowledge,
     api_keys,
     audit_logs,
+    consumers,
     filters,
     lag,
     positions,
@@ -127,6 +128,7 @@ ROUTES = [
     Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", positions.get_position),  # an extension (A12)
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
+    Route("GET", f"{SUBSCRIPTION}/consumers", "ListConsumers", consumers.list_consumers),
     Route("GET", "projects/*/lag", "ListLag", lag.list_lag),  # extensions (F3)
     *_ACCOUNTS,
     *_ROLES,

@@ -7,6 +7,7 @@ from broker.front.generated.messages import PullRequest, PullResponse
 from broker.front.grpc.call import UnaryCall, allow
 from broker.front.grpc.codec.pull import add_received
 from broker.front.grpc.codec.requests import decode_request
+from broker.front.peer import host_of
 from broker.front.resources.requests import resource_name
 
 
@@ -22,6 +23,7 @@ async def pull(call: UnaryCall, body: bytes) -> bytes:
         max_bytes=MAX_GRPC_RESPONSE_BYTES,
         seconds_left=call.seconds_left(),
         principal=call.caller.member,
+        address=host_of(call.peer()),
         hung_up=call.hung_up,
     )
     response = PullResponse()

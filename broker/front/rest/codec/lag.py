@@ -1,19 +1,12 @@
 """How far behind subscriptions are; an extension."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from broker.domain.durations import format_duration
 from broker.domain.lag import KeyHolder, Lag
-from broker.domain.page import check_page_size
 from broker.domain.timestamps import format_timestamp
-from broker.front.rest.codec.lists import decode_page_parameters
-
-
-def decode_lag_size(query: Mapping[str, str]) -> int:
-    """How many are wanted.  Raises InvalidArgument."""
-    return check_page_size(decode_page_parameters(query)[0])
 
 
 def lag_json(lags: Sequence[Lag], total: int, now: datetime) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from broker.domain.page import check_page_size
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.scalars import parse_int32
 
@@ -12,6 +13,11 @@ def decode_page_parameters(query: Mapping[str, str]) -> tuple[int, str]:
     size = query.get("pageSize", query.get("page_size", ""))
     token = query.get("pageToken", query.get("page_token", ""))
     return parse_int32(size, "pageSize") if size else 0, token
+
+
+def decode_list_size(query: Mapping[str, str]) -> int:
+    """How many are wanted of a list that has no further pages.  Raises InvalidArgument."""
+    return check_page_size(decode_page_parameters(query)[0])
 
 
 def encode_list(key: str, items: Sequence[Any], next_page_token: str) -> bytes:

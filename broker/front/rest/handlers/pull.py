@@ -1,5 +1,6 @@
 """Subscriber.Pull."""
 
+from broker.front.peer import host_of
 from broker.front.rest.call import Call
 from broker.front.rest.codec.pull import decode_pull, encode_pull_response
 
@@ -12,6 +13,7 @@ async def pull(call: Call) -> bytes:
         return_immediately=request.return_immediately,
         seconds_left=call.seconds_left(),
         principal=call.caller.member,
+        address=host_of(call.exchange.peer),
         hung_up=call.exchange.hung_up,
     )
     if deliveries and call.exchange.gone:
