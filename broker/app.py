@@ -186,15 +186,7 @@ class Broker:
             snapshots=snapshots,
             publish=PublishService(self._resources, quotas, self._publishes),
             pull=self._pull_service(),
-            streaming_pull=StreamingPullService(
-                self._resources,
-                quotas,
-                self.long_poll,
-                self._outstanding,
-                self._activity,
-                self._tasks,
-                self.readers,
-            ),
+            streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
             looking=make_looking(database, clock),
             pushes=PushService(database, clock, wake_ups, self.pusher),
@@ -230,6 +222,10 @@ class Broker:
         wait_seconds = self._config.pull_wait_seconds
         parts = self._resources, self.quotas, self.long_poll, self._activity, self.readers
         return PullService(*parts, wait_seconds=wait_seconds)
+
+    def _streaming_pull_service(self) -> StreamingPullService:
+        shared = self._resources, self.quotas, self.long_poll, self._outstanding, self._activity
+        return StreamingPullService(*shared, self._tasks, self.readers)
 
     def _pusher(self, acks: AckCoalescer) -> Pusher:
         return Pusher(

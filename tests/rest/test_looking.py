@@ -1,6 +1,10 @@
 """Looking at subscriptions over REST; extensions (F3)."""
 
+from broker.app import Broker
+from broker.app_config import AppConfig
 from tests.fixtures.broker import Rest
+from tests.fixtures.in_process import running_in_process
+from tests.streaming.stream import Streams
 
 
 async def test_the_lag_of_a_project_has_its_subscriptions_with_what_holds_each(rest: Rest) -> None:
@@ -30,3 +34,31 @@ async def test_the_lag_of_a_project_has_its_subscriptions_with_what_holds_each(r
 async def test_a_size_that_cannot_be_is_refused_with_its_name_and_value(rest: Rest) -> None:
     code, text = await rest.error("GET", f"{rest.project}/lag", params={"pageSize": "-1"})
     assert (code, "page_size=-1" in text) == ("INVALID_ARGUMENT", True)
+
+
+async def test_who_pulls_and_streams_is_told_with_client_address_and_what_each_has(
+    database_url: str, project: str
+) -> None:
+    broker = Broker(AppConfig(database_url=database_url))
+    async with running_in_process(broker) as client:
+        rest, streams = Rest(client, project), Streams(str(client.base_url), Rest(client, project))
+        await rest.create_topic()
+        await rest.create_subscription()
+        await rest.publish("one", "two")
+        [pulled] = await rest.pull(max_messages=1)
+        stream = await streams.open(client_id="worker-7")
+        [streamed] = await stream.take(1)
+        await rest.acknowledge([pulled])
+        await broker.readers.run_once()
+        answer = await rest.ok("GET", f"{rest.subscription()}/consumers")
+        await streams.close()
+    assert answer["totalSize"] == 2
+    by_kind = {consumer["kind"]: consumer for consumer in answer["consumers"]}
+    assert (by_kind["STREAMING_PULL"]["clientId"], by_kind["STREAMING_PULL"]["outstandingMessages"]) == (
+        "worker-7",
+        1,
+    )
+    assert {consumer["address"] for consumer in answer["consumers"]} == {"127.0.0.1"}
+    assert by_kind["PULL"]["outstandingMessages"] == 0
+    assert "ackLatencyP99" in by_kind["PULL"]
+    assert streamed.text == "two"

@@ -26,7 +26,7 @@ from broker.store.log.delivery_attempts import (
     release_attempts,
 )
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.looking import lag
+from broker.store.looking import lag, readers
 from broker.store.resources import filters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 from tests.fixtures.push_log import PushLog
@@ -79,6 +79,7 @@ EXPECTED = {
         "_ordering_key_publish_time_idx",
         "delivery_attempts_ordering_key_idx",
     },
+    "readers._COUNT_STILL_OUT": {"delivery_attempts_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
     "retained_bytes._READ_KEPT": {
@@ -103,6 +104,7 @@ _MODULES = {
     "filters": filters,
     "lag": lag,
     "messages": messages,
+    "readers": readers,
     "retained_bytes": retained_bytes,
     "shards": shards,
 }
@@ -176,6 +178,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     name = log.name(delivery)
     await acknowledge_exactly_once(session, shard_id=log.shard_id, acks={name: {0}}, now=later)
     await read_open_attempts(session, shard_id=log.shard_id, attempts=[name], now=later)
+    await readers.count_still_out(session, attempts=[name], now=later)
     await release_attempts(
         session,
         shard_id=log.shard_id,
