@@ -71,7 +71,7 @@ class Issuer:
 
 
 @asynccontextmanager
-async def _issuer() -> AsyncIterator[Issuer]:
+async def running_issuer() -> AsyncIterator[Issuer]:
     issuer = Issuer()
     server = await asyncio.start_server(issuer.answer, "127.0.0.1", 0)
     issuer.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -85,7 +85,7 @@ async def _issuer() -> AsyncIterator[Issuer]:
 
 @pytest.fixture
 async def issuer() -> AsyncIterator[Issuer]:
-    async with _issuer() as running:
+    async with running_issuer() as running:
         yield running
 
 
