@@ -175,6 +175,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "ResumePush": _UPDATE_SUBSCRIPTION,
     "GetPosition": _GET_SUBSCRIPTION,
     "ListConsumers": _GET_SUBSCRIPTION,
+    "ListSubscriptionMessages": _CONSUME,  # shows bodies
     "ListLag": (Need("pubsub.subscriptions.list"),),
     "Logging.ListAuditLogs": (Need("logging.privateLogEntries.list"),),
     "TestFilter": (  # may show bodies

@@ -18,7 +18,7 @@ HOT = frozenset(
         "Reject",
     }
 )
-LOOKING = frozenset({"TestFilter", "ListLag"})  # which have turns of their own
+LOOKING = frozenset({"TestFilter", "ListLag", "ListSubscriptionMessages"})  # which have turns of their own
 UNBOUNDED = HOT | LOOKING
 
 

@@ -41,7 +41,7 @@ class FilterService:
         An empty filter matches all.  Raises InvalidArgument (the filter, and where it goes wrong; a page token of
         another topic), NotFound, Unavailable (too many trials).
         """
-        filter_path = _compiled(text)
+        filter_path = compiled(text)
         async with self._turns.of(project_of(topic_name), hung_up=hung_up):
             return await self._test_topic(topic_name, filter_path, page)
 
@@ -63,7 +63,7 @@ class FilterService:
         so does its creation.  Raises InvalidArgument, NotFound, FailedPrecondition (detached), Unavailable
         (too many trials).
         """
-        _compiled(text)
+        compiled(text)
         async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
             return await self._test_subscription(subscription_name, text, page)
 
@@ -72,7 +72,7 @@ class FilterService:
             subscription = await existing_subscription(connection, subscription_name)
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(subscription_name)}).")
-        filter_path = _compiled(text, subscription.filter)
+        filter_path = compiled(text, subscription.filter)
         since = subscription.gets_since(self._clock.now())
         return await self._test(subscription.shard_ids, filter_path, since, page)
 
@@ -91,7 +91,7 @@ class FilterService:
             )
 
 
-def _compiled(*texts: str) -> str | None:
+def compiled(*texts: str) -> str | None:
     """What matches all of these filters; None: everything does."""
     match [parse_filter(text) for text in texts if text]:
         case []:

@@ -7,6 +7,7 @@ from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.services.consumers import ConsumerService
 from broker.services.filters import FilterService
 from broker.services.lag import LagService
+from broker.services.standing_messages import StandingMessageService
 from broker.store.driver.database import Database
 
 
@@ -17,6 +18,7 @@ class LookingServices:
     filters: FilterService
     lag: LagService
     consumers: ConsumerService
+    standing_messages: StandingMessageService
 
 
 def make_looking(database: Database, clock: DatabaseClock) -> LookingServices:
@@ -26,4 +28,5 @@ def make_looking(database: Database, clock: DatabaseClock) -> LookingServices:
         filters=FilterService(database, clock, turns),
         lag=LagService(database, clock, turns),
         consumers=ConsumerService(database, clock),
+        standing_messages=StandingMessageService(database, clock, turns),
     )

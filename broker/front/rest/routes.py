@@ -24,6 +24,7 @@ from broker.front.rest.handlers import (
     quotas,
     roles,
     settings,
+    standing_messages,
 )
 from broker.front.rest.handlers import service_accounts as accounts
 from broker.front.rest.resources import resource_handler
@@ -129,6 +130,12 @@ ROUTES = [
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
     Route("GET", f"{SUBSCRIPTION}/consumers", "ListConsumers", consumers.list_consumers),
+    Route(
+        "GET",
+        f"{SUBSCRIPTION}/messages",
+        "ListSubscriptionMessages",
+        standing_messages.list_messages,
+    ),
     Route("GET", "projects/*/lag", "ListLag", lag.list_lag),  # extensions (F3)
     *_ACCOUNTS,
     *_ROLES,

@@ -1,0 +1,115 @@
+"""Pages of the messages that a subscription has, in their states (F3)."""
+
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.message_state import ASKED, EVERY_STATE, MessageState
+from broker.domain.page import check_page_size, invalid_page_token
+from broker.domain.refusals import refuse_nul
+
+MAX_SCANNED = 10_000  # messages that one call looks at
+MAX_CONTAINS = 1_000  # characters
+
+_TOKEN = struct.Struct(">?qqqqq")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class StandingPosition:
+    """Where a list goes on, in one shard: first the rows of what was handed out (`in_log` false), from
+    (`attempt_id`, `part`) on, in that one behind `seq`, which was published at `publish_time`; then the log, from
+    behind `seq` on.
+    """
+
+    shard_id: int
+    in_log: bool = False
+    attempt_id: int = 0
+    part: int = 0
+    seq: int = -1
+    publish_time: datetime = _EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class StandingPage:
+    """At most `size` messages in one of the `states` that a filter matches, and whose data has `contains` (as
+    UTF-8), from a position on (None: from the first shard on).
+    """
+
+    size: int
+    states: frozenset[MessageState] = EVERY_STATE
+    filter: str = ""
+    contains: str = ""
+    start: StandingPosition | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingMessage:
+    """A message and how it stands.  `at`: its ack deadline (OUTSTANDING), or when it is tried again (RETRY_AT).
+
+    `attempt_number`: so often it was handed out (0: never), last at `delivered_at` (None: that is not known).
+    `held_by`: the sequence of the message that it waits for (HELD_BY_KEY).
+    """
+
+    shard_id: int
+    seq: int
+    publish_time: datetime = _EPOCH
+    ordering_key: str | None = None
+    attributes: str = "{}"
+    data: bytes = b""
+    state: MessageState
+    attempt_number: int = 0
+    delivered_at: datetime | None = None
+    at: datetime | None = None
+    held_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StandingList:
+    """What was found among so many messages (`scanned`); `rest`: where to go on, if anywhere."""
+
+    found: Sequence[StandingMessage]
+    scanned: int
+    rest: StandingPosition | None
+
+
+def parse_standing_page(size: int, token: str, *, states: str, filter_text: str, contains: str) -> StandingPage:
+    """`states`: names of ASKED with commas between them; "": all.
+
+    Raises InvalidArgument for another name, a negative size, a token that `standing_page_token` never gave, or a
+    text that cannot be looked for.
+    """
+    size = check_page_size(size)
+    refuse_nul(contains, "contains")
+    if len(contains) > MAX_CONTAINS:
+        raise InvalidArgument(f"contains has {len(contains)} characters, the maximum is {MAX_CONTAINS}.")
+    wanted = frozenset(state for name in states.split(",") for state in _asked(name)) if states else EVERY_STATE
+    if not token:
+        return StandingPage(size, wanted, filter_text, contains)
+    try:
+        raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        in_log, shard_id, attempt_id, part, seq, microseconds = _TOKEN.unpack(raw)
+        time = _EPOCH + microseconds * _MICROSECOND
+    except (Base64Error, ValueError, OverflowError, struct.error):
+        raise invalid_page_token(token) from None
+    start = StandingPosition(shard_id, in_log, attempt_id, part, seq, time)
+    return StandingPage(size, wanted, filter_text, contains, start)
+
+
+def _asked(name: str) -> frozenset[MessageState]:
+    states = ASKED.get(name.strip().lower())
+    if states is None:
+        raise InvalidArgument(f"state must be one or several of {', '.join(ASKED)} (state={name[:100]}).")
+    return states
+
+
+def standing_page_token(p: StandingPosition) -> str:
+    """The token of the page that goes on there."""
+    microseconds = (p.publish_time - _EPOCH) // _MICROSECOND
+    raw = _TOKEN.pack(p.in_log, p.shard_id, p.attempt_id, p.part, p.seq, microseconds)
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()

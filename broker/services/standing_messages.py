@@ -1,0 +1,57 @@
+"""The messages that a subscription has, in their states (F3); an extension."""
+
+from collections.abc import Awaitable, Callable
+
+from broker.domain.errors import FailedPrecondition
+from broker.domain.names import leaf, project_of
+from broker.domain.page import invalid_page_token
+from broker.domain.standing_page import StandingList, StandingPage, standing_page_token
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.resource_turns import ResourceTurns
+from broker.services.filters import compiled
+from broker.services.subscriptions import existing_subscription
+from broker.store.driver.database import Database
+from broker.store.looking.standing_messages import Asked, list_messages
+
+HungUp = Callable[[], Awaitable[None]]
+
+
+class StandingMessageService:
+    """Reading only: nothing is changed, locked or delivered."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns) -> None:
+        """`turns` are those of calls that look."""
+        self._database = database
+        self._clock = clock
+        self._turns = turns
+
+    async def list_messages(
+        self, subscription_name: str, page: StandingPage, *, hung_up: HungUp | None = None
+    ) -> StandingList:
+        """A page of what is not acked: what was handed out, then what waits, shard after shard.
+
+        One whose caller goes while it waits (`hung_up()` completes) is not begun.  Raises InvalidArgument (the
+        filter; a page token of another subscription), NotFound, FailedPrecondition (detached), Unavailable (too
+        many such calls).
+        """
+        filter_path = compiled(page.filter)
+        async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
+            async with self._database.transaction() as connection:
+                subscription = await existing_subscription(connection, subscription_name)
+            if subscription.detached:
+                raise FailedPrecondition(f"Subscription is detached (resource={leaf(subscription_name)}).")
+            if page.start is not None and page.start.shard_id not in subscription.shard_ids:
+                raise invalid_page_token(standing_page_token(page.start))
+            now = self._clock.now()
+            asked = Asked(
+                subscription_id=subscription.subscription_id,
+                shard_ids=subscription.shard_ids,
+                ordered=subscription.enable_message_ordering,
+                retained_since=now - subscription.retention,
+                filter_path=filter_path,
+                log_path=compiled(page.filter, subscription.filter),
+                page=page,
+                now=now,
+            )
+            async with self._database.hot() as hot:
+                return await list_messages(hot, asked)

@@ -1,0 +1,254 @@
+"""The messages that a subscription has, in their states (F3).
+
+Rows of what was handed out come first, with what waits for their ordering keys, then the log from the cursor on;
+shard after shard.  What changes meanwhile may come twice, or not at all: nothing is locked.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from broker.domain.delivery import MAX_RESPONSE_BYTES
+from broker.domain.message_state import MessageState
+from broker.domain.sequences import from_bits, from_multirange, to_multirange
+from broker.domain.standing_page import (
+    MAX_SCANNED,
+    StandingList,
+    StandingMessage,
+    StandingPage,
+    StandingPosition,
+)
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.due_attempt import attempt_numbers
+
+_LIST_ATTEMPTS = statements.hot("list_attempts")
+_LIST_HELD = statements.hot("list_held")
+_LIST_WAITING = statements.hot("list_waiting")
+_READ_DUE_MESSAGES = statements.hot("read_due_messages")
+
+_ROWS = 100  # that are read at a time
+_CHUNK = 200  # messages that are read with their data at a time
+_IN_LOG = frozenset({MessageState.WAITING, MessageState.HELD_BY_KEY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Of which subscription, and what: `filter_path` of the list's own filter (None: all), `log_path` with the
+    subscription's (None: all).
+    """
+
+    subscription_id: int
+    shard_ids: Sequence[int]
+    ordered: bool
+    retained_since: datetime
+    filter_path: str | None
+    log_path: str | None
+    page: StandingPage
+    now: datetime
+
+
+async def list_messages(connection: HotConnection, asked: Asked) -> StandingList:
+    """A page; it ends when it is full, when MAX_SCANNED messages were looked at, or when there are no more."""
+    walk = _Walk(connection, asked)
+    start = asked.page.start
+    shards = sorted(id_ for id_ in asked.shard_ids if start is None or id_ >= start.shard_id)
+    for shard_id in shards:
+        position = start if start is not None and start.shard_id == shard_id else StandingPosition(shard_id)
+        rest = position if position.in_log else await walk.rows(position)
+        if rest is None:
+            rest = StandingPosition(shard_id, in_log=True)
+        if rest.in_log and asked.page.states & _IN_LOG:
+            rest = await walk.log(rest)
+        elif rest.in_log:
+            rest = None
+        if rest is not None:
+            return StandingList(walk.found, walk.scanned, rest)
+    return StandingList(walk.found, walk.scanned, None)
+
+
+@dataclass(slots=True)
+class _Walk:
+    connection: HotConnection
+    asked: Asked
+    found: list[StandingMessage] = field(default_factory=list)
+    scanned: int = 0
+    room: int = MAX_RESPONSE_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.found) >= self.asked.page.size or self.scanned >= MAX_SCANNED or self.room <= 0
+
+    async def rows(self, position: StandingPosition) -> StandingPosition | None:
+        """What was handed out, from there on; where to go on in this shard, None: there is no more."""
+        while True:
+            where = {"shard_id": position.shard_id, "subscription_id": self.asked.subscription_id}
+            limits = {"attempt_id": position.attempt_id, "part": position.part, "max_rows": _ROWS}
+            [rows] = await self.connection.run((_LIST_ATTEMPTS, where | limits))
+            for row in rows:
+                if (row.attempt_id, row.part) != (position.attempt_id, position.part):
+                    position = StandingPosition(position.shard_id, False, row.attempt_id, row.part)
+                rest = await self._row(row, position)
+                if rest is not None:
+                    return rest
+            if len(rows) < _ROWS:
+                return None
+            position = replace(position, part=position.part + 1, seq=-1)
+
+    async def _row(self, row: Any, position: StandingPosition) -> StandingPosition | None:
+        """One row's messages behind the position; where to go on, if not with the next row."""
+        if self.is_full:
+            return position
+        standing = [m for m in _standing(row, position.shard_id, self.asked.now) if m.seq > position.seq]
+        wanted = [m for m in standing if m.state in self.asked.page.states]
+        if position.seq < 0:
+            self.scanned += max(len(standing) - len(wanted), 1)
+        for first in range(0, len(wanted), _CHUNK):
+            if self.is_full:
+                return position
+            chunk = wanted[first : first + _CHUNK]
+            position = await self._take(chunk, row, position)
+            if position.seq < chunk[-1].seq:
+                return position
+        while row.waits and MessageState.HELD_BY_KEY in self.asked.page.states:
+            if self.is_full:
+                return position
+            held = await self._held(row, position)
+            if not held:
+                break
+            position = await self._take(held, row, position)
+            if position.seq < held[-1].seq:
+                return position
+        return None
+
+    async def _held(self, row: Any, position: StandingPosition) -> list[StandingMessage]:
+        """The next messages that wait in the log for a row's key."""
+        asked = {
+            "shard_id": position.shard_id,
+            "subscription_id": self.asked.subscription_id,
+            "attempt_id": row.attempt_id,
+            "part": row.part,
+            "publish_time": max(position.publish_time, row.first_publish_time),
+            "seq": position.seq,
+            "retained_since": self.asked.retained_since,
+            "max_messages": min(_CHUNK, MAX_SCANNED - self.scanned),
+        }
+        [rows] = await self.connection.run((_LIST_HELD, asked))
+        holder = _first_open(row)
+        state = MessageState.WAITING if holder is None else MessageState.HELD_BY_KEY
+        return [
+            StandingMessage(shard_id=position.shard_id, seq=seq, publish_time=time, state=state, held_by=holder)
+            for seq, time in rows
+        ]
+
+    async def _take(
+        self, wanted: Sequence[StandingMessage], row: Any, position: StandingPosition
+    ) -> StandingPosition:
+        """Read these and take those that match, as far as there is room; the position behind the last."""
+        asked = {
+            "shard_id": position.shard_id,
+            "first_publish_times": [row.first_publish_time],
+            "last_publish_times": [max([row.last_publish_time, *(m.publish_time for m in wanted)])],
+            "seqs": [to_multirange([m.seq for m in wanted])],
+            "retained_since": self.asked.retained_since,
+            "filter_path": self.asked.filter_path,
+            "max_bytes": MAX_RESPONSE_BYTES,
+        }
+        [rows] = await self.connection.run((_READ_DUE_MESSAGES, asked))
+        bodies = {seq: rest for seq, *rest in rows}
+        for message in wanted:
+            body = bodies.get(message.seq)
+            if self.is_full or (body is not None and body[-1] is None):
+                return position
+            self.scanned += 1
+            time = message.publish_time if body is None else body[0]
+            position = replace(position, seq=message.seq, publish_time=max(position.publish_time, time))
+            if body is not None:
+                publish_time, key, attributes, data = body
+                self._match(
+                    replace(message, publish_time=publish_time, ordering_key=key, attributes=attributes, data=data)
+                )
+        return position
+
+    async def log(self, position: StandingPosition) -> StandingPosition | None:
+        """What was never handed out, from there on; where to go on in this shard, None: there is no more."""
+        while not self.is_full:
+            chunk = min(_CHUNK, MAX_SCANNED - self.scanned)
+            asked = {
+                "shard_id": position.shard_id,
+                "subscription_id": self.asked.subscription_id,
+                "publish_time": position.publish_time,
+                "seq": position.seq,
+                "retained_since": self.asked.retained_since,
+                "filter_path": self.asked.log_path,
+                "ordered": self.asked.ordered,
+                "max_scanned": chunk,
+                "max_bytes": MAX_RESPONSE_BYTES,
+            }
+            [rows] = await self.connection.run((_LIST_WAITING, asked))
+            before = self.scanned
+            for row in rows:
+                if self.is_full or (row.matches and row.data is None):
+                    break
+                self.scanned = before + row.scanned
+                position = replace(position, seq=row.seq, publish_time=row.publish_time)
+                if row.matches:
+                    self._match(_waiting(row, position.shard_id))
+            else:
+                if not rows or rows[-1].scanned < chunk:
+                    return None
+        return position
+
+    def _match(self, message: StandingMessage) -> None:
+        if message.state in self.asked.page.states and self.asked.page.contains.encode() in message.data:
+            self.found.append(message)
+            self.room -= len(message.data) + len(message.attributes)
+
+
+def _standing(row: Any, shard_id: int, now: datetime) -> Iterator[StandingMessage]:
+    """The messages of a row that are not acked, in order."""
+    seqs, numbers = from_multirange(row.seqs), attempt_numbers(row.attempt_numbers)
+    first: int | None = None
+    for ordinal in from_bits(row.open):
+        first = seqs[ordinal] if first is None else first
+        common = {"shard_id": shard_id, "seq": seqs[ordinal], "ordering_key": row.ordering_key}
+        came_back = ordinal >= row.out_count
+        if row.ordering_key is not None and (came_back or row.status != "delivering") and seqs[ordinal] != first:
+            number = numbers[ordinal - row.out_count] if came_back and numbers else row.attempt_number
+            yield StandingMessage(**common, state=MessageState.HELD_BY_KEY, attempt_number=number, held_by=first)
+            continue
+        state = _state(row, now)
+        at = None if state in (MessageState.WAITING, MessageState.EXHAUSTED) else row.at
+        yield StandingMessage(
+            **common, state=state, attempt_number=row.attempt_number, delivered_at=row.delivered_at, at=at
+        )
+
+
+def _state(row: Any, now: datetime) -> MessageState:
+    if row.status == "exhausted":
+        return MessageState.EXHAUSTED
+    if row.status == "released":
+        return MessageState.WAITING
+    if row.status == "delivering" and row.at > now:
+        return MessageState.OUTSTANDING
+    return MessageState.RETRY_AT
+
+
+def _first_open(row: Any) -> int | None:
+    """The sequence of the message that the others of a row's key wait for; None: all of it is acked."""
+    ordinals = from_bits(row.open)
+    return from_multirange(row.seqs)[ordinals[0]] if ordinals else None
+
+
+def _waiting(row: Any, shard_id: int) -> StandingMessage:
+    return StandingMessage(
+        shard_id=shard_id,
+        seq=row.seq,
+        publish_time=row.publish_time,
+        ordering_key=row.ordering_key,
+        attributes=row.attributes,
+        data=row.data,
+        state=MessageState.WAITING if row.held_by is None else MessageState.HELD_BY_KEY,
+        held_by=row.held_by,
+    )
