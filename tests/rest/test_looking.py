@@ -2,7 +2,7 @@
 
 from broker.app import Broker
 from broker.app_config import AppConfig
-from tests.fixtures.broker import Rest
+from tests.fixtures.broker import Rest, message, text
 from tests.fixtures.in_process import running_in_process
 from tests.streaming.stream import Streams
 
@@ -62,3 +62,21 @@ async def test_who_pulls_and_streams_is_told_with_client_address_and_what_each_h
     assert by_kind["PULL"]["outstandingMessages"] == 0
     assert "ackLatencyP99" in by_kind["PULL"]
     assert streamed.text == "two"
+
+
+async def test_the_messages_of_a_subscription_are_told_with_their_bodies_and_states(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    first, second = await rest.publish(message("one", {"a": "b"}), "two")
+    await rest.pull(max_messages=1)
+    path = f"{rest.subscription()}/messages"
+    [out, waiting] = (await rest.ok("GET", path))["messages"]
+    assert (text(out), out["message"]["attributes"], out["message"]["messageId"]) == ("one", {"a": "b"}, first)
+    assert (out["state"], out["deliveryAttempt"], "ackDeadline" in out) == ("OUTSTANDING", 1, True)
+    assert (waiting["state"], waiting["message"]["messageId"]) == ("WAITING", second)
+    page = await rest.ok("GET", path, params={"pageSize": 1})
+    next_page = await rest.ok("GET", path, params={"pageSize": 1, "pageToken": page["nextPageToken"]})
+    assert [text(m) for m in (*page["messages"], *next_page["messages"])] == ["one", "two"]
+    assert (await rest.ok("GET", path, params={"state": "waiting", "contains": "one"}))["messages"] == []
+    code, why = await rest.error("GET", path, params={"state": "lost"})
+    assert (code, "state=lost" in why) == ("INVALID_ARGUMENT", True)

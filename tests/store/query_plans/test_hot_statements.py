@@ -15,6 +15,7 @@ from psycopg import sql
 from broker.domain.log_page import LogPage
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
+from broker.domain.standing_page import StandingPage
 from broker.store.claim import bodies, claim, due, fresh, ordered, write
 from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.statements import Statement
@@ -26,7 +27,7 @@ from broker.store.log.delivery_attempts import (
     release_attempts,
 )
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.looking import lag, readers
+from broker.store.looking import lag, readers, standing_messages
 from broker.store.resources import filters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 from tests.fixtures.push_log import PushLog
@@ -80,6 +81,10 @@ EXPECTED = {
         "delivery_attempts_ordering_key_idx",
     },
     "readers._COUNT_STILL_OUT": {"delivery_attempts_pkey"},
+    "standing_messages._LIST_ATTEMPTS": {"delivery_attempts_pkey"},
+    "standing_messages._LIST_HELD": {"delivery_attempts_pkey", "cursors_pkey", "_ordering_key_publish_time_idx"},
+    "standing_messages._LIST_WAITING": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
+    "standing_messages._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
     "retained_bytes._READ_KEPT": {
@@ -105,6 +110,7 @@ _MODULES = {
     "lag": lag,
     "messages": messages,
     "readers": readers,
+    "standing_messages": standing_messages,
     "retained_bytes": retained_bytes,
     "shards": shards,
 }
@@ -179,6 +185,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await acknowledge_exactly_once(session, shard_id=log.shard_id, acks={name: {0}}, now=later)
     await read_open_attempts(session, shard_id=log.shard_id, attempts=[name], now=later)
     await readers.count_still_out(session, attempts=[name], now=later)
+    await _list_messages(log, session, later)
     await release_attempts(
         session,
         shard_id=log.shard_id,
@@ -202,6 +209,20 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await _run_push_statements(log, session)
 
 
+async def _list_messages(log: Log, session: Any, later: datetime) -> None:
+    asked = standing_messages.Asked(
+        subscription_id=log.subscription.subscription_id,
+        shard_ids=[log.shard_id],
+        ordered=True,
+        retained_since=log.start - timedelta(hours=1),
+        filter_path='$.a == "b"',
+        log_path='$.a == "b"',
+        page=StandingPage(100),
+        now=later,
+    )
+    await standing_messages.list_messages(session, asked)
+
+
 async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> None:
     for text in ("k1", "k2", "k3"):
         await log.publish(text, now=later, connection=session, key="k")
@@ -215,6 +236,7 @@ async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> No
     while runs := await log.pull(1, now=now, **options):
         acks = {log.name(run): {0} for run in runs}
         exactly_once = {log.subscription.subscription_id}
+        await _list_messages(log, session, now)
         await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=exactly_once, now=now)
 
 
@@ -312,7 +334,13 @@ async def test_no_hot_statement_compares_each_of_its_rows_with_each_other(record
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize(
-    "statement", ["fresh._FIND_FRESH_BATCHES", "filters._TEST_FILTER", "retained_bytes._SUM_BATCHES"]
+    "statement",
+    [
+        "fresh._FIND_FRESH_BATCHES",
+        "filters._TEST_FILTER",
+        "retained_bytes._SUM_BATCHES",
+        "standing_messages._LIST_WAITING",
+    ],
 )
 async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str, mode: str) -> None:
     """An ordered Append below the limit: no sort, so it reads as many messages as it returns."""
