@@ -35,7 +35,7 @@ _LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else 
 _FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again
 _SHORTEST_ALARM_SECONDS = 0.001
 _IN_DOUBT = "in doubt"  # in place of a project
-_LONG_SECONDS = 0.05  # of a claim that leaves the last slot to others; a plain one takes a tenth of it
+LONG_SECONDS = 0.05  # of a claim that leaves the last slot to others; a plain one takes a tenth of it
 
 
 class ClaimScheduler:
@@ -65,7 +65,7 @@ class ClaimScheduler:
         self._members: dict[int, Member] = {}  # by subscription
         self._shards: dict[int, dict[str, Lane]] = {}  # the common lanes of each, by project
         self._doubtful: dict[int, Lane] = {}  # for what is in doubt, by shard
-        self._turns = FairTurns[Lane](turns_at_once, long=_LONG_SECONDS)
+        self._turns = FairTurns[Lane](turns_at_once, long=LONG_SECONDS)
         self._serving = 0  # tasks that serve turns
         self._served = asyncio.Event()
         self._stopping = False
@@ -338,7 +338,7 @@ class ClaimScheduler:
             return self._waits
         took = asyncio.get_running_loop().time() - answer.begun_at
         may_be_long = watch.is_alone or answer.claimant.filter_path is not None
-        return may_be_long and took >= _LONG_SECONDS and isinstance(answer.claimed.rest, More)
+        return may_be_long and took >= LONG_SECONDS and isinstance(answer.claimed.rest, More)
 
     def _note(self, watch: Watch, answer: Answer) -> bool:
         """When to look for redeliveries next; returns whether there may be something now."""

@@ -1,10 +1,16 @@
 """What can be held is shared: one alone gets most of it, and whoever comes finds room (M1)."""
 
+from heapq import heappop, heappush
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.domain.fair_stock import FairStock, Over, Path
+from broker.app_config import AppConfig
+from broker.domain.fair_stock import ALPHA, FairStock, Over, Path
+from broker.runtime import publish_coalescer, resource_turns
+from broker.workers.push import slots
 
 
 def fill(stock: FairStock, *paths: Path) -> int:
@@ -50,6 +56,47 @@ def test_within_a_project_one_subscription_leaves_room_for_the_others() -> None:
     fill(stock, ("p", "greedy"))
     assert fill(stock, ("p", "other")) > 10
     assert fill(stock, ("q", "s")) > 100
+
+
+CONFIG = AppConfig(database_url="")
+KINDS = {  # of what is held, and about how much at a time
+    "waiting pull": (CONFIG.max_waiting_pulls, 1),
+    "call under way about a resource": (resource_turns.MAX_UNDER_WAY, 1),
+    "request to an endpoint": (slots.MAX_OPEN_REQUESTS, 1),
+    "body of a request": (CONFIG.request_memory_mb * 1_000_000, 100_000),
+    "publish that waits": (publish_coalescer.MAX_QUEUED_BYTES, 70_000),
+}
+
+
+def _shares(capacity: int, amount: int, alpha: float = ALPHA, rounds: int = 300) -> list[int]:
+    """What tenants have held in all, who always want more, and of whom some try five times as often as others.
+
+    So many that there is room for four things each, a thousand at the most.
+    """
+    stock, tenants, chance = FairStock(capacity, alpha=alpha), min(1_000, capacity // amount // 4), Random(7)
+    tries = chance.choices(range(tenants), [1 + number % 5 for number in range(tenants)], k=rounds * tenants)
+    leaving: list[tuple[float, Path]] = []  # heap
+    had = [0] * tenants
+    for now, number in enumerate(tries):
+        while leaving and leaving[0][0] <= now:
+            stock.give_back(heappop(leaving)[1], amount=amount)
+        path = (f"p{number}", "s")
+        for _ in range(stock.room(path) // amount):
+            assert stock.take(path, amount=amount) is None
+            heappush(leaving, (now + chance.expovariate(1 / 20 / tenants), path))
+            had[number] += now > 60 * tenants  # at first one has nearly all
+    return had
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_tenants_hold_equal_shares_of_each_kind_however_often_they_try(kind: str) -> None:
+    assert jain(_shares(*KINDS[kind])) >= 0.95
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shares_are_not_equal_without_a_bound_on_what_is_free(kind: str) -> None:
+    """The rule taken out."""
+    assert jain(_shares(*KINDS[kind], alpha=1_000_000, rounds=120)) < 0.9
 
 
 def test_a_thousand_that_come_together_get_equal_shares() -> None:

@@ -4,11 +4,15 @@ import heapq
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.app_config import AppConfig
+from broker.engine import ACK_FLUSHES_AT_ONCE
+from broker.runtime import ack_coalescer, claim_scheduler, publish_turns, resource_turns
 from broker.runtime.fair_turns import FairTurns, Turn
 
 LONG = 0.02
@@ -36,13 +40,15 @@ class Slots:
     """Serves turns on a clock of its own."""
 
     at_once: int = 1
+    long: float = LONG
+    most: float = inf
     charge: Callable[[float], float] = lambda cost: cost
     now: float = 0.0
     served: Counter[str] = field(default_factory=Counter)
     most_at_once: int = 0
 
     def __post_init__(self) -> None:
-        self.turns = FairTurns[tuple[Tenant, int]](self.at_once, long=LONG)
+        self.turns = FairTurns[tuple[Tenant, int]](self.at_once, long=self.long, most=self.most)
         self._ends: list[tuple[float, int, float, Turn[tuple[Tenant, int]]]] = []
         self._begun = 0
 
@@ -148,11 +154,31 @@ def test_who_is_there_goes_on_though_newcomers_never_end() -> None:
     assert slots.served["steady"] / 0.1 >= 2_000 / 21 / 10
 
 
-def test_a_thousand_equal_tenants_get_equal_shares() -> None:
-    slots = Slots(6)
+ENGINE = AppConfig(database_url="")
+RESOURCES = (resource_turns.LONG_SECONDS, resource_turns.MOST_CHARGED_SECONDS)
+KINDS = {  # of calls: as broker/engine.py and the parts have them, and about how long their turns take
+    "publish": (ENGINE.pool_size - 2, publish_turns.LONG_SECONDS, publish_turns.MOST_CHARGED_SECONDS, 0.005),
+    "pull": (ENGINE.pool_size - 2, claim_scheduler.LONG_SECONDS, inf, 0.005),
+    "push": (2, claim_scheduler.LONG_SECONDS, inf, 0.010),
+    "ack, extension": (ACK_FLUSHES_AT_ONCE, 0.0, ack_coalescer.MOST_CHARGED_SECONDS, 0.005),
+    "resource call": (
+        resource_turns.AT_ONCE,
+        resource_turns.LONG_SECONDS,
+        resource_turns.MOST_CHARGED_SECONDS,
+        0.1,
+    ),
+    "look": (resource_turns.LOOKING_AT_ONCE, *RESOURCES, 0.3),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_thousand_equal_tenants_get_equal_shares_of_each_kind_of_call(kind: str) -> None:
+    """However many of them each has waiting."""
+    at_once, long, most, usual = KINDS[kind]
+    slots = Slots(at_once, long, most)
     for number in range(1_000):
-        slots.ask(Tenant(str(number), [0.010, 0.001, 0.005], at_once=1 + number % 20))
-    slots.run(30.0)
+        slots.ask(Tenant(str(number), [usual, usual / 10, usual / 2], at_once=1 + number % 20))
+    slots.run(20 * 1_000 * usual / at_once)
     assert jain([slots.served[str(number)] for number in range(1_000)]) >= 0.95
 
 
