@@ -15,6 +15,7 @@ from broker.cli.ports import Ports
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.web_pages import WebPages
+from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import StateChanges
 
 
@@ -53,7 +54,7 @@ def main() -> None:
     host, port = listener.getsockname()
     ours, theirs = multiprocessing.Pipe()
     print(f"Ready: http://{host}:{port}", flush=True)
-    worker.run_worker(AppConfig(database_url=""), Ports(listener), theirs, "warning")
+    worker.run_worker(AppConfig(database_url=""), Ports(listener), theirs, "warning", Counters())
     ours.close()
 
 

@@ -25,10 +25,10 @@ class _PlainHttp(MakeProtocol):
         return self.http1(config, server_state, app_state)
 
 
-def _run_worker(config: AppConfig, ports: Ports, pipe: Connection, log_level: str) -> None:
+def _run_worker(config: AppConfig, ports: Ports, pipe: Connection, *rest: Any) -> None:
     """In the worker, which has this module as its main one."""
     vars(worker)["MakeProtocol"] = _PlainHttp
-    worker.run_worker(config, ports, pipe, log_level)
+    worker.run_worker(config, ports, pipe, *rest)
 
 
 if __name__ == "__main__":

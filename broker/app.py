@@ -4,23 +4,24 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 from starlette.routing import Route
 
 from broker.app_config import AppConfig
 from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
-from broker.engine import make_acks, make_claims, make_long_poll, make_publishes
+from broker.engine import make_acks, make_claims, make_database, make_long_poll, make_publishes, make_push_client
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
 from broker.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_gate
 from broker.port.http1.web_pages import WebPages
 from broker.runtime.ack_coalescer import AckCoalescer
-from broker.runtime.ack_writer import AckWriter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
+from broker.runtime.loop_watch import watch_loop
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.quotas import BALANCE_SECONDS, Quotas
 from broker.runtime.readers import PASS_SECONDS, Readers
@@ -28,6 +29,7 @@ from broker.runtime.readiness import READY_SECONDS, check_ready
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.retained_bytes import LOOK_SECONDS, RetainedBytes
 from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
+from broker.runtime.scrapes import Scrapes
 from broker.runtime.shard_heads import ShardHeads
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -54,13 +56,12 @@ from broker.store.driver.database import DATABASE, Database
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.partitions import make_partitions_ahead
 from broker.telemetry.log import reason
+from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
 from broker.workers.periodic import PeriodicWorker
-from broker.workers.push.address_policy import parse_address_policy
 from broker.workers.push.endpoint_news import EndpointNews
-from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.pusher import GRACE_SECONDS, Pusher
 from broker.workers.retention_janitor import RetentionJanitor
@@ -84,23 +85,24 @@ class Broker:
         *,
         make_clock: Callable[[Database], DatabaseClock] = DatabaseClock,
         jitter: Jitter = retry_jitter,
+        counters: Counters | None = None,
     ) -> None:
-        """Every part asks the clock of `make_clock` what time it is; `jitter` lengthens retry delays."""
+        """Every part asks the clock of `make_clock` what time it is; `jitter` lengthens retry delays;
+        `counters` are this process's.
+        """
         self._config = config
-        self.states = StateChanges()
-        url, schema = config.database_url, config.database_schema
-        self._database = Database(url, schema=schema, pool_size=config.pool_size, states=self.states)
+        self.states, self.counters = StateChanges(), counters or Counters()
+        self._database = make_database(config, self.states, self.counters)
         self._clock = make_clock(self._database)
         self._secrets = Secrets(config.secrets_key_file)
-        self.secret_keeper = SecretKeeper(self._database, self._secrets, self.states)
         self._tasks = Tasks()
         attempt_ids = AttemptIds()
         self._dead_letter_news = DeadLetterNews(self.states)
-        self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news)
+        self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news, self.counters)
         self.requests, self.answers = (RequestMemory(config.request_memory_mb * 1_000_000) for _ in range(2))
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
         parts = self._database, self._clock, self._tasks
-        self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter)
+        self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, self.counters)
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
         self.readers = Readers(self._database, self._clock)
@@ -113,7 +115,7 @@ class Broker:
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.pusher = self._pusher(acks)
-        self._publishes = make_publishes(config, *parts, self._wake_ups)
+        self._publishes = make_publishes(config, *parts, self._wake_ups, self.counters)
         self._make_passes()
         self.services = self._services(acks, attempt_ids)
         self._guard()
@@ -121,8 +123,10 @@ class Broker:
     def _make_passes(self) -> None:
         """What does one pass after another (`_workers`)."""
         parts = self._database, self._clock
+        self.secret_keeper = SecretKeeper(self._database, self._secrets, self.states)
+        self.scrapes = Scrapes(self.counters.book)
         self.shard_heads = self._shard_heads()
-        self.dead_letter_forwarder = DeadLetterForwarder(*parts, self._resources, self._wake_ups)
+        self.dead_letter_forwarder = DeadLetterForwarder(*parts, self._resources, self._wake_ups, self.counters)
         self.event_watch = EventWatch(*parts, self._resources, self._publishes, self.states)
         self.janitor = RetentionJanitor(*parts, self.states, audit_days=self._config.audit_days)
 
@@ -134,11 +138,12 @@ class Broker:
 
     def _long_poll(self) -> LongPoll:
         parts = self._database, self._clock, self._tasks, self._pull_claims
-        return make_long_poll(self._config, *parts, has_room=lambda: not self.answers.full)
+        return make_long_poll(self._config, *parts, has_room=lambda: not self.answers.full, counters=self.counters)
 
     def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
-        writer = AckWriter(self._database, self._clock, attempt_ids, self._wake_ups, jitter=jitter)
-        return make_acks(self._config, writer, self._tasks, self._activity, self._outstanding, self.readers)
+        parts = self._database, self._clock, attempt_ids, self._wake_ups
+        used = self._tasks, self._activity, self._outstanding, self.readers
+        return make_acks(self._config, *parts, jitter, *used, self.counters)
 
     def _quotas(self) -> Quotas:
         defaults = self._config.default_quotas
@@ -184,7 +189,7 @@ class Broker:
             topics=topics,
             subscriptions=subscriptions,
             snapshots=snapshots,
-            publish=PublishService(self._resources, quotas, self._publishes),
+            publish=PublishService(self._resources, quotas, self._publishes, self.counters),
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
@@ -225,7 +230,7 @@ class Broker:
 
     def _streaming_pull_service(self) -> StreamingPullService:
         shared = self._resources, self.quotas, self.long_poll, self._outstanding, self._activity
-        return StreamingPullService(*shared, self._tasks, self.readers)
+        return StreamingPullService(*shared, self._tasks, self.readers, self.counters)
 
     def _pusher(self, acks: AckCoalescer) -> Pusher:
         return Pusher(
@@ -240,12 +245,9 @@ class Broker:
             access=self.access,
             secrets=self._secrets,
             owns=self._processes.owns,
-            make_client=self._make_push_client,
+            make_client=partial(make_push_client, self._config),
+            counters=self.counters,
         )
-
-    def _make_push_client(self) -> PushClient:
-        policy = parse_address_policy(self._config.push_private_addresses, self._config.push_allowed_networks)
-        return PushClient(policy=policy, ca_file=self._config.push_ca_file)
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
@@ -382,6 +384,7 @@ class Broker:
             **self.pusher.workers(),
             "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
             **guard_workers(self.access, self.audit_trail),
+            "event loop": Loop(partial(watch_loop, self.counters)),
             "log": PeriodicWorker(self.states.run_once, TICK_SECONDS),
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
         }

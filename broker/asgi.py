@@ -14,6 +14,7 @@ from broker.front.call_log import CallLog
 from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
+from broker.front.metrics import metrics_routes
 from broker.front.openapi import openapi_routes
 from broker.front.resource_calls import ResourceCalls
 from broker.front.rest.app import RestDoor
@@ -21,6 +22,7 @@ from broker.front.rest.routes import ROUTES
 from broker.front.token import token_routes
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
 from broker.runtime.resource_turns import ResourceTurns
+from broker.telemetry.metrics.counters import Counters
 
 StartFailed = Callable[[Exception], None]
 
@@ -29,7 +31,11 @@ STOP_WAITING = "stop_waiting"  # what a server calls before it stops
 
 
 def create_app(
-    config: AppConfig, *, while_away: WhileAway = contextlib.nullcontext, start_failed: StartFailed | None = None
+    config: AppConfig,
+    *,
+    counters: Counters | None = None,
+    while_away: WhileAway = contextlib.nullcontext,
+    start_failed: StartFailed | None = None,
 ) -> ASGIApp:
     """The broker for a server of ASGI with the protocol of port/first_bytes.py.
 
@@ -38,7 +44,7 @@ def create_app(
 
     `start_failed` is told why it could not begin; servers of ASGI only get the text of a traceback.
     """
-    return serve_broker(Broker(config), while_away=while_away, start_failed=start_failed)
+    return serve_broker(Broker(config, counters=counters), while_away=while_away, start_failed=start_failed)
 
 
 def serve_broker(
@@ -61,6 +67,7 @@ def serve_broker(
     routes = [
         *health_routes(broker.check_ready),
         *openapi_routes(),
+        *metrics_routes(broker.scrapes.scrape, broker.scrapes.projects, broker.gate),
         *broker.well_known_routes(),
         *(token_routes(broker.access.exchange) if broker.access is not None else ()),
     ]

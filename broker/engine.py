@@ -1,12 +1,14 @@
-"""How many may do what at the same time: the parts that claim, acknowledge and publish, for one process."""
+"""How many may do what at the same time: the parts that claim, acknowledge, publish and push, for one process."""
 
 from collections.abc import Callable
+from typing import Any
 
 from broker.app_config import AppConfig
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_writer import AckWriter
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.jitter import Jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
@@ -17,8 +19,24 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.state_changes import StateChanges
+from broker.workers.push.address_policy import parse_address_policy
+from broker.workers.push.http_client import PushClient
 
 ACK_FLUSHES_AT_ONCE = 3  # and one that began alone; beside claims they are few, for they are short
+
+
+def make_database(config: AppConfig, states: StateChanges, counters: Counters) -> Database:
+    """With as many connections as it may have."""
+    url, schema = config.database_url, config.database_schema
+    return Database(url, schema=schema, pool_size=config.pool_size, states=states, counters=counters)
+
+
+def make_push_client(config: AppConfig) -> PushClient:
+    """Which calls no address that it may not."""
+    policy = parse_address_policy(config.push_private_addresses, config.push_allowed_networks)
+    return PushClient(policy=policy, ca_file=config.push_ca_file)
 
 
 def make_claims(
@@ -28,14 +46,16 @@ def make_claims(
     tasks: Tasks,
     attempt_ids: AttemptIds,
     jitter: Jitter,
+    counters: Counters,
 ) -> tuple[ClaimScheduler, ClaimScheduler]:
     """For pulls, and for pushes: a flood of one leaves connections to the other, to publishes and to acks."""
     parts = database, clock, attempt_ids, tasks
+    common: dict[str, Any] = {"jitter": jitter, "counters": counters}
     for_pulls = max(config.pool_size - 2, 1)
     return (
-        ClaimScheduler(*parts, jitter=jitter, turns_at_once=for_pulls, waits=True),
+        ClaimScheduler(*parts, **common, turns_at_once=for_pulls, waits=True),
         # One claims while the rows of the other are on their way.
-        ClaimScheduler(*parts, jitter=jitter, turns_at_once=2, waits=False),
+        ClaimScheduler(*parts, **common, turns_at_once=2, waits=False),
     )
 
 
@@ -47,20 +67,29 @@ def make_long_poll(
     claims: ClaimScheduler,
     *,
     has_room: Callable[[], bool],
+    counters: Counters,
 ) -> LongPoll:
     """Of all pulls that wait; it claims nothing while there is no room for what it would answer."""
-    return LongPoll(database, clock, claims, tasks, max_waiting=config.max_waiting_pulls, has_room=has_room)
+    parts, counts = (database, clock, claims, tasks), DeliveryCounts(counters)
+    return LongPoll(*parts, max_waiting=config.max_waiting_pulls, has_room=has_room, counts=counts)
 
 
 def make_acks(
     config: AppConfig,
-    writer: AckWriter,
+    database: Database,
+    clock: DatabaseClock,
+    attempt_ids: AttemptIds,
+    wake_ups: WakeUps,
+    jitter: Jitter,
     tasks: Tasks,
     activity: SubscriptionActivity,
     outstanding: Outstanding,
     readers: Readers,
+    counters: Counters,
 ) -> AckCoalescer:
     """Of pulls and of pushes."""
+    counts = DeliveryCounts(counters)
+    writer = AckWriter(database, clock, attempt_ids, wake_ups, jitter=jitter, counts=counts)
     at_once = max(1, min(ACK_FLUSHES_AT_ONCE, config.pool_size // 2))
     return AckCoalescer(
         writer, tasks, activity, flushes_at_once=at_once, acked=readers.acked, settled=outstanding.remove
@@ -68,8 +97,13 @@ def make_acks(
 
 
 def make_publishes(
-    config: AppConfig, database: Database, clock: DatabaseClock, tasks: Tasks, wake_ups: WakeUps
+    config: AppConfig,
+    database: Database,
+    clock: DatabaseClock,
+    tasks: Tasks,
+    wake_ups: WakeUps,
+    counters: Counters,
 ) -> PublishCoalescer:
     """Leaves connections to claims and acks."""
     at_once = max(config.pool_size - 2, 1)
-    return PublishCoalescer(database, clock, wake_ups, tasks, shards_at_once=at_once)
+    return PublishCoalescer(database, clock, wake_ups, tasks, shards_at_once=at_once, counters=counters)

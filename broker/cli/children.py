@@ -15,6 +15,9 @@ from broker.app_config import AppConfig
 from broker.cli.child_process import CONTEXT, Failed, Renew, Serving, start_deaf
 from broker.cli.ports import Ports
 from broker.port.tls.material import TlsMaterial
+from broker.telemetry.metrics.book import CounterBook
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import LAYOUTS
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ class Children:
         self._pipes: dict[int, Connection] = {}  # to those that run, by their numbers
         self._count = count
         self._log_level = log_level
+        self._book = CounterBook(LAYOUTS, processes=count)
         self._have_served: set[int] = set()  # the numbers of workers
         self._serving: set[int] = set()
         self._failed: set[int] = set()  # those that will not be back at once
@@ -113,7 +117,7 @@ class Children:
         ours, theirs = CONTEXT.Pipe()
         process = CONTEXT.Process(
             target=_run_worker,
-            args=(self._config, self._ports, theirs, self._log_level),
+            args=(self._config, self._ports, theirs, self._log_level, self._book, number),
             name=f"worker-{number}",
         )
         try:
@@ -211,8 +215,10 @@ async def _stop(process: BaseProcess) -> None:
     await asyncio.to_thread(process.join)
 
 
-def _run_worker(config: AppConfig, ports: Ports, pipe: Connection, log_level: str) -> None:
+def _run_worker(
+    config: AppConfig, ports: Ports, pipe: Connection, log_level: str, book: CounterBook, number: int
+) -> None:
     """In the worker.  What it imports is not the parent's, which so takes a fifth of the memory."""
     from broker.cli.worker import run_worker
 
-    run_worker(config, ports, pipe, log_level)
+    run_worker(config, ports, pipe, log_level, Counters(book, process=number))

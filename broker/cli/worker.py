@@ -25,6 +25,7 @@ from broker.cli.ports import Ports
 from broker.port.first_bytes import MakeProtocol
 from broker.port.tls.material import ServerTls, TlsMaterial, UnusableTls
 from broker.telemetry.log import reason, set_up_log
+from broker.telemetry.metrics.counters import Counters
 
 OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit
 LARGE_BLOCK_BYTES = 1 << 20
@@ -100,7 +101,7 @@ class _Server(uvicorn.Server):
             task.cancel()  # the door answers them
 
 
-def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log_level: str) -> None:
+def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log_level: str, counters: Counters) -> None:
     """Serve on the parent's sockets until SIGTERM, or until the parent is gone."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # so does the end of a terminal
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on
@@ -113,20 +114,27 @@ def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log_level: str
             pipe.send(Failed(reason(error)))
 
     try:
-        _serve(config, ports, pipe, failed)
+        _serve(config, ports, pipe, counters, failed)
     except Exception as error:
         failed(error)
         sys.exit(1)
 
 
-def _serve(config: AppConfig, ports: Ports, pipe: Connection, failed: Callable[[Exception], None]) -> None:
+def _serve(
+    config: AppConfig, ports: Ports, pipe: Connection, counters: Counters, failed: Callable[[Exception], None]
+) -> None:
     files = _raise_file_limit()
     _give_large_blocks_back()
     tls = ServerTls(ports.tls) if ports.tls else None
     make_protocol = MakeProtocol(most_connections=files - files // 8, tls=tls)
     server = _Server(
         uvicorn.Config(
-            create_app(config, while_away=lambda: ports.turning_away(_AWAY, alive=True), start_failed=failed),
+            create_app(
+                config,
+                counters=counters,
+                while_away=lambda: ports.turning_away(_AWAY, alive=True),
+                start_failed=failed,
+            ),
             loop="uvloop",
             http=cast(type[asyncio.Protocol], make_protocol),
             ws="none",

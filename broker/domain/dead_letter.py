@@ -23,7 +23,7 @@ PUSH_TIMEOUT: Final = "push timeout"
 PUSH_UNREACHABLE: Final = "push unreachable"
 PUSH_DIGEST: Final = "push digest"
 UNKNOWN: Final = "unknown"
-# `deadline` is written where deadlines are found to have passed: in SQL.
+DEADLINE: Final = "deadline"  # which is written where deadlines are found to have passed: in SQL
 
 
 def push_answered(status: int | None) -> str:

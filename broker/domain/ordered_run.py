@@ -72,6 +72,7 @@ class OrderedRun:
     available: list[Stretch] = field(default_factory=list)
     taken: Sequence[Stretch] = ()
     new_attempt_id: int = 0  # under which it is written anew
+    were_out: int = 0  # messages whose ack deadline has passed
 
     @property
     def next_number(self) -> int:
@@ -89,6 +90,13 @@ class OrderedRun:
         return self.phase in (Phase.DUE, Phase.DELAYED, Phase.READY, Phase.LOST)
 
     @property
+    def expired(self) -> int:
+        """How many have their ack deadline behind them once the row is written; else it is said later."""
+        if self.retimed:
+            return self.were_out if self.phase is not Phase.EXHAUSTED else 0  # which the forwarder counts
+        return min(self.were_out, len(self.taken)) if self.phase is Phase.OUT else 0
+
+    @property
     def gone(self) -> list[int]:
         """What was asked for and the log does not hold (or the filter does not match) any more."""
         existing = {message.first_seq for message in self.available}
@@ -98,6 +106,8 @@ class OrderedRun:
         self, *, now: datetime, retry_policy: RetryPolicy | None, jitter: float, max_attempts: int | None
     ) -> None:
         """Its time has come: it may be exhausted by now, or its retry delay begin."""
+        if self.left and self.status == "delivering":
+            self.were_out = sum(1 for _ in takewhile(self.numbers[0].__eq__, self.numbers))
         if self.left and max_attempts is not None and self.numbers[0] >= max_attempts:
             self.phase, self.status, self.retimed = Phase.EXHAUSTED, "exhausted", True
             return

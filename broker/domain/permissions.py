@@ -42,12 +42,15 @@ _API_KEYS_ADMIN = _names("apikeys.keys", "create delete get list")
 _QUOTAS_VIEW = _names("serviceusage.quotas", "get")
 _QUOTAS_ADMIN = _names("serviceusage.quotas", "get update")
 
+_METRICS = _names("monitoring.timeSeries", "list")
+
 _VIEWER = (
     _PUBSUB_VIEW
     | _ACCOUNTS_VIEW
     | _ROLES_VIEW
     | _API_KEYS_VIEW
     | _QUOTAS_VIEW
+    | _METRICS
     | _names("resourcemanager.projects", "get getIamPolicy")
     | _names("iam.serviceAccounts", "getIamPolicy")
 )
@@ -84,6 +87,7 @@ PREDEFINED_ROLES: Mapping[str, frozenset[str]] = {
     "roles/iam.serviceAccountUser": _ACT_AS | _PROJECT,
     "roles/iam.serviceAccountViewer": _ACCOUNTS_VIEW | {"iam.serviceAccounts.getIamPolicy"} | _PROJECT,
     "roles/logging.privateLogViewer": _LOGS | _PROJECT,
+    "roles/monitoring.viewer": _METRICS | _PROJECT,
     "roles/resourcemanager.projectIamAdmin": _PROJECT_POLICIES,
     "roles/servicemanagement.quotaAdmin": _QUOTAS_ADMIN | _PROJECT,
     "roles/servicemanagement.quotaViewer": _QUOTAS_VIEW | _PROJECT,

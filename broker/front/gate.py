@@ -86,6 +86,14 @@ class Gate:
         await self._check(caller, required)
         return required
 
+    async def may(self, caller: Caller, required: Required) -> bool:
+        """Whether a caller may do one thing.  Raises Unavailable."""
+        try:
+            await self._authorizer.check(caller, [required])
+        except PermissionDenied:
+            return False
+        return True
+
     def hold(self, call: OpenCall) -> None:
         """End the call once its credential is good no more; until `let_go`.
 

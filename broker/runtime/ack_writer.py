@@ -14,6 +14,7 @@ from typing import TypeVar
 from broker.domain.ack_id import AttemptName
 from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
@@ -49,7 +50,9 @@ class AckWriter:
         wake_ups: WakeUps,
         *,
         jitter: Jitter = retry_jitter,
+        counts: DeliveryCounts | None = None,
     ) -> None:
+        self._counts = counts or DeliveryCounts()
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
@@ -73,7 +76,8 @@ class AckWriter:
             async with self._database.hot() as connection:
                 missing = await acknowledge(connection, shard_id=shard_id, acks=dict(some))
                 if missing:  # gone, or moved to another part of the attempt while we waited: try once more
-                    await acknowledge(connection, shard_id=shard_id, acks=missing)
+                    missing = await acknowledge(connection, shard_id=shard_id, acks=missing)
+            self._counts.acked(some, missing, self._clock.now())
 
     async def _write_exactly_once_acks(self, shard_id: int, acks: MessageNames) -> MessageNames:
         stale: MessageNames = {}
@@ -82,7 +86,9 @@ class AckWriter:
             async with self._database.hot() as connection:
                 missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=dict(some), now=now)
                 if missing:
-                    stale |= await acknowledge_exactly_once(connection, shard_id=shard_id, acks=missing, now=now)
+                    missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=missing, now=now)
+                    stale |= missing
+            self._counts.acked(some, missing, now)
         return stale
 
     async def _write_acks_in_order(
@@ -100,6 +106,7 @@ class AckWriter:
                 missing = {a: of_it for a, of_it in tries[0].stale.items() if a.subscription_id in exactly_once}
                 if missing:  # gone, or acked before and put aside by a claim while we waited: try once more
                     tries.append(await write(acks=missing))
+            self._counts.acked_in_order(some, tries, missing, now)
             stale |= tries[-1].stale
             for acked in tries:
                 for attempt, ordinals in acked.out_of_order.items():
@@ -149,6 +156,7 @@ class AckWriter:
             ]
             stale = await self._modify(connection, shard_id, again) if again else {}
             await self._merge(connection, shard_id, changes)
+        self._counts.nacked(changes, stale)
         return stale
 
     async def _merge(self, connection: HotConnection, shard_id: int, changes: Iterable[DeadlineChange]) -> None:

@@ -30,6 +30,8 @@ from broker.store.claim.claim import claim_messages
 from broker.store.claim.request import MAX_CLAIMANTS, Claimant, Claimed, ClaimRequest, Gone, Locked, More, Quiet
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import EXPIRED
 
 _LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
 _FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again
@@ -51,10 +53,12 @@ class ClaimScheduler:
         jitter: Jitter,
         turns_at_once: int,
         waits: bool,
+        counters: Counters | None = None,
     ) -> None:
         """`turns_at_once` claims, each on a connection.  `waits`: a claim for one waits for a cursor that somebody
         else holds; otherwise it is tried again in a moment.
         """
+        self._counters = counters or Counters()
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
@@ -318,6 +322,8 @@ class ClaimScheduler:
 
     def _conclude(self, watch: Watch, answer: Answer) -> None:
         """A claim is over: tell the consumer, and know when to look next."""
+        if answer.claimed.expired:
+            self._counters.subscription(watch.member.consumer.subscription.name)[EXPIRED] += answer.claimed.expired
         watch.go_alone(self._goes_alone(watch, answer))
         again = self._note(watch, answer) or watch.again
         watch.state = State.IDLE

@@ -21,6 +21,7 @@ from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.key_owners import KeyOwners
 from broker.runtime.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, WaitingPull
 from broker.runtime.tasks import Tasks
@@ -45,10 +46,12 @@ class LongPoll:
         *,
         max_waiting: int = MAX_WAITING_PULLS,
         has_room: Callable[[], bool] = lambda: True,
+        counts: DeliveryCounts | None = None,
     ) -> None:
         """`scheduler` claims for pulls alone.  `max_waiting` pulls of all subscriptions wait, and as many
         are under way that do not; `has_room()`: whether more answers may be made.
         """
+        self._counts = counts or DeliveryCounts()
         self._waiting = FairStock(max_waiting)
         self._at_once = FairStock(max_waiting)
         self._has_room = has_room
@@ -84,7 +87,10 @@ class LongPoll:
         try:
             loop = asyncio.get_running_loop()
             pull = WaitingPull(demand, wait, loop.create_future(), loop.create_future(), terms)
-            return await self._pull(subscription, pull, wait_seconds, hung_up)
+            deliveries = await self._pull(subscription, pull, wait_seconds, hung_up)
+            if deliveries:
+                self._counts.sent(subscription.name, deliveries, self._clock.now())
+            return deliveries
         finally:
             stock.give_back(path)
 

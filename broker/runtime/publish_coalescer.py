@@ -23,6 +23,8 @@ flush that has taken as long as that is refused too.  A refusal is ResourceExhau
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import chain
+from time import perf_counter
 from typing import Any
 
 from broker.domain.errors import Aborted, BrokerError, NotFound, ResourceExhausted, Unavailable
@@ -38,6 +40,15 @@ from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.messages import Appended, EncodedMessages, PartitionMissing, append_messages
 from broker.store.log.partitions import make_partitions_ahead
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import (
+    COMMIT_MESSAGES,
+    MESSAGE_SIZES,
+    PUBLISH_REQUESTS,
+    PUBLISHED_BYTES,
+    PUBLISHED_MESSAGES,
+    SEQUENCING,
+)
 
 MAX_FLUSH_MESSAGES = 4_000  # past some thousand rows a larger commit gains nothing
 MAX_FLUSH_BYTES = 16_000_000
@@ -52,11 +63,13 @@ _TOO_MANY = "Too many messages wait to be stored; slow down and try again."
 class _Publish:
     batch: EncodedMessages
     appended: asyncio.Future[Appended]
+    arrived: float  # by perf_counter; the loop's own clock counts milliseconds
 
 
 @dataclass(slots=True)
 class _ShardQueue:
     project: str
+    topic: str
     waiting: deque[_Publish] = field(default_factory=deque)
     waiting_messages: int = 0
     waiting_bytes: int = 0
@@ -74,9 +87,17 @@ class PublishCoalescer:
     """Appends messages to shards.  Each shard's queue is flushed by at most two tasks."""
 
     def __init__(
-        self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, tasks: Tasks, *, shards_at_once: int = 6
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        wake_ups: WakeUps,
+        tasks: Tasks,
+        *,
+        shards_at_once: int = 6,
+        counters: Counters | None = None,
     ) -> None:
         """`shards_at_once`: how many are flushed at a time, each on a connection, 1 or more."""
+        self._counters = counters or Counters()
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
@@ -86,8 +107,8 @@ class PublishCoalescer:
         self._large = FairStock(MAX_QUEUED_BYTES)
         self._turns = PublishTurns(shards_at_once)
 
-    async def publish(self, shard_id: int, batch: EncodedMessages, *, project: str) -> Appended:
-        """Append a request's messages to a shard of a `project`; returns once they are durable.
+    async def publish(self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str) -> Appended:
+        """Append a request's messages to a shard of a `topic` of a `project`; returns once they are durable.
 
         Raises NotFound if the shard's topic was deleted, ResourceExhausted if too much is waiting already, and
         Unavailable if it is not known whether the messages were stored; that is never retried here, since a
@@ -98,9 +119,9 @@ class PublishCoalescer:
             raise ResourceExhausted(f"Too many bytes of {project} wait to be stored; slow down and try again.")
         queue = self._queues.get(shard_id)
         if queue is None:
-            queue = self._queues[shard_id] = _ShardQueue(project)
+            queue = self._queues[shard_id] = _ShardQueue(project, topic)
         loop = asyncio.get_running_loop()
-        publish = _Publish(batch, loop.create_future())
+        publish = _Publish(batch, loop.create_future(), perf_counter())
         queue.waiting.append(publish)
         queue.waiting_messages += batch.count
         queue.waiting_bytes += batch.size
@@ -217,6 +238,19 @@ class PublishCoalescer:
             if not publish.appended.done():
                 publish.appended.set_result(Appended(first_seq, publish_time))
             first_seq += publish.batch.count
+        self._count(queue.topic, publishes)
+
+    def _count(self, topic: str, publishes: list[_Publish]) -> None:
+        """Once for a flush, in which a publish costs little then."""
+        counts, now = self._counters.topic(topic), perf_counter()
+        sizes = list(chain.from_iterable([publish.batch.sizes for publish in publishes]))
+        counts[PUBLISH_REQUESTS["OK"]] += len(publishes)
+        counts[PUBLISHED_MESSAGES] += len(sizes)
+        counts[PUBLISHED_BYTES] += sum(sizes)
+        MESSAGE_SIZES.observe_all(counts, sizes)
+        process = self._counters.process
+        SEQUENCING.observe_all(process, [int((now - publish.arrived) * 1e6) for publish in publishes])
+        COMMIT_MESSAGES.observe(process, len(sizes))
 
     async def _append_or_make_partition(
         self, shard_id: int, queue: _ShardQueue, batches: list[EncodedMessages]

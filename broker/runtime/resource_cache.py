@@ -21,6 +21,8 @@ from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from broker.store.resources import subscriptions, topics
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import CACHE_READS
 from broker.telemetry.state_changes import StateChanges
 
 MAX_AGE_SECONDS = 30.0  # C8
@@ -31,6 +33,8 @@ _BATCH, _REFRESH_BATCH = 200, 1_000  # names that one statement reads while call
 READ_SECONDS = 5.0  # for an entry to be read; past it the database counts as away
 _SLOW_SECONDS = 2.0  # once a read takes so long, nobody waits behind it
 
+_HIT, _MISS = CACHE_READS["hit"], CACHE_READS["miss"]
+
 Resource = TypeVar("Resource", Topic, Subscription)
 
 _AWAY = "The database cannot be reached or is slow; try again."
@@ -39,8 +43,14 @@ _AWAY = "The database cannot be reached or is slow; try again."
 class _Entries(Generic[Resource]):
     _load: Callable[[Sequence[str]], Awaitable[Mapping[str, Resource]]]
 
-    def __init__(self, load: Callable[[Sequence[str]], Awaitable[Mapping[str, Resource]]], tasks: Tasks) -> None:
+    def __init__(
+        self,
+        load: Callable[[Sequence[str]], Awaitable[Mapping[str, Resource]]],
+        tasks: Tasks,
+        counts: memoryview,
+    ) -> None:
         self._load = load
+        self._counts = counts
         self._tasks = tasks
         self._entries: dict[str, tuple[Resource, float]] = {}
         self._wanted: dict[str, asyncio.Future[Resource | None]] = {}
@@ -60,7 +70,9 @@ class _Entries(Generic[Resource]):
         if entry is not None and (left := entry[1] - time.monotonic()) > 0:
             if left < MAX_AGE_SECONDS - AGEING_SECONDS:
                 self.read_soon(name)
+            self._counts[_HIT] += 1
             return entry[0]
+        self._counts[_MISS] += 1
         if self._loading and time.monotonic() - self._began > _SLOW_SECONDS:
             raise Unavailable(_AWAY)
         if name not in self._wanted:
@@ -148,12 +160,19 @@ class _Entries(Generic[Resource]):
 class ResourceCache:
     """Reads topics and subscriptions through a bounded cache."""
 
-    def __init__(self, database: Database, tasks: Tasks, news: DeadLetterNews | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        tasks: Tasks,
+        news: DeadLetterNews | None = None,
+        counters: Counters | None = None,
+    ) -> None:
         """`news` is told of each subscription that is read."""
+        self._counters = counters or Counters()
         self._database = database
         self._news = news or DeadLetterNews(StateChanges())
-        self._topics = _Entries[Topic](self._load_topics, tasks)
-        self._subscriptions = _Entries[Subscription](self._load_subscriptions, tasks)
+        self._topics = _Entries[Topic](self._load_topics, tasks, self._counters.process)
+        self._subscriptions = _Entries[Subscription](self._load_subscriptions, tasks, self._counters.process)
 
     async def topic(self, name: str) -> Topic:
         """The topic of this full name.  Raises NotFound, InvalidArgument (none can have it), Unavailable."""
@@ -179,6 +198,7 @@ class ResourceCache:
         A topic takes all subscriptions along: its retention and its end concern those on it, and those that have it
         as their dead-letter topic.
         """
+        self._counters.forget(name)
         self._topics.drop(name)
         is_topic = name is not None and "/topics/" in name
         self._subscriptions.drop(None if is_topic else name)
@@ -196,6 +216,7 @@ class ResourceCache:
         for name in names:
             if name in by_name:
                 self._news.read(by_name[name])
+                self._counters.know(by_name[name].subscription_id, name)
             else:
                 self._news.gone(name)
         return by_name

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from broker.domain.errors import NotFound
+from broker.domain.errors import BrokerError, NotFound
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_ids
 from broker.domain.names import project_of
@@ -13,12 +13,17 @@ from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.store.log.messages import encode_messages
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import PUBLISH_REQUESTS
 
 
 class PublishService:
     """Publisher.Publish."""
 
-    def __init__(self, resources: ResourceCache, quotas: Quotas, coalescer: PublishCoalescer) -> None:
+    def __init__(
+        self, resources: ResourceCache, quotas: Quotas, coalescer: PublishCoalescer, counters: Counters
+    ) -> None:
+        self._counters = counters
         self._resources = resources
         self._quotas = quotas
         self._coalescer = coalescer
@@ -52,13 +57,19 @@ class PublishService:
             gauge.take(now, requests=1, messages=batch.count, size=batch.size)
         try:
             shard_id = self._shard(topic, messages[0].ordering_key)
-            appended = await self._coalescer.publish(shard_id, batch, project=project)
+            appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
         except NotFound:  # deleted a moment ago; perhaps there is a new topic of that name already
             self._resources.drop(topic_name)
             topic = await self._resources.topic(topic_name)
             shard_id = self._shard(topic, messages[0].ordering_key)
-            appended = await self._coalescer.publish(shard_id, batch, project=project)
+            appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
         return message_ids(shard_id, appended.first_seq, len(messages))
+
+    def refused(self, topic_name: str, error: BrokerError) -> None:
+        """Count a publish request that was answered with an error."""
+        exists = self._resources.known_topic(topic_name) is not None
+        counts = self._counters.topic(topic_name) if exists else self._counters.unknown_topic()
+        counts[PUBLISH_REQUESTS.get(error.code, PUBLISH_REQUESTS["INTERNAL"])] += 1
 
     def _shard(self, topic: Topic, ordering_key: str) -> int:
         if ordering_key:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from broker.domain.ack_id import attempt_name
@@ -21,6 +21,8 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.services.pull import handed_out, pullable
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import OPEN_STREAMS
 
 WAIT_SECONDS = 60.0  # for the next message; then the stream asks anew
 PATIENCE_SECONDS = 30.0  # with a database that is away; then the client may look for another broker
@@ -39,6 +41,7 @@ class StreamingPullService:
     activity: SubscriptionActivity
     tasks: Tasks
     readers: Readers
+    counters: Counters = field(default_factory=Counters)
 
     async def open(
         self,
@@ -88,6 +91,8 @@ class MessageStream:
         self._parts = parts
         self._window = parts.outstanding.open(subscription.subscription_id, reading.client_id, flow_control)
         self._terms = PullTerms(ack_deadline, self._window.owner)
+        self._counts = parts.counters.subscription(subscription.name)
+        self._counts[OPEN_STREAMS] += 1
 
     async def receive(self) -> list[Delivery]:
         """The next messages, as soon as there are any and the flow control has room for them.
@@ -175,6 +180,8 @@ class MessageStream:
         """The client is gone; what it had is outstanding until it is settled or due."""
         window, outstanding, key_owners = self._window, self._parts.outstanding, self._parts.long_poll.key_owners
         self._connection.close()
+        if self._counts[OPEN_STREAMS]:  # else the subscription is gone for so long that nothing is counted of it
+            self._counts[OPEN_STREAMS] -= 1
         outstanding.close(window)
         self._parts.readers.closes(self._reading)
         if window.subscription_id not in outstanding.subscriptions():

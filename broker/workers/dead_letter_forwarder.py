@@ -1,5 +1,6 @@
 """Moves messages that failed too often to their dead-letter topics (A5)."""
 
+from broker.domain.dead_letter import DEADLINE
 from broker.domain.errors import NotFound
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
@@ -12,6 +13,8 @@ from broker.store.log.dead_letters import (
     forward_dead_letters,
     retry_exhausted_attempts,
 )
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import DEAD_LETTERED, EXPIRED
 from broker.telemetry.tally import Tally
 
 
@@ -24,7 +27,9 @@ class DeadLetterForwarder:
         clock: DatabaseClock,
         resources: ResourceCache,
         wake_ups: WakeUps,
+        counters: Counters | None = None,
     ) -> None:
+        self._counters = counters or Counters()
         self._database = database
         self._clock = clock
         self._resources = resources
@@ -65,6 +70,9 @@ class DeadLetterForwarder:
             return 0, False
         if done.count:
             self._tally.add(f"of {subscription.name} to {topic.name}", done.reasons)
+            counts = self._counters.subscription(subscription.name)
+            counts[DEAD_LETTERED] += done.count
+            counts[EXPIRED] += done.reasons.get(DEADLINE, 0)
         for dead_letter_shard in done.shard_ids:
             self._wake_ups.published(dead_letter_shard)
         if done.count and subscription.enable_message_ordering:  # the next messages of the keys

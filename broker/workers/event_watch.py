@@ -100,7 +100,7 @@ class EventWatch:
         try:
             topic = await self._resources.topic(topic_name)
             batch = encode_messages([event_message(event.event_id, event.body)])
-            await self._publishes.publish(topic.shard_ids[0], batch, project=event.project)
+            await self._publishes.publish(topic.shard_ids[0], batch, project=event.project, topic=topic.name)
         except BrokerError as error:
             if isinstance(error, NotFound):
                 self._resources.drop(topic_name)

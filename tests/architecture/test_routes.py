@@ -1,6 +1,7 @@
 """The table of routes and the specification describe the same API."""
 
 from broker.front.health import health_routes
+from broker.front.metrics import metrics_routes
 from broker.front.not_served import REASONS
 from broker.front.openapi import openapi_routes
 from broker.front.rest.errors import HTTP_STATUS
@@ -22,7 +23,14 @@ def test_the_paths_beside_the_api_are_specified() -> None:
     async def check_ready() -> None:
         pass
 
-    served = {("GET", route.path) for route in (*health_routes(check_ready), *openapi_routes())}
+    async def scrape(*_: object) -> tuple[bytes, str]:
+        raise NotImplementedError
+
+    async def projects() -> set[str]:
+        raise NotImplementedError
+
+    routes = (*health_routes(check_ready), *openapi_routes(), *metrics_routes(scrape, projects, None))
+    served = {("GET", route.path) for route in routes}
     assert served == {(method, path) for method, path in operations() if not path.startswith("/v1/")}
 
 

@@ -33,7 +33,9 @@ class Publisher:
     coalescer: PublishCoalescer
 
     def start(self, batch: EncodedMessages) -> asyncio.Task[Appended]:
-        return asyncio.create_task(self.coalescer.publish(self.log.shard_id, batch, project="projects/p"))
+        return asyncio.create_task(
+            self.coalescer.publish(self.log.shard_id, batch, project="projects/p", topic="projects/p/topics/t")
+        )
 
     async def until_in_flight(self, count: int) -> HotConnection:
         """Returns the connection once so many flushes are in flight on it, the first waiting for the shard."""

@@ -1,5 +1,6 @@
 """What a request of HTTP shows of its caller."""
 
+from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
 from broker.access.credentials.authenticator import Shown
@@ -8,17 +9,22 @@ from broker.port.http1.head import Head
 
 
 def shown_by(head: Head, certificate: ClientCertificate | None) -> Shown:
+    """By a request of the API."""
+    return shown_in(head.headers, head.query, certificate)
+
+
+def shown_in(headers: Iterable[tuple[bytes, bytes]], query: bytes, certificate: ClientCertificate | None) -> Shown:
     """`Authorization`, `X-Goog-Api-Key`, or the query's `key`: Google's APIs take all three.
 
     Headers that are repeated are joined, as HTTP says, and then no credential is like them.
     """
     authorization = api_key = b""
-    for name, value in head.headers:
+    for name, value in headers:
         if name == b"authorization":
             authorization = b"%b, %b" % (authorization, value) if authorization else value
         elif name == b"x-goog-api-key":
             api_key = b"%b, %b" % (api_key, value) if api_key else value
-    if not (authorization or api_key) and b"key=" in head.query:
-        query = parse_qsl(head.query.decode("latin-1"), keep_blank_values=True, errors="replace")
-        api_key = next((value.encode() for name, value in query if name == "key"), b"")
+    if not (authorization or api_key) and b"key=" in query:
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="replace")
+        api_key = next((value.encode() for name, value in pairs if name == "key"), b"")
     return Shown(authorization, api_key, certificate)

@@ -126,7 +126,11 @@ Rest = Gone | Locked | More | Quiet
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What became of one claimant: the deliveries for each demand, in their order, and what is left."""
+    """What became of one claimant: the deliveries for each demand, in their order, and what is left.
+
+    `expired`: messages that were taken up again because their ack deadline had passed.
+    """
 
     deliveries: Sequence[Sequence[Delivery]]
     rest: Rest
+    expired: int = 0

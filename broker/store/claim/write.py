@@ -61,6 +61,7 @@ async def write(
         work.subscription_id: Claimed(
             [deliveries.get((work.subscription_id, number), ()) for number in range(len(work.claimant.demands))],
             _rest(work, upcoming.get(work.subscription_id)),
+            sum(row.expired for row in work.due) + sum(run.expired for run in work.runs),
         )
         for work in works
     }

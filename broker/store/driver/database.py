@@ -27,6 +27,8 @@ from broker.store.driver.hot_pool import HotPool, NoRoom
 from broker.store.driver.patient_connection import PATIENCE_SECONDS, PatientConnection
 from broker.store.driver.statements import Statement
 from broker.telemetry.log import reason
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import CONNECTION_WAITS, ROUND_TRIPS
 from broker.telemetry.state_changes import StateChanges
 
 logger = logging.getLogger(__name__)
@@ -152,6 +154,7 @@ class Database:
         pool_size: int = 8,
         patience_seconds: float = PATIENCE_SECONDS,
         states: StateChanges | None = None,
+        counters: Counters | None = None,
     ) -> None:
         """`schema` has the broker's tables; `patience_seconds`: after which a statement that is not hot has no
         answer any more; `states` is told whether the database is away, and what else goes wrong with it.
@@ -159,11 +162,18 @@ class Database:
         Raises ValueError for a URL that cannot be used.
         """
         self._states = states or StateChanges()
+        self._counts = (counters or Counters()).process
         self.url, self.schema = url, schema
         self._hot_parameters = connection_parameters(url, schema=schema, settings=_HOT)
         self._parameters = connection_parameters(url, schema=schema, settings=_NOT_HOT)
         self._patience_seconds = patience_seconds
-        self._hot_pool = HotPool(self._hot_connection, size=pool_size, went=self.went_away, came=self.came_back)
+        self._hot_pool = HotPool(
+            self._hot_connection,
+            size=pool_size,
+            went=self.went_away,
+            came=self.came_back,
+            waited=lambda seconds: CONNECTION_WAITS.observe(self._counts, int(seconds * 1e6)),
+        )
         self._engine = create_async_engine(
             "postgresql+psycopg://",
             pool_size=min(4, pool_size),
@@ -186,7 +196,8 @@ class Database:
         return _Hot(self._hot_pool, following, self._note)
 
     async def _hot_connection(self) -> HotConnection:
-        return HotConnection(await psycopg.AsyncConnection.connect(autocommit=True, **self._hot_parameters))
+        connection = await psycopg.AsyncConnection.connect(autocommit=True, **self._hot_parameters)
+        return HotConnection(connection, took=lambda seconds: ROUND_TRIPS.observe(self._counts, int(seconds * 1e6)))
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

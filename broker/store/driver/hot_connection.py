@@ -12,9 +12,10 @@ nothing of what was queued.  After an error of PostgreSQL's own the batches behi
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from time import perf_counter
 from typing import Any
 
 import psycopg
@@ -63,7 +64,11 @@ class HotConnection:
       └──the connection is lost, no answer comes, or a task that waits for one is cancelled──▲
     """
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+    def __init__(
+        self, connection: psycopg.AsyncConnection[Any], *, took: Callable[[float], None] = lambda _: None
+    ) -> None:
+        """`took(seconds)`: a round trip has ended."""
+        self._took = took
         self._owner = connection  # closes the socket when it goes
         self._pgconn = connection.pgconn
         self._loop = asyncio.get_running_loop()
@@ -113,9 +118,11 @@ class HotConnection:
         Raises psycopg.Error; the connection is failed then.  An OperationalError means that the outcome is unknown.
         """
         batch = _Batch(self._loop.create_future())
+        began = perf_counter()
         try:
             self._send(batch, bound)
             error = await batch.answered
+            self._took(perf_counter() - began)
         except BaseException:
             batch.answered.cancel()
             await self.close()

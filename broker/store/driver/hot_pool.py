@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 
 import psycopg
 
@@ -35,8 +36,10 @@ class HotPool:
         size: int,
         went: Callable[[str], None] = lambda _: None,
         came: Callable[[], None] = lambda: None,
+        waited: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`went(reason)` and `came()`: the server is away, and back."""
+        """`went(reason)` and `came()`: the server is away, and back.  `waited(seconds)`: a connection came free."""
+        self._waited = waited
         self._connect = connect
         self._went, self._came = went, came
         self._room = asyncio.Semaphore(size)
@@ -76,9 +79,11 @@ class HotPool:
         if not self._room.locked():
             await self._room.acquire()
             return
+        began = perf_counter()
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._room.acquire()
+            self._waited(perf_counter() - began)
         except TimeoutError:
             raise NoRoom(f"no connection was free for {WAIT_SECONDS:.0f} s") from None
 

@@ -9,6 +9,16 @@ _EPOCH = datetime(2025, 1, 1, tzinfo=UTC)  # 51 bits of microseconds last until 
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def microseconds(at: datetime) -> int:
+    """A time as ids count it."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def handed_out_microseconds(attempt_id: int) -> int:
+    """When the attempt was made, about: ids that are made at once differ by a few."""
+    return attempt_id >> _RANDOM_BITS
+
+
 class AttemptIds:
     """Time-ordered 63-bit ids: microseconds, then random bits that keep two processes apart.
 
@@ -21,7 +31,7 @@ class AttemptIds:
 
     def take(self, number: int, *, now: datetime) -> range:
         """`number` consecutive ids, greater than all this process has made before."""
-        stamp = (now - _EPOCH) // _MICROSECOND << _RANDOM_BITS | randbits(_RANDOM_BITS)
+        stamp = microseconds(now) << _RANDOM_BITS | randbits(_RANDOM_BITS)
         first = max(self._last + 1, stamp)
         self._last = first + number - 1
         return range(first, first + number)

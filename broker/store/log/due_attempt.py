@@ -34,6 +34,13 @@ class DueAttempt:
     changed: bool = False
     ready: bool = False
     asked: list[int] = field(default_factory=list)
+    were_out: int = 0  # messages whose ack deadline has passed
+
+    @property
+    def expired(self) -> int:
+        """How many have their deadline behind them once the row is written; else it is said later."""
+        # The forwarder counts what is exhausted: some of it no claim has met.
+        return self.were_out if self.changed and self.status != "exhausted" else 0
 
     @property
     def stays(self) -> bool:
@@ -53,6 +60,7 @@ class DueAttempt:
         Delivered `max_attempts` times it becomes exhausted (A5); one whose ack deadline has just passed begins its
         retry delay (A4).
         """
+        self.were_out = len(self.open) if self.status == "delivering" else 0
         if max_attempts is not None and self.attempt_number >= max_attempts and self.open:
             self.status, self.changed = "exhausted", True
             return

@@ -41,7 +41,8 @@ _encode_json = msgspec.json.Encoder().encode
 class EncodedMessages:
     """Messages of one publish request, as elements of PostgreSQL's binary arrays, ready to be joined.
 
-    `attributes` is empty if no message has any.  `parts`: the batches that it would be cut into, by (count, size).
+    `attributes` is empty if no message has any.  `parts`: the batches that it would be cut into, by (count, size);
+    `sizes`: of the messages, data and attributes.
     """
 
     count: int
@@ -50,6 +51,7 @@ class EncodedMessages:
     attributes: bytes
     data: bytes
     parts: Sequence[tuple[int, int]]
+    sizes: Sequence[int] = ()
 
 
 class PartitionMissing(Exception):
@@ -83,7 +85,7 @@ def encode_messages(messages: Sequence[NewMessage]) -> EncodedMessages:
             _refuse_nul(messages)
         sizes = [_size(m, length, text) for m, length, text in zip(messages, lengths, texts, strict=True)]
     data = b"".join(chain.from_iterable(zip(map(_LENGTH, lengths), bodies, strict=True)))
-    return EncodedMessages(len(messages), sum(sizes), ordering_key, attributes, data, list(_parts(sizes)))
+    return EncodedMessages(len(messages), sum(sizes), ordering_key, attributes, data, list(_parts(sizes)), sizes)
 
 
 def _size(message: NewMessage, length: int, attributes: bytes) -> int:

@@ -14,6 +14,7 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
+from broker.telemetry.metrics.counters import Counters
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_news import EndpointNews
@@ -24,6 +25,7 @@ from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
 from broker.workers.push.pauses import PushPauses
 from broker.workers.push.planner import PushPlanner
+from broker.workers.push.push_counts import PushCounts
 from broker.workers.push.sender import PushSender
 from broker.workers.push.settlement import Settlement
 from broker.workers.push.tester import PushTester
@@ -52,6 +54,7 @@ class Pusher:
         secrets: Secrets,
         owns: Callable[[int], bool],
         make_client: Callable[[], PushClient],
+        counters: Counters,
     ) -> None:
         """`scheduler` claims for pushes alone.  `access` says whose tokens pushes may carry (None: anybody's).
         `secrets` decrypt what signs requests.  `owns(subscription_id)`: whether this process delivers to it.
@@ -62,6 +65,7 @@ class Pusher:
         self._signer = signer
         self._make_client = make_client
         self._secrets = secrets
+        self._counters = counters
         self._access = access
         self._client: PushClient | None = None
         self._log = PushLog(database)
@@ -86,10 +90,14 @@ class Pusher:
             secrets=secrets,
             why_no_token=lambda: self._signer.why_none(self._clock.now()),
             owns=owns,
-            added=self._planner.add,
+            added=self._added,
             removed=self._planner.remove,
             gone=lambda endpoint: self._sender.leave(endpoint),
         )
+
+    def _added(self, endpoint: Endpoint) -> None:
+        self._counters.know(endpoint.subscription_id, endpoint.subscription.name)
+        self._planner.add(endpoint)
 
     def start(self) -> None:
         """Before the workers; the signer has its keys."""
@@ -101,6 +109,7 @@ class Pusher:
             self._reports,
             self._signer,
             self._origins,
+            PushCounts(self._counters),
             ended=self._planner.ended,
             gone=self._pauses.gone,
             denied=self._pauses.denied,

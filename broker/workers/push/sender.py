@@ -26,6 +26,7 @@ from broker.workers.push.envelope import PushRequest
 from broker.workers.push.http_client import SUCCESS, Answer, Denied, Outcome, PushClient, Unreachable
 from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.oidc_token import TokenSigner
+from broker.workers.push.push_counts import PushCounts
 from broker.workers.push.settlement import Settlement
 from broker.workers.push.slots import PushSlots
 from broker.workers.push.turns import Turns
@@ -58,6 +59,7 @@ class PushSender:
         reports: EndpointReports,
         signer: TokenSigner,
         origins: KnownOrigins,
+        counts: PushCounts,
         *,
         ended: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
@@ -73,6 +75,7 @@ class PushSender:
         self._reports = reports
         self._signer = signer
         self._origins = origins
+        self._counts = counts
         self._ended = ended
         self._gone = gone
         self._denied = denied
@@ -156,7 +159,9 @@ class PushSender:
             if why := self._why_not(endpoint.subscription):
                 outcome = Denied(why)
             else:
-                outcome = await self._client.post(self._request(endpoint, flight.parcel))
+                request = self._request(endpoint, flight.parcel)
+                self._counts.sent(endpoint, flight.parcel.items, self._clock.now())
+                outcome = await self._client.post(request)
         finally:
             self._landed(endpoint, flight, outcome)
 
@@ -231,6 +236,7 @@ class PushSender:
     def _finish(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable) -> None:
         now = asyncio.get_running_loop().time()
         items = flight.parcel.items
+        self._counts.ended(endpoint, flight, outcome, now)
         if isinstance(outcome, Answer) and outcome.status in SUCCESS:
             had_failed = flight.health.consecutive_failures > 0
             flight.health.succeeded(flight.attempt, now)
@@ -271,6 +277,7 @@ class PushSender:
             flight.timer = loop.call_later(_READING_SECONDS, self._overdue, endpoint, flight)
             return
         flight.overdue = True
+        self._counts.overdue(endpoint)
         self._leave(endpoint, flight)
         endpoint.late |= {item.key: item for item in flight.parcel.items}
         left = min(_LATE_DEADLINES * deadline, _MAX_CALL_SECONDS) - deadline
@@ -291,6 +298,7 @@ class PushSender:
         if not (isinstance(outcome, Answer) and outcome.status in SUCCESS):
             self._settlement.release(endpoint, flight.parcel.items)
             return
+        self._counts.ended(endpoint, flight, outcome, asyncio.get_running_loop().time())
         delivered = flight.parcel.items
         if endpoint.subscription.extensions.push.digest is not None:
             delivered = self._refuse_some(endpoint, flight, outcome, asyncio.get_running_loop().time())

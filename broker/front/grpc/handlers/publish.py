@@ -1,5 +1,6 @@
 """Publisher.Publish."""
 
+from broker.domain.errors import BrokerError
 from broker.front.generated.messages import PublishRequest, PublishResponse
 from broker.front.grpc.call import UnaryCall, allow
 from broker.front.grpc.codec.publish import new_messages
@@ -11,6 +12,11 @@ async def publish(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(PublishRequest, body)
     topic = resource_name(request.topic, "topics")
     await allow(call, "Publisher.Publish", topic)
-    call.services.publish.check_room(topic, call.caller.member)
-    ids = await call.services.publish.publish(topic, new_messages(request), call.caller.member)
+    service = call.services.publish
+    try:
+        service.check_room(topic, call.caller.member)
+        ids = await service.publish(topic, new_messages(request), call.caller.member)
+    except BrokerError as error:
+        service.refused(topic, error)
+        raise
     return PublishResponse(message_ids=ids).SerializeToString()  # type: ignore[no-any-return]

@@ -1,5 +1,6 @@
 """Publisher.Publish."""
 
+from broker.domain.errors import BrokerError
 from broker.front.rest.call import Call
 from broker.front.rest.codec.publish import decode_publish, encode_message_ids
 
@@ -7,7 +8,12 @@ _WORTH_A_CHECK = 4096  # bytes; what is smaller is decoded sooner than it is ask
 
 
 async def publish(call: Call) -> bytes:
-    if len(call.body) > _WORTH_A_CHECK:
-        call.services.publish.check_room(call.name, call.caller.member)
-    ids = await call.services.publish.publish(call.name, decode_publish(call.body), call.caller.member)
+    service = call.services.publish
+    try:
+        if len(call.body) > _WORTH_A_CHECK:
+            service.check_room(call.name, call.caller.member)
+        ids = await service.publish(call.name, decode_publish(call.body), call.caller.member)
+    except BrokerError as error:
+        service.refused(call.name, error)
+        raise
     return encode_message_ids(ids)

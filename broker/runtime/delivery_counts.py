@@ -1,0 +1,65 @@
+"""What is counted of deliveries, by subscription: handed out, acknowledged, given back, expired."""
+
+from collections.abc import Iterable, Sequence, Set
+from datetime import datetime, timedelta
+
+from broker.domain.ack_id import AttemptName
+from broker.domain.delivery import Delivery
+from broker.store.log.attempt_ids import handed_out_microseconds, microseconds
+from broker.store.log.delivery_attempts import AckedInOrder, DeadlineChange, MessageNames
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import ACK_LATENCY, ACKED, DELIVERY_LAG, NACKED, SENT
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class DeliveryCounts:
+    """One for a process."""
+
+    def __init__(self, counters: Counters | None = None) -> None:
+        self.counters = counters or Counters()
+
+    def sent(self, name: str, deliveries: Iterable[Delivery], now: datetime) -> None:
+        """Responses were handed to a client of the subscription of this name."""
+        counts = self.counters.subscription(name)
+        for delivery in deliveries:
+            counts[SENT] += len(delivery.messages)
+            if delivery.attempt_number == 1:
+                lag = (now - delivery.messages[0].publish_time) // _MICROSECOND
+                DELIVERY_LAG.observe(counts, max(lag, 0))
+
+    def acked(self, acks: Iterable[tuple[AttemptName, Set[int]]], missing: MessageNames, now: datetime) -> None:
+        """These were acknowledged, but for those that were not out any more."""
+        at = microseconds(now)
+        of_id = self.counters.of_id
+        for attempt, ordinals in acks:
+            count = len(ordinals)
+            if missing:
+                count -= len(missing.get(attempt, ()))
+            if count:
+                counts = of_id(attempt.subscription_id)
+                counts[ACKED] += count
+                ACK_LATENCY.observe(counts, max(at - handed_out_microseconds(attempt.attempt_id), 0), count)
+
+    def acked_in_order(
+        self,
+        acks: Iterable[tuple[AttemptName, Set[int]]],
+        tries: Sequence[AckedInOrder],
+        again: Iterable[AttemptName],
+        now: datetime,
+    ) -> None:
+        """As `acked`, of those that hold an ordering key; `tries`: what became of them, then of some `again`."""
+        missing = dict(tries[0].stale)
+        for attempt in again:
+            missing[attempt] = tries[1].stale.get(attempt, set())
+        for tried in tries:
+            for attempt, ordinals in tried.out_of_order.items():
+                missing[attempt] = missing.get(attempt, set()) | ordinals
+        self.acked(acks, missing, now)
+
+    def nacked(self, changes: Iterable[DeadlineChange], stale: MessageNames) -> None:
+        """Deadlines were changed, but for those of messages that were not out any more."""
+        for change in changes:
+            if change.status != "delivering":
+                counts = self.counters.of_id(change.attempt.subscription_id)
+                counts[NACKED] += len(change.ordinals) - len(change.ordinals & stale.get(change.attempt, set()))

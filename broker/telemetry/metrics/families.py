@@ -1,0 +1,113 @@
+"""What is counted.  Google's names where Google has one (docs/metrics.md tells each)."""
+
+from typing import Final
+
+from broker.telemetry.metrics.layout import MICROSECONDS, Layout
+
+_SECONDS = [
+    *(500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000),
+    *(1_000_000, 2_500_000, 10_000_000, 60_000_000, 600_000_000),
+]
+_BYTES = [64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 10_485_760]
+_MESSAGES = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000]
+
+CODES: Final = (  # google.rpc.Code, those that a publish is answered with
+    *("OK", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "NOT_FOUND", "ABORTED", "RESOURCE_EXHAUSTED"),
+    *("UNAVAILABLE", "INTERNAL"),
+)
+RESPONSE_CLASSES: Final = (  # of Google's subscription/push_request_count
+    *("ack", "deadline_exceeded", "internal", "invalid"),
+    *("remote_server_4xx", "remote_server_5xx", "unreachable"),
+)
+
+TOPIC: Final = Layout()
+PUBLISH_REQUESTS: Final = TOPIC.counters(
+    "pubsub_topic_publish_requests", "Publish requests, by how they were answered.", "code", CODES
+)
+PUBLISHED_MESSAGES: Final = TOPIC.counter("pubsub_topic_published_messages", "Messages stored by publish requests.")
+PUBLISHED_BYTES: Final = TOPIC.counter(
+    "pubsub_topic_published_bytes", "Bytes of data and attributes of the messages stored by publish requests."
+)
+MESSAGE_SIZES: Final = TOPIC.histogram(
+    "pubsub_topic_message_size_bytes", "Size of each published message, data and attributes.", _BYTES
+)
+
+SUBSCRIPTION: Final = Layout()
+SENT: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_sent_messages", "Messages handed out, by pull, stream or push, each time that they were."
+)
+ACKED: Final = SUBSCRIPTION.counter("pubsub_subscription_ack_messages", "Messages acknowledged, durably.")
+NACKED: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_nack_messages", "Messages given back for redelivery, or rejected."
+)
+EXPIRED: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_expired_ack_deadlines",
+    "Messages whose ack deadline passed without an answer, counted when they are taken up again.",
+)
+DEAD_LETTERED: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_dead_letter_messages", "Messages moved to the dead-letter topic."
+)
+ACK_LATENCY: Final = SUBSCRIPTION.histogram(
+    "pubsub_subscription_ack_latency_seconds",
+    "Time from when a message was handed out to its acknowledgement.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
+DELIVERY_LAG: Final = SUBSCRIPTION.histogram(
+    "pubsub_delivery_lag_seconds",
+    "Time from the publish of the oldest message of a response to its first hand-out, for each response.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
+PUSH_REQUESTS: Final = SUBSCRIPTION.counters(
+    "pubsub_subscription_push_requests",
+    "Pushes that have ended, by how; a digest is one.",
+    "response_class",
+    RESPONSE_CLASSES,
+)
+PUSH_LATENCY: Final = SUBSCRIPTION.histogram(
+    "pubsub_subscription_push_latency_seconds",
+    "Time that an endpoint took to answer a push.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
+OPEN_STREAMS: Final = SUBSCRIPTION.gauge(
+    "pubsub_subscription_open_streaming_pulls", "StreamingPull streams that are open."
+)
+
+PROCESS: Final = Layout()
+SEQUENCING: Final = PROCESS.histogram(
+    "pubsub_sequencing_seconds",
+    "Time from the arrival of a publish to its durable place in the log.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
+COMMIT_MESSAGES: Final = PROCESS.histogram(
+    "broker_publish_commit_messages", "Messages that one commit of publishes stored.", _MESSAGES
+)
+LOOP_DELAY: Final = PROCESS.histogram(
+    "broker_event_loop_delay_seconds",
+    "How late a timer of a worker process was; each looks twice a second.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
+CACHE_READS: Final = PROCESS.counters(
+    "broker_resource_cache_lookups",
+    "Look-ups of topics and subscriptions: in memory (hit), or in the database (miss).",
+    "result",
+    ("hit", "miss"),
+)
+CONNECTION_WAITS: Final = PROCESS.histogram(
+    "broker_database_connection_wait_seconds",
+    "Time that a hot statement waited for a connection, of those that had to wait.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
+ROUND_TRIPS: Final = PROCESS.histogram(
+    "broker_database_round_trip_seconds",
+    "Time of a round trip of hot statements to the database and back.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
+
+LAYOUTS: Final = {"topic": TOPIC, "subscription": SUBSCRIPTION, "process": PROCESS}

@@ -1,0 +1,46 @@
+"""What is counted of pushes: what is sent, and how requests end."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import DELIVERY_LAG, PUSH_LATENCY, PUSH_REQUESTS, SENT
+from broker.workers.push.endpoint import Endpoint, Flight, Item
+from broker.workers.push.http_client import SUCCESS, Answer, Outcome
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class PushCounts:
+    """Of the endpoints of this process."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def sent(self, endpoint: Endpoint, items: Sequence[Item], now: datetime) -> None:
+        """A request goes out."""
+        counts = self._counters.subscription(endpoint.subscription.name)
+        counts[SENT] += len(items)
+        if items[0].attempt_number == 1:
+            DELIVERY_LAG.observe(counts, max((now - items[0].message.publish_time) // _MICROSECOND, 0))
+
+    def ended(self, endpoint: Endpoint, flight: Flight, outcome: Outcome, now: float) -> None:
+        """A request was answered, or could not be."""
+        counts = self._counters.subscription(endpoint.subscription.name)
+        counts[PUSH_REQUESTS[_response_class(outcome)]] += 1
+        if isinstance(outcome, Answer):
+            PUSH_LATENCY.observe(counts, max(int((now - flight.begun_at) * 1e6), 0))
+
+    def overdue(self, endpoint: Endpoint) -> None:
+        """A request had no answer within the ack deadline; what becomes of it later is not counted again."""
+        self._counters.subscription(endpoint.subscription.name)[PUSH_REQUESTS["deadline_exceeded"]] += 1
+
+
+def _response_class(outcome: Outcome) -> str:
+    if not isinstance(outcome, Answer):
+        return "unreachable"
+    if outcome.status in SUCCESS:
+        return "ack"
+    if outcome.status >= 500:
+        return "remote_server_5xx"
+    return "remote_server_4xx" if outcome.status >= 400 else "invalid"
