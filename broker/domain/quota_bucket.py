@@ -12,6 +12,8 @@ from typing import NamedTuple
 from broker.domain.quota import exceeded
 
 _ROUNDING = 1e-6  # what the sums of times may be off, as a part of the rate
+_LITTLE = 0.05  # as a part of what a process may take in a second
+SELDOM_SECONDS = 1.0  # until then little is told
 LATER_SECONDS = 0.1  # than it is worth: by then what others took is known, and clocks are not that far apart
 NEVER_SECONDS = 60.0  # when to try again what a limit of 0 refuses: somebody may have raised it
 
@@ -22,7 +24,7 @@ class QuotaBucket:
     rate * (s + 1), and what their largest requests exceed it by.
     """
 
-    __slots__ = ("_at", "_level", "_pace", "_telling", "_untold", "rate")
+    __slots__ = ("_at", "_level", "_pace", "_telling", "_told_at", "_untold", "rate")
 
     def __init__(self, rate: int, *, processes: int, now: float) -> None:
         """`rate`: a second; `processes`: how many share it."""
@@ -31,9 +33,12 @@ class QuotaBucket:
         self._level = rate / processes
         self._at = now  # of `_level`; in the future while the debt of all is paid
         self._untold = self._telling = 0.0
+        self._told_at = now
 
     def wait(self, now: float) -> float:
         """Seconds until it may be taken from; 0: now."""
+        if self._level > 0 and self._at <= now:  # there was something left already
+            return 0.0
         if not self.rate:
             return NEVER_SECONDS
         self._advance(now)
@@ -56,6 +61,10 @@ class QuotaBucket:
         """Whether something was taken that the others do not know of."""
         return self._untold > 0
 
+    def has_much_news(self, now: float) -> bool:
+        """Whether it is so much, or so old, that the others must know: who is far from the limit tells seldom."""
+        return self._untold > self._pace * _LITTLE or (self._untold > 0 and now - self._told_at >= SELDOM_SECONDS)
+
     def tell(self) -> float:
         """What was taken, to be told to the others; `balanced` or `untold` follows."""
         self._telling, self._untold = self._untold, 0.0
@@ -68,6 +77,7 @@ class QuotaBucket:
     def balanced(self, held: float, *, processes: int, now: float) -> None:
         """They are told; the bucket of all held so much then."""
         self._telling = 0.0
+        self._told_at = now
         self._pace = self.rate / processes
         self._at = now + (max(0.0, -held) / self.rate if self.rate else 0.0)
         self._level = max(0.0, held) / processes - self._untold
@@ -123,9 +133,11 @@ class Gauge:
         ceiling = self._ceiling
         if ceiling is not None and ceiling.level.kept >= ceiling.limit:
             raise exceeded(ceiling.quota, project=ceiling.project, limit=ceiling.limit, usage=ceiling.level.kept)
-        waits = [(m.bucket.wait(now), m) for m in self._buckets if not (requests_alone and m.unit)]
-        seconds, metered = max(waits, key=lambda one: one[0], default=(0.0, None))
-        if metered is not None and seconds > 0:
+        seconds, metered = 0.0, None
+        for each in self._buckets:
+            if not (requests_alone and each.unit) and (wait := each.bucket.wait(now)) > seconds:
+                seconds, metered = wait, each
+        if metered is not None:
             bucket = metered.bucket
             raise exceeded(
                 metered.quota,

@@ -137,11 +137,12 @@ class Quotas:
         """Tell what was taken, and hear what is left; how many buckets that was.  Raises a BrokerError."""
         if self._read_at is None or self.ticks() - self._read_at > READ_SECONDS:
             await self.load()
-        telling = {key: bucket for key, bucket in self._buckets.items() if bucket.has_news}
+        now = self.ticks()
+        telling = {key: bucket for key, bucket in self._buckets.items() if bucket.has_much_news(now)}
         if not telling:
             return 0
         taken = [Taken(*key, float(bucket.rate), float(bucket.tell())) for key, bucket in telling.items()]
-        now, at = self.ticks(), self._clock.now()
+        at = self._clock.now()
         try:
             async with self._database.hot() as connection:
                 held = await store.balance_quotas(connection, taken=taken, now=at)

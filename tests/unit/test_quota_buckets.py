@@ -31,7 +31,7 @@ class Shared:
 
     def balance(self) -> None:
         for bucket in self.parts:
-            if bucket.has_news:
+            if bucket.has_much_news(self.now):
                 self.held = min(self.rate, self.held + (self.now - self.at) * self.rate) - bucket.tell()
                 self.at = self.now
                 bucket.balanced(self.held, processes=len(self.parts), now=self.now)
@@ -115,6 +115,21 @@ def test_what_could_not_be_told_is_told_later_and_what_came_meanwhile_is_not_los
     bucket.balanced(min(held, rate), processes=2, now=0.1)
     assert bucket.left(0.1) <= max(min(held, rate), 0) / 2 - more + 1e-6
     assert bucket.tell() == more
+
+
+def test_who_is_far_from_the_limit_tells_of_little_seldom_and_of_much_at_once() -> None:
+    bucket = QuotaBucket(1_000, processes=2, now=0.0)
+    assert not bucket.has_much_news(10.0)  # nothing to tell
+    bucket.take(25, 0.1)
+    assert not bucket.has_much_news(0.1)  # a twentieth of its part
+    assert bucket.has_much_news(1.0)
+    bucket.take(1, 0.1)
+    assert bucket.has_much_news(0.1)
+    bucket.tell()
+    bucket.balanced(974, processes=2, now=0.2)
+    bucket.take(1, 0.3)
+    assert not bucket.has_much_news(1.1)
+    assert bucket.has_much_news(1.2)
 
 
 def test_a_limit_of_nothing_lets_nothing_pass() -> None:
