@@ -1,4 +1,4 @@
-"""Publishes without a pause: bodies as large as they may be; thousands of messages a second to many topics."""
+"""Publishes without a pause: as large as may be; thousands of messages a second; by who has used up a quota."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -18,6 +18,12 @@ async def large_bodies(host: str, port: int, ready: Callable[[], None]) -> None:
 async def publish_flood(host: str, port: int, ready: Callable[[], None]) -> None:
     """Each caller to a topic of its own: as many shards to be flushed."""
     await _publish(host, port, ready, _FLOOD_CALLERS, {"messages": [{"data": _FLOOD_DATA}] * _FLOOD_MESSAGES})
+
+
+async def used_up_quota(host: str, port: int, ready: Callable[[], None]) -> None:
+    """Whatever is refused is sent again at once."""
+    await Caller(host, port).call("PATCH", f"{_PROJECT}/quotas", {"limits": {"publishMessages": 100}})
+    await _publish(host, port, ready, _FLOOD_CALLERS, {"messages": [{"data": _FLOOD_DATA}]})
 
 
 async def _publish(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 from broker.domain.quota import exceeded
+from broker.runtime.refusal_pace import RefusalPace
 
 _NEWS_SECONDS = 2.5  # without a heartbeat in it nothing is known, and nothing is refused: the database is away
 _PATIENCE_SECONDS = 5.0  # by then the parts of what is left have come to all of it
@@ -41,9 +42,10 @@ class Connection:
 class Connections:
     """Of this process, and what it knows of the others."""
 
-    def __init__(self, limit_of: Callable[[str], int | None]) -> None:
+    def __init__(self, limit_of: Callable[[str], int | None], *, refusals: RefusalPace | None = None) -> None:
         """`limit_of`: how many connections a project may have (None: any number)."""
         self._limit_of = limit_of
+        self._refusals = refusals or RefusalPace()
         self._open: Counter[str] = Counter()  # of every project: a limit may be set while they are open
         self._told: Mapping[str, int] = {}
         self._others: Counter[str] = Counter()
@@ -51,7 +53,7 @@ class Connections:
         self._heard = asyncio.Event()  # another one after each heartbeat
 
     async def open(self, project: str) -> Connection:
-        """Count one more; the caller closes it.  Raises QuotaExceeded, at once if there are as many as may be."""
+        """Count one more; the caller closes it.  Raises QuotaExceeded, soon if there are as many as may be."""
         limit = self._limit_of(project)
         if limit is not None:
             await self._wait_for_room(project, limit)
@@ -72,6 +74,7 @@ class Connections:
         while self._open[project] >= self._part(project, limit):
             used = self.count(project)
             if used >= limit or asyncio.get_running_loop().time() > deadline:
+                await self._refusals.wait(project)
                 raise exceeded(
                     "connections", project=project, limit=limit, usage=used, retry_seconds=_RETRY_SECONDS
                 )

@@ -8,10 +8,12 @@ is limited, one look at `on`.  What is retained is found out by retained_bytes.p
 import time
 from collections.abc import Callable
 
+from broker.domain.errors import QuotaExceeded
 from broker.domain.quota import NO_QUOTAS, PUBLISH, SUBSCRIBE, Amount, Count, Limits, ProjectQuotas, Rate, exceeded
 from broker.domain.quota_bucket import NO_GAUGE, Ceiling, Gauge, Level, Metered, QuotaBucket
 from broker.runtime.connections import Connections
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.refusal_pace import RefusalPace
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.resources import quotas as store
 from broker.store.resources.quotas import Taken
@@ -50,7 +52,10 @@ class Quotas:
         self._buckets: dict[_Key, QuotaBucket] = {}
         self._gauges: dict[tuple[str, str, tuple[Rate, Rate, Rate]], Gauge] = {}
         self._retained: dict[str, Level] = {}
-        self.connections = Connections(lambda project: self.of_project(project).limits.get("connections"))
+        self._refusals = RefusalPace(ticks=ticks)
+        self.connections = Connections(
+            lambda project: self.of_project(project).limits.get("connections"), refusals=self._refusals
+        )
         self._in_use: set[_Key] = set()  # since the limits were read last
         self._read_at: float | None = None  # None: they must be read
         self.on = NO_QUOTAS.over(defaults).is_metered
@@ -88,6 +93,7 @@ class Quotas:
             if key[0] not in changed and (key in self._in_use or bucket.has_news or bucket.wait(self.ticks()))
         }
         self._gauges.clear()
+        self._refusals.forget()
         self._in_use.clear()
 
     # --- rates -------------------------------------------------------------------------------------------
@@ -98,6 +104,16 @@ class Quotas:
 
     def subscribing(self, project: str, principal: str) -> Gauge:
         return self._gauge(project, principal, SUBSCRIBE) if self.on else NO_GAUGE
+
+    async def check(self, gauge: Gauge, project: str, *, requests_alone: bool = False) -> float:
+        """What Gauge.check raises, after a while if the project is refused often; the time to `take` by."""
+        now = self.ticks()
+        try:
+            gauge.check(now, requests_alone=requests_alone)
+        except QuotaExceeded:
+            await self._refusals.wait(project)
+            raise
+        return now
 
     def _gauge(self, project: str, principal: str, rates: tuple[Rate, Rate, Rate]) -> Gauge:
         key = project, principal, rates

@@ -51,7 +51,7 @@ class AcknowledgeService:
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
-        self._count(subscription, principal)
+        await self._count(subscription, principal)
         refused = await self._acknowledge(subscription, ack_ids)
         if refused:
             raise _refused(refused)
@@ -88,7 +88,7 @@ class AcknowledgeService:
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
         check_new_ack_deadline(ack_deadline_seconds)
-        self._count(subscription, principal)
+        await self._count(subscription, principal)
         stale = await self._modify(subscription, ack_ids, ack_deadline_seconds)
         if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
@@ -137,7 +137,7 @@ class AcknowledgeService:
         _require(ack_ids)
         if delay is not None:
             check_nack_delay(delay)
-        self._count(subscription, principal)
+        await self._count(subscription, principal)
         seconds = 0 if delay is None else delay.total_seconds()
         retry_policy = subscription.retry_policy if delay is None else None
         deadline = self._deadline(subscription, seconds, "nacked", NACK, retry_policy)
@@ -159,7 +159,7 @@ class AcknowledgeService:
                 "Messages can be rejected only by a subscription with a dead-letter topic that exists "
                 f"(resource={leaf(subscription_name)})."
             )
-        self._count(subscription, principal)
+        await self._count(subscription, principal)
         deadline = self._deadline(subscription, 0, "exhausted", REJECT)
         failed = await self._change(subscription, ack_ids, deadline)
         if failed:
@@ -169,12 +169,12 @@ class AcknowledgeService:
                 f"any more, or earlier messages of their ordering key are (ack_id={next(_ack_ids(failed))})."
             )
 
-    def _count(self, subscription: Subscription, principal: str) -> None:
+    async def _count(self, subscription: Subscription, principal: str) -> None:
         """A request.  Raises QuotaExceeded."""
         if self._quotas.on:
-            gauge, now = self._quotas.subscribing(project_of(subscription.name), principal), self._quotas.ticks()
-            gauge.check(now, requests_alone=True)
-            gauge.take(now, requests=1)
+            project = project_of(subscription.name)
+            gauge = self._quotas.subscribing(project, principal)
+            gauge.take(await self._quotas.check(gauge, project, requests_alone=True), requests=1)
 
     @staticmethod
     def _deadline(

@@ -30,14 +30,15 @@ class PublishService:
         # A process keeps to one shard of each topic for messages without a key: fewer, larger commits.
         self._preference = random.getrandbits(30)
 
-    def check_room(self, topic_name: str, principal: str = "") -> None:
+    async def check_room(self, topic_name: str, principal: str = "") -> None:
         """Raises ResourceExhausted if a publish would be refused; costs nothing beside decoding its messages.
 
         Only as far as that is known beforehand: which shard of several it is for depends on its ordering key.
         """
         topic = self._resources.known_topic(topic_name)
         if topic is not None and self._quotas.on:
-            self._quotas.publishing(project_of(topic_name), principal).check(self._quotas.ticks())
+            project = project_of(topic_name)
+            await self._quotas.check(self._quotas.publishing(project, principal), project)
         if topic is not None and len(topic.shard_ids) == 1:
             self._coalescer.check_room(topic.shard_ids[0])
 
@@ -52,8 +53,8 @@ class PublishService:
         check_request_size(topic_name, messages, batch.size)
         project = project_of(topic_name)
         if self._quotas.on:
-            gauge, now = self._quotas.publishing(project, principal), self._quotas.ticks()
-            gauge.check(now)
+            gauge = self._quotas.publishing(project, principal)
+            now = await self._quotas.check(gauge, project)
             gauge.take(now, requests=1, messages=batch.count, size=batch.size)
         try:
             shard_id = self._shard(topic, messages[0].ordering_key)

@@ -69,7 +69,7 @@ class PullService:
         wait_seconds = 0 if return_immediately else self._longest_wait(seconds_left)
         if not self._quotas.on:
             return await self._pull(subscription, demand, wait_seconds, hung_up, reading)
-        demand = self._within_quotas(subscription, principal, demand)
+        demand = await self._within_quotas(subscription, principal, demand)
         deadline = time.monotonic() + wait_seconds
         if return_immediately:
             counted: AbstractContextManager[None] = nullcontext()
@@ -103,11 +103,11 @@ class PullService:
                 self._readers.handed_out(reading, deliveries)
                 return subscription, deliveries
 
-    def _within_quotas(self, subscription: Subscription, principal: str, demand: Demand) -> Demand:
+    async def _within_quotas(self, subscription: Subscription, principal: str, demand: Demand) -> Demand:
         """Count a pull; what it may take of what it wants.  Raises QuotaExceeded."""
-        gauge = self._quotas.subscribing(project_of(subscription.name), principal)
-        now = self._quotas.ticks()
-        gauge.check(now)
+        project = project_of(subscription.name)
+        gauge = self._quotas.subscribing(project, principal)
+        now = await self._quotas.check(gauge, project)
         gauge.take(now, requests=1)
         return demand.within(*gauge.left(now, messages=demand.max_messages, size=demand.max_bytes))
 

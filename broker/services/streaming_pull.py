@@ -59,11 +59,11 @@ class StreamingPullService:
         Raises NotFound, FailedPrecondition, ResourceExhausted (a quota of requests or connections).
         """
         subscription = await pullable(self.resources, subscription_name)
+        project = project_of(subscription.name)
         if self.quotas.on:
-            gauge, now = self.quotas.subscribing(project_of(subscription.name), principal), self.quotas.ticks()
-            gauge.check(now, requests_alone=True)
-            gauge.take(now, requests=1)
-        connection = await self.quotas.connections.open(project_of(subscription.name))
+            gauge = self.quotas.subscribing(project, principal)
+            gauge.take(await self.quotas.check(gauge, project, requests_alone=True), requests=1)
+        connection = await self.quotas.connections.open(project)
         reading = self.readers.opens(
             subscription.subscription_id, client_id=client_id, principal=principal, address=address
         )

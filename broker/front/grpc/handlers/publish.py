@@ -14,7 +14,7 @@ async def publish(call: UnaryCall, body: bytes) -> bytes:
     await allow(call, "Publisher.Publish", topic)
     service = call.services.publish
     try:
-        service.check_room(topic, call.caller.member)
+        await service.check_room(topic, call.caller.member)
         ids = await service.publish(topic, new_messages(request), call.caller.member)
     except BrokerError as error:
         service.refused(topic, error)

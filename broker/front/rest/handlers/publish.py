@@ -11,7 +11,7 @@ async def publish(call: Call) -> bytes:
     service = call.services.publish
     try:
         if len(call.body) > _WORTH_A_CHECK:
-            service.check_room(call.name, call.caller.member)
+            await service.check_room(call.name, call.caller.member)
         ids = await service.publish(call.name, decode_publish(call.body), call.caller.member)
     except BrokerError as error:
         service.refused(call.name, error)
