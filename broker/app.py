@@ -19,6 +19,7 @@ from broker.port.http1.web_pages import WebPages
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
+from broker.runtime.figures import Figures
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.loop_watch import watch_loop
@@ -124,7 +125,7 @@ class Broker:
         """What does one pass after another (`_workers`)."""
         parts = self._database, self._clock
         self.secret_keeper = SecretKeeper(self._database, self._secrets, self.states)
-        self.scrapes = Scrapes(self.counters.book)
+        self.scrapes = Scrapes(self.counters.book, Figures(*parts, self.counters.book))
         self.shard_heads = self._shard_heads()
         self.dead_letter_forwarder = DeadLetterForwarder(*parts, self._resources, self._wake_ups, self.counters)
         self.event_watch = EventWatch(*parts, self._resources, self._publishes, self.states)

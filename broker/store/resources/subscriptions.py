@@ -222,3 +222,10 @@ async def list_alerting_subscriptions(
     query = _SUBSCRIPTION.where(subscriptions.c.extensions.has_key("alerts"), project.in_(projects))
     rows = await connection.execute(query.order_by(subscriptions.c.subscription_id))
     return [_subscription(row) for row in rows]
+
+
+async def list_all_subscriptions(connection: AsyncConnection, *, after: int, limit: int) -> list[Subscription]:
+    """Up to `limit` with ids greater than `after`, by id."""
+    query = _SUBSCRIPTION.where(subscriptions.c.subscription_id > after)
+    rows = await connection.execute(query.order_by(subscriptions.c.subscription_id).limit(limit))
+    return [_subscription(row) for row in rows]

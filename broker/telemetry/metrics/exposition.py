@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from broker.telemetry.metrics.book import OTHER, CounterBook, project_of
 from broker.telemetry.metrics.families import LAYOUTS
 from broker.telemetry.metrics.layout import Family
+from broker.telemetry.metrics.standings import Standings, gauges
 
 _LABELS: Mapping[str, Sequence[str]] = {
     "topic": ("project", "topic"),
@@ -31,13 +32,13 @@ def labels_of(kind: str, name: str) -> Sequence[str]:
 
 
 class BookCollector:
-    """All that is counted in a book, and `figures` that were read elsewhere."""
+    """All that is counted in a book, and what waits (`standings`)."""
 
-    def __init__(self, book: CounterBook, may_read: Callable[[str], bool], figures: Iterable[Metric] = ()) -> None:
+    def __init__(self, book: CounterBook, may_read: Callable[[str], bool], standings: Standings) -> None:
         """`may_read(project)`: whether its series are shown; "": those of no project."""
         self._book = book
         self._may_read = may_read
-        self._figures = figures
+        self._standings = standings
 
     def collect(self) -> Iterator[Metric]:
         for kind, layout in LAYOUTS.items():
@@ -50,7 +51,12 @@ class BookCollector:
                 rows = [row for row in rows if any(row[1])]
             for family in layout.families:
                 yield _metric(family, _LABELS[kind], rows)
-        yield from self._figures
+        for name, help_, kind, values in gauges(self._standings):
+            gauge = GaugeMetricFamily(name, help_, labels=_LABELS[kind or "process"])
+            for resource, value in values:
+                if self._may_read(project_of(resource) if resource else ""):
+                    gauge.add_metric(labels_of(kind or "process", resource), value)
+            yield gauge
 
 
 def expose(collector: BookCollector, accept: str) -> tuple[bytes, str]:

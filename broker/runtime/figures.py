@@ -1,0 +1,83 @@
+"""What waits, as the database knows it: read for a scrape, and kept for a few seconds for all that ask (F1)."""
+
+import asyncio
+from time import monotonic
+
+from broker.domain.errors import BrokerError
+from broker.domain.lag import Lag
+from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.lags import AT_A_TIME, read_lags
+from broker.store.driver.database import Database
+from broker.store.looking.figures import list_names, read_retained
+from broker.store.resources import push_states, subscriptions
+from broker.telemetry.metrics.book import CounterBook
+from broker.telemetry.metrics.standings import Standing, Standings
+
+KEPT_SECONDS = 5.0
+_BREAKERS = {"closed": 0, "half_open": 1, "open": 2}
+
+
+class Figures:
+    """Of the oldest topics and subscriptions, as many as the book counts apart."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, book: CounterBook) -> None:
+        self._database = database
+        self._clock = clock
+        self._book = book
+        self._kept = Standings(complete=False)
+        self._until = 0.0
+        self._reading = asyncio.Lock()
+
+    async def read(self) -> Standings:
+        """As they are, or were KEPT_SECONDS ago; without any while the database is away."""
+        async with self._reading:
+            if monotonic() >= self._until:
+                try:
+                    self._kept = await self._read()
+                except BrokerError:
+                    self._kept = Standings(complete=False)
+                self._until = monotonic() + KEPT_SECONDS
+            return self._kept
+
+    async def _read(self) -> Standings:
+        capacity = self._book.capacity
+        async with self._database.transaction() as connection:
+            topics, names = await list_names(connection)
+        self._book.keep_only("topic", topics)
+        self._book.keep_only("subscription", names)
+        async with self._database.hot() as hot:
+            retained = await read_retained(hot, max_topics=capacity)
+        standings = Standings(retained=retained, unread=max(len(names) - capacity, 0))
+        after = 0
+        while len(standings.subscriptions) < capacity:
+            async with self._database.transaction() as connection:
+                some = await subscriptions.list_all_subscriptions(connection, after=after, limit=AT_A_TIME)
+            if not some:
+                break
+            after = some[-1].subscription_id
+            standings.subscriptions.update(await self._stand(some))
+        return standings
+
+    async def _stand(self, some: list[Subscription]) -> dict[str, Standing]:
+        pushed = [each.subscription_id for each in some if each.is_push]
+        async with self._database.transaction() as connection:
+            states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
+        breakers = {id_: _BREAKERS.get(state.breaker, 0) for id_, state in states.items()}
+        return {
+            lag.subscription.name: self._standing(lag, breakers.get(lag.subscription.subscription_id))
+            for lag in await read_lags(self._database, self._clock, some)
+        }
+
+    def _standing(self, lag: Lag, breaker: int | None) -> Standing:
+        age = 0.0 if lag.oldest is None else max((self._clock.now() - lag.oldest).total_seconds(), 0.0)
+        if breaker is None and lag.subscription.is_push:
+            breaker = 0
+        return Standing(
+            undelivered=lag.undelivered,
+            is_estimated=lag.is_estimated,
+            backlog_bytes=lag.undelivered_bytes,
+            outstanding=lag.outstanding,
+            oldest_age=age,
+            breaker=breaker,
+        )

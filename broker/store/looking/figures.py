@@ -1,0 +1,26 @@
+"""What a scrape reads of all topics and subscriptions at once (F1)."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import select
+
+from broker.store.driver import statements
+from broker.store.driver.database import ResourceConnection
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.schema.tables import subscriptions, topics
+
+_READ_RETAINED = statements.hot("read_retained")
+
+
+async def read_retained(connection: HotConnection, *, max_topics: int) -> Mapping[str, int]:
+    """Bytes that the log of each topic takes, about, by the topic's name; of the `max_topics` oldest topics."""
+    [rows] = await connection.run((_READ_RETAINED, {"max_topics": max_topics}))
+    return {row.name: row.retained_bytes for row in rows}
+
+
+async def list_names(connection: ResourceConnection) -> tuple[set[str], set[str]]:
+    """The names of all topics, and of all subscriptions."""
+    of_topics, of_subscriptions = [
+        set(await connection.scalars(select(table.c.name))) for table in (topics, subscriptions)
+    ]
+    return of_topics, of_subscriptions

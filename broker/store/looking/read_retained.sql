@@ -1,0 +1,24 @@
+-- What the logs of topics take, the first `max_topics` of them: an estimate, at a cost that does not grow with what is
+-- stored.  Messages of a shard from its first to its head, times what its newest ones take each.
+-- parameters: max_topics int8
+-- columns: name, retained_bytes
+SELECT t.name, coalesce(sum((h.head - first.seq + 1) * newest.message_size), 0)::int8 AS retained_bytes
+FROM (SELECT topic_id, name FROM topics ORDER BY topic_id LIMIT %(max_topics)s) AS t
+JOIN shards AS h ON h.topic_id = t.topic_id
+LEFT JOIN LATERAL (
+    SELECT b.last_seq - b.count + 1 AS seq
+    FROM message_batches AS b
+    WHERE b.shard_id = h.shard_id
+    ORDER BY b.publish_time, b.last_seq
+    LIMIT 1
+) AS first ON true
+LEFT JOIN LATERAL (
+    SELECT sum(b.size)::float8 / sum(b.count) AS message_size
+    FROM (
+        SELECT size, count FROM message_batches
+        WHERE shard_id = h.shard_id
+        ORDER BY publish_time DESC, last_seq DESC
+        LIMIT 20
+    ) AS b
+) AS newest ON true
+GROUP BY t.name

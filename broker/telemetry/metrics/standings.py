@@ -1,0 +1,80 @@
+"""What waits in topics and subscriptions at a moment, and how it is exposed."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Of a subscription: messages that are not acked, `outstanding` of them out; the age of the oldest in seconds.
+
+    `breaker`: of its endpoint, 0 closed, 1 half open, 2 open; None: it is not pushed.
+    """
+
+    undelivered: int
+    is_estimated: bool
+    backlog_bytes: int
+    outstanding: int
+    oldest_age: float
+    breaker: int | None
+
+
+@dataclass(slots=True)
+class Standings:
+    """By full names.  `complete`: they could be read; `unread`: so many subscriptions were not, for there are more
+    than have series.
+    """
+
+    subscriptions: dict[str, Standing] = field(default_factory=dict)
+    retained: Mapping[str, int] = field(default_factory=dict)
+    unread: int = 0
+    complete: bool = True
+
+
+_OF_SUBSCRIPTIONS: Sequence[tuple[str, str, Callable[[Standing], float | None]]] = (
+    (
+        "pubsub_subscription_num_undelivered_messages",
+        "Messages that are not acknowledged.",
+        lambda standing: standing.undelivered,
+    ),
+    (
+        "pubsub_subscription_num_undelivered_messages_estimated",
+        "1 if the number of undelivered messages is an estimate.",
+        lambda standing: standing.is_estimated,
+    ),
+    (
+        "pubsub_subscription_oldest_unacked_message_age_seconds",
+        "Age of the oldest message that is not acknowledged; 0 if there is none.",
+        lambda standing: standing.oldest_age,
+    ),
+    (
+        "pubsub_subscription_num_outstanding_messages",
+        "Messages that were handed out and are not acknowledged.",
+        lambda standing: standing.outstanding,
+    ),
+    (
+        "pubsub_subscription_backlog_bytes",
+        "Bytes of the messages that are not acknowledged, about.",
+        lambda standing: standing.backlog_bytes,
+    ),
+    (
+        "pubsub_subscription_push_breaker_state",
+        "Circuit breaker of the endpoint: 0 closed, 1 half open, 2 open.",
+        lambda standing: standing.breaker,
+    ),
+)
+RETAINED = ("pubsub_topic_retained_bytes", "Bytes that the log of the topic takes, about.")
+COMPLETE = ("broker_figures_read", "1 if what waits could be read from the database for this scrape.")
+UNREAD = ("broker_figures_unread_subscriptions", "Subscriptions beyond those that have series.")
+
+Rows = Sequence[tuple[str, float]]
+
+
+def gauges(standings: Standings) -> Iterator[tuple[str, str, str, Rows]]:
+    """Name, help, kind ("" for what is of no resource), and the values by full names."""
+    for name, help_, value in _OF_SUBSCRIPTIONS:
+        found = ((each, value(standing)) for each, standing in standings.subscriptions.items())
+        yield name, help_, "subscription", [(each, shown) for each, shown in found if shown is not None]
+    yield *RETAINED, "topic", list(standings.retained.items())
+    yield *COMPLETE, "", [("", float(standings.complete))]
+    yield *UNREAD, "", [("", float(standings.unread))]
