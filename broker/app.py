@@ -33,6 +33,7 @@ from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
 from broker.runtime.scrapes import Scrapes
 from broker.runtime.shard_heads import ShardHeads
 from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.tails import Tails
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
@@ -106,7 +107,7 @@ class Broker:
         self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, self.counters)
         self.long_poll = self._long_poll()
         self._outstanding = Outstanding(self._database, self._clock)
-        self.readers = Readers(self._database, self._clock)
+        self.readers, self.tails = Readers(self._database, self._clock), Tails()
         self.quotas = self._quotas()
         self._processes = self._running_processes()
         self.retained_bytes = RetainedBytes(self._database, self._clock, self.quotas)
@@ -194,7 +195,7 @@ class Broker:
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
-            looking=make_looking(database, clock),
+            looking=make_looking(database, clock, self.tails),
             pushes=PushService(database, clock, wake_ups, self.pusher),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
@@ -261,6 +262,8 @@ class Broker:
         """Something can be claimed in a shard, or of a subscription; neither given: anywhere."""
         self._pull_claims.wake(shard_id, subscription_id)
         self._push_claims.wake(shard_id, subscription_id)
+        if subscription_id is None:
+            self.tails.wake(shard_id)
 
     def _is_away(self) -> bool:
         return self.states.lasts(*DATABASE)
@@ -279,7 +282,8 @@ class Broker:
         return {*self.long_poll.waited_for(), *self._outstanding.subscriptions()}
 
     def _watched_shards(self) -> set[int]:
-        return {*self._pull_claims.watched_shards(), *self._push_claims.watched_shards()}
+        watching = self._pull_claims, self._push_claims, self.tails
+        return {shard_id for each in watching for shard_id in each.watched_shards()}
 
     def _drop(self, name: str | None) -> None:
         self._resources.drop(name)
@@ -291,6 +295,7 @@ class Broker:
     def stop_waiting(self) -> None:
         """Answer the pulls that wait, and let no other wait: the process is about to stop."""
         self.long_poll.stop_waiting()
+        self.tails.stop()
 
     async def check_ready(self) -> None:
         """Raises a BrokerError unless the database answers and its schema is one that this broker can serve."""

@@ -18,7 +18,7 @@ from broker.front.permissions import NEEDS, FindSubscription, required_by, requi
 
 # Before anybody has shown who they are: what says that the process lives, and nothing else.
 OPEN_SERVICES = frozenset(("grpc.health.v1.Health",))
-WAITING_RPCS = frozenset(("Subscriber.Pull",))  # unary calls that may be open for long
+WAITING_RPCS = frozenset(("Subscriber.Pull", "TailTopic"))  # calls of REST and unary ones that may be open for long
 
 CHALLENGE = b'Bearer realm="pubsub-broker"'  # WWW-Authenticate, with UNAUTHENTICATED
 

@@ -176,6 +176,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "GetPosition": _GET_SUBSCRIPTION,
     "ListConsumers": _GET_SUBSCRIPTION,
     "ListSubscriptionMessages": _CONSUME,  # shows bodies
+    "TailTopic": (Need("pubsub.topics.attachSubscription"),),  # shows bodies, as a subscription would
     "ListLag": (Need("pubsub.subscriptions.list"),),
     "Logging.ListAuditLogs": (Need("logging.privateLogEntries.list"),),
     "TestFilter": (  # may show bodies

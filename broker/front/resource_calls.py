@@ -18,7 +18,9 @@ HOT = frozenset(
         "Reject",
     }
 )
-LOOKING = frozenset({"TestFilter", "ListLag", "ListSubscriptionMessages"})  # which have turns of their own
+LOOKING = frozenset(
+    {"TestFilter", "ListLag", "ListSubscriptionMessages", "TailTopic"}
+)  # which have turns of their own
 UNBOUNDED = HOT | LOOKING
 
 

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.runtime.tails import Tails
 from broker.services.consumers import ConsumerService
 from broker.services.filters import FilterService
 from broker.services.lag import LagService
 from broker.services.standing_messages import StandingMessageService
+from broker.services.tail import TailService
 from broker.store.driver.database import Database
 
 
@@ -19,9 +21,10 @@ class LookingServices:
     lag: LagService
     consumers: ConsumerService
     standing_messages: StandingMessageService
+    tail: TailService
 
 
-def make_looking(database: Database, clock: DatabaseClock) -> LookingServices:
+def make_looking(database: Database, clock: DatabaseClock, tails: Tails) -> LookingServices:
     """The services of one process."""
     turns = ResourceTurns(at_once=LOOKING_AT_ONCE)
     return LookingServices(
@@ -29,4 +32,5 @@ def make_looking(database: Database, clock: DatabaseClock) -> LookingServices:
         lag=LagService(database, clock, turns),
         consumers=ConsumerService(database, clock),
         standing_messages=StandingMessageService(database, clock, turns),
+        tail=TailService(database, turns, tails),
     )

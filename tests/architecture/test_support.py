@@ -46,7 +46,16 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         if route.rpc.startswith(("IAM.", "ApiKeys.", "Quotas.", "Logging.", "Settings."))
     }  # of other APIs
     extensions = (
-        {"GetPosition", "Nack", "Reject", "TestFilter", "ListLag", "ListConsumers", "ListSubscriptionMessages"}
+        {
+            "GetPosition",
+            "Nack",
+            "Reject",
+            "TestFilter",
+            "ListLag",
+            "ListConsumers",
+            "TailTopic",
+            "ListSubscriptionMessages",
+        }
         | pushes
         | access
     )

@@ -1,8 +1,17 @@
 """Looking at subscriptions over REST; extensions (F3)."""
 
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import httpx
+import pytest
+
 from broker.app import Broker
 from broker.app_config import AppConfig
-from tests.fixtures.broker import Rest, message, text
+from broker.runtime.tails import MAX_TAILS_OF_PROJECT
+from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.in_process import running_in_process
 from tests.streaming.stream import Streams
 
@@ -80,3 +89,84 @@ async def test_the_messages_of_a_subscription_are_told_with_their_bodies_and_sta
     assert (await rest.ok("GET", path, params={"state": "waiting", "contains": "one"}))["messages"] == []
     code, why = await rest.error("GET", path, params={"state": "lost"})
     assert (code, "state=lost" in why) == ("INVALID_ARGUMENT", True)
+
+
+class Events:
+    """A tail, as its reader sees it."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.lines = response.aiter_lines()
+
+    async def next(self) -> tuple[str, Json]:
+        """The next event's kind and data; comments are passed by."""
+        kind = ""
+        async with asyncio.timeout(20):
+            async for line in self.lines:
+                name, _, value = line.partition(": ")
+                if name == "event":
+                    kind = value
+                elif name == "data":
+                    return kind, json.loads(value)
+        raise EOFError
+
+
+@asynccontextmanager
+async def tailing(rest: Rest, **params: str) -> AsyncIterator[Events]:
+    """From when it has begun."""
+    async with rest.client.stream("GET", f"/v1/{rest.topic()}:tail", params=params) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "text/event-stream"
+        events = Events(response)
+        assert await anext(events.lines) == ": alive"
+        yield events
+
+
+async def test_a_tail_tells_what_is_published_from_then_on_as_far_as_its_filter_matches(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.publish("before")
+    async with tailing(rest) as all_of_it, tailing(rest, filter='attributes.env = "prod"') as filtered:
+        [first] = await rest.publish("one")
+        kind, told = await all_of_it.next()
+        assert (kind, text(told), told["messageId"]) == ("message", "one", first)
+        await rest.publish(message("two", {"env": "prod"}), "three")
+        assert [text((await all_of_it.next())[1]) for _ in range(2)] == ["two", "three"]
+        kind, told = await filtered.next()
+        assert (text(told), told["attributes"]) == ("two", {"env": "prod"})
+
+
+async def test_tails_are_bounded_and_those_whose_readers_have_gone_make_room(rest: Rest) -> None:
+    await rest.create_topic()
+    async with AsyncExitStack() as stack:
+        for _ in range(MAX_TAILS_OF_PROJECT):
+            await stack.enter_async_context(tailing(rest))
+        code, why = await rest.error("GET", f"{rest.topic()}:tail")
+        assert (code, "10 of a project" in why) == ("RESOURCE_EXHAUSTED", True)
+
+    async def has_room() -> bool:
+        try:
+            async with tailing(rest):
+                return True
+        except AssertionError:
+            return False
+
+    assert await eventually(has_room)
+
+
+async def test_a_tail_that_cannot_be_is_refused_as_any_call(rest: Rest) -> None:
+    await rest.create_topic()
+    assert (await rest.error("GET", f"{rest.topic('missing')}:tail"))[0] == "NOT_FOUND"
+    code, _ = await rest.error("GET", f"{rest.topic()}:tail", params={"filter": "no filter"})
+    assert code == "INVALID_ARGUMENT"
+
+
+async def test_tails_end_when_the_broker_stops_and_nothing_of_them_is_left(database_url: str, project: str) -> None:
+    broker = Broker(AppConfig(database_url=database_url))
+    async with running_in_process(broker) as client:
+        rest = Rest(client, project)
+        await rest.create_topic()
+        async with tailing(rest) as events:
+            assert broker.tails.watched_shards()
+            broker.stop_waiting()
+            with pytest.raises(EOFError):
+                await events.next()
+        await eventually(lambda: not broker.tails.watched_shards())

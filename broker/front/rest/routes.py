@@ -25,6 +25,7 @@ from broker.front.rest.handlers import (
     roles,
     settings,
     standing_messages,
+    tail,
 )
 from broker.front.rest.handlers import service_accounts as accounts
 from broker.front.rest.resources import resource_handler
@@ -136,6 +137,7 @@ ROUTES = [
         "ListSubscriptionMessages",
         standing_messages.list_messages,
     ),
+    Route("GET", f"{TOPIC}:tail", "TailTopic", tail.tail_topic),
     Route("GET", "projects/*/lag", "ListLag", lag.list_lag),  # extensions (F3)
     *_ACCOUNTS,
     *_ROLES,

@@ -109,8 +109,14 @@ class Exchange:
             await self._change()
 
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
-        """The whole answer.  `headers`: lines, each with its end, of all but the length and the connection."""
+        """The whole answer.  `headers`: lines, each with its end, of all but the length and the connection.
+
+        An answer that has begun in parts cannot be another: the connection is cut off.
+        """
         if self.gone or self.answered:
+            return
+        if self.begun:
+            self.cut_off()
             return
         last = self.is_last
         end = self.end_of_head(last=last)

@@ -29,12 +29,12 @@ def decode_test_filter(body: bytes) -> tuple[str, LogPage]:
 
 def filter_test_json(test: FilterTest) -> dict[str, Any]:
     """A page of matches; the counts are those of the page, so that those of all pages add up."""
-    body: dict[str, Any] = {"matchedMessages": [_matched(m) for m in test.matched]} if test.matched else {}
+    body: dict[str, Any] = {"matchedMessages": [matched_message(m) for m in test.matched]} if test.matched else {}
     body |= {"matchedMessageCount": len(test.matched), "scannedMessageCount": test.scanned}
     return body | ({} if test.rest is None else {"nextPageToken": log_page_token(test.rest)})
 
 
-def _matched(message: MatchedMessage) -> PubsubMessage:
+def matched_message(message: MatchedMessage) -> PubsubMessage:
     """google.pubsub.v1.PubsubMessage, without its data unless that was asked for: no filter sees it."""
     [message_id] = message_ids(message.shard_id, message.seq, 1)
     return PubsubMessage(

@@ -1,0 +1,89 @@
+"""Who watches what is published: the open tails of this process (F3).
+
+    a publish, here or elsewhere ──wake-up of its shard──► the tails of the topic look into the log
+
+A publish pays a look into an empty dictionary.  Tails are bounded, in a process and of a project.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from broker.domain.errors import ResourceExhausted
+
+MAX_TAILS = 50  # of a process
+MAX_TAILS_OF_PROJECT = 10
+
+
+class Tail:
+    """`stopping`: the process is about to stop."""
+
+    def __init__(self, project: str, shard_ids: Sequence[int]) -> None:
+        self.project = project
+        self.shard_ids = shard_ids
+        self.stopping = False
+        self.news = asyncio.Event()
+
+    async def wait(self, seconds: float) -> bool:
+        """Until something may have been published; False: nothing was."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.news.wait()
+            self.news.clear()
+            return True
+        return False
+
+
+class Tails:
+    """Those of one process."""
+
+    def __init__(self) -> None:
+        self._by_shard: dict[int, set[Tail]] = {}
+        self._projects: Counter[str] = Counter()
+        self._stopping = False
+
+    def open(self, project: str, shard_ids: Sequence[int]) -> Tail:
+        """Watch shards; `close` ends it.  Raises ResourceExhausted."""
+        if self._projects[project] >= MAX_TAILS_OF_PROJECT or self._projects.total() >= MAX_TAILS:
+            raise ResourceExhausted(
+                f"Too many tails are open in this process: {MAX_TAILS_OF_PROJECT} of a project and {MAX_TAILS} in "
+                "all are the most; close one."
+            )
+        tail = Tail(project, shard_ids)
+        tail.stopping = self._stopping
+        self._projects[project] += 1
+        for shard_id in shard_ids:
+            self._by_shard.setdefault(shard_id, set()).add(tail)
+        return tail
+
+    def close(self, tail: Tail) -> None:
+        self._projects[tail.project] -= 1
+        if not self._projects[tail.project]:
+            del self._projects[tail.project]
+        for shard_id in tail.shard_ids:
+            tails = self._by_shard[shard_id]
+            tails.discard(tail)
+            if not tails:
+                del self._by_shard[shard_id]
+
+    def watched_shards(self) -> Collection[int]:
+        """The shards that somebody watches."""
+        return self._by_shard.keys()
+
+    def wake(self, shard_id: int | None) -> None:
+        """A shard was published to; None: any may have been."""
+        if not self._by_shard:
+            return
+        shard_ids = self._by_shard if shard_id is None else (shard_id,)
+        for watched in shard_ids:
+            for tail in self._by_shard.get(watched, ()):
+                tail.news.set()
+
+    def stop(self) -> None:
+        """End all of them, and let no other begin."""
+        self._stopping = True
+        for tails in self._by_shard.values():
+            for tail in tails:
+                tail.stopping = True
+        self.wake(None)

@@ -1,0 +1,27 @@
+-- What was published behind a message, in the order of the log: scans `max_scanned` messages and returns those that
+-- match, and the last one scanned even if it does not (`matches` false).  A message beyond the byte budget comes without
+-- its data.
+-- parameters: shard_id int8, publish_time timestamptz, seq int8, filter_path jsonpath, max_scanned int8, max_bytes int8
+-- columns: seq, publish_time, ordering_key, attributes, data, matches
+SELECT seq, publish_time, ordering_key, attributes::text AS attributes,
+       CASE WHEN matches AND coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data, matches
+FROM (
+    SELECT m.*,
+           lead(m.seq) OVER (ORDER BY m.publish_time, m.last_seq) IS NULL AS is_last,
+           sum(CASE WHEN m.matches THEN m.size ELSE 0 END) OVER (
+               ORDER BY m.publish_time, m.last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+           ) AS preceding_bytes
+    FROM (
+        SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes, l.data, l.size,
+               %(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath AS matches
+        FROM messages AS l
+        WHERE l.shard_id = %(shard_id)s
+          AND (l.publish_time, l.last_seq) >= (%(publish_time)s, %(seq)s + 1)
+          AND l.seq > %(seq)s
+          AND l.publish_time >= %(publish_time)s
+        ORDER BY l.publish_time, l.last_seq
+        LIMIT %(max_scanned)s
+    ) AS m
+) AS counted
+WHERE matches OR is_last
+ORDER BY publish_time, seq

@@ -1,0 +1,48 @@
+"""What is published on a topic, as it comes (F3)."""
+
+from collections.abc import Sequence
+
+from broker.domain.log_page import LogPosition, MatchedMessage
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import HotConnection
+
+_READ_SHARD_ENDS = statements.hot("read_shard_ends")
+_LIST_PUBLISHED = statements.hot("list_published")
+
+
+async def read_shard_ends(connection: HotConnection, *, shard_ids: Sequence[int]) -> dict[int, LogPosition]:
+    """The position of the last message of each shard."""
+    [rows] = await connection.run((_READ_SHARD_ENDS, {"shard_ids": list(shard_ids)}))
+    return {row.shard_id: LogPosition(row.shard_id, row.last_publish_time, row.head) for row in rows}
+
+
+async def list_published(
+    connection: HotConnection,
+    *,
+    after: LogPosition,
+    filter_path: str | None,
+    max_scanned: int,
+    max_bytes: int,
+) -> tuple[list[MatchedMessage], LogPosition]:
+    """The next messages of a shard that a jsonpath matches (None: all), and the position that they were read to."""
+    asked = {
+        "shard_id": after.shard_id,
+        "publish_time": after.publish_time,
+        "seq": after.seq,
+        "filter_path": filter_path,
+        "max_scanned": max_scanned,
+        "max_bytes": max_bytes,
+    }
+    [rows] = await connection.run((_LIST_PUBLISHED, asked))
+    found: list[MatchedMessage] = []
+    for row in rows:
+        if row.matches and row.data is None:
+            break
+        after = LogPosition(after.shard_id, row.publish_time, row.seq)
+        if row.matches:
+            found.append(
+                MatchedMessage(
+                    after.shard_id, row.seq, row.publish_time, row.ordering_key, row.attributes, row.data
+                )
+            )
+    return found, after
