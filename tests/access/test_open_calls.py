@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from google.pubsub_v1 import types
 
@@ -106,6 +107,19 @@ async def test_what_is_open_ends_with_its_key_and_the_rest_goes_on(broker: Guard
     received = types.StreamingPullResponse.deserialize(await stays.read())
     assert [one.message.data for one in received.received_messages] == [b"hi"]
     stays.cancel()
+
+
+async def test_a_tail_ends_with_the_key_of_who_reads_it(broker: Guarded) -> None:
+    await _subscription(broker)
+    key = await broker.key(await broker.account())
+    url = f"/v1/{broker.project}/topics/topic:tail"
+    async with broker.client.stream("GET", url, headers=broker.bearer(key)) as response:
+        pieces = response.aiter_bytes()
+        assert (response.status_code, await anext(pieces)) == (200, b": alive\n\n")
+        await broker.ok("DELETE", key["name"])
+        with pytest.raises(httpx.TransportError):  # cut off: the reader sees that there would have been more
+            async with asyncio.timeout(20):
+                [_ async for _ in pieces]
 
 
 async def test_what_is_open_ends_with_its_token_so_that_clients_call_again_with_a_new_one(

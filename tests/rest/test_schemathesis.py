@@ -83,6 +83,8 @@ class Target:
         names = case.path_parameters or {}
         if not names.keys() & EXISTING.keys() or "200" not in case.operation.responses.status_codes:
             return  # it names nothing, or is refused whatever it names
+        if case.operation.path.endswith(":tail"):
+            return  # it has no end
         self.complete_resources()
         delivers = case.operation.path.rpartition("/")[2].rpartition(":")[2] in DELIVERY
         body = _with_existing_names(case.body, self.deliver_messages() if delivers else [])

@@ -27,7 +27,7 @@ from broker.store.log.delivery_attempts import (
     release_attempts,
 )
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.looking import lag, readers, standing_messages
+from broker.store.looking import lag, published, readers, standing_messages
 from broker.store.resources import filters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 from tests.fixtures.push_log import PushLog
@@ -81,6 +81,8 @@ EXPECTED = {
         "delivery_attempts_ordering_key_idx",
     },
     "readers._COUNT_STILL_OUT": {"delivery_attempts_pkey"},
+    "published._READ_SHARD_ENDS": {"shards_pkey"},
+    "published._LIST_PUBLISHED": {"_pkey"},
     "standing_messages._LIST_ATTEMPTS": {"delivery_attempts_pkey"},
     "standing_messages._LIST_HELD": {"delivery_attempts_pkey", "cursors_pkey", "_ordering_key_publish_time_idx"},
     "standing_messages._LIST_WAITING": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
@@ -109,6 +111,7 @@ _MODULES = {
     "filters": filters,
     "lag": lag,
     "messages": messages,
+    "published": published,
     "readers": readers,
     "standing_messages": standing_messages,
     "retained_bytes": retained_bytes,
@@ -221,6 +224,9 @@ async def _list_messages(log: Log, session: Any, later: datetime) -> None:
         now=later,
     )
     await standing_messages.list_messages(session, asked)
+    ends = await published.read_shard_ends(session, shard_ids=[log.shard_id])
+    after, limits = ends[log.shard_id], {"max_scanned": 100, "max_bytes": 100}
+    await published.list_published(session, after=after, filter_path='$.a == "b"', **limits)
 
 
 async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> None:
@@ -340,6 +346,7 @@ async def test_no_hot_statement_compares_each_of_its_rows_with_each_other(record
         "filters._TEST_FILTER",
         "retained_bytes._SUM_BATCHES",
         "standing_messages._LIST_WAITING",
+        "published._LIST_PUBLISHED",
     ],
 )
 async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str, mode: str) -> None:
