@@ -18,8 +18,6 @@ from broker.store.resources import topics
 
 WAIT_SECONDS = 15.0  # for the next message; then whoever reads is told that the tail is alive
 PAUSE_SECONDS = 0.1  # between two looks: a tail costs the database the same however much is published
-MAX_SCANNED = 1_000  # messages that a look reads, in a shard
-MAX_BYTES = 1_000_000  # that it gives, or one message that is larger
 MAX_BEHIND = 10_000  # messages; a tail that is further behind leaves them out, and says so
 
 
@@ -86,9 +84,7 @@ class TailService:
             end = ends.get(after.shard_id, after)  # the topic may be deleted
             if end.seq - after.seq > MAX_BEHIND:
                 return News(skipped=end.seq - after.seq), end, False
-            messages, read = await list_published(
-                connection, after=after, filter_path=filter_path, max_scanned=MAX_SCANNED, max_bytes=MAX_BYTES
-            )
+            messages, read = await list_published(connection, after=after, filter_path=filter_path)
         return News(messages), read, read.seq < end.seq
 
     async def _topic(self, name: str) -> Topic:

@@ -9,6 +9,9 @@ from broker.store.driver.hot_connection import HotConnection
 _READ_SHARD_ENDS = statements.hot("read_shard_ends")
 _LIST_PUBLISHED = statements.hot("list_published")
 
+MAX_SCANNED = 1_000  # messages that a look reads
+MAX_BYTES = 1_000_000  # that it gives, or one message that is larger
+
 
 async def read_shard_ends(connection: HotConnection, *, shard_ids: Sequence[int]) -> dict[int, LogPosition]:
     """The position of the last message of each shard."""
@@ -21,8 +24,6 @@ async def list_published(
     *,
     after: LogPosition,
     filter_path: str | None,
-    max_scanned: int,
-    max_bytes: int,
 ) -> tuple[list[MatchedMessage], LogPosition]:
     """The next messages of a shard that a jsonpath matches (None: all), and the position that they were read to."""
     asked = {
@@ -30,8 +31,8 @@ async def list_published(
         "publish_time": after.publish_time,
         "seq": after.seq,
         "filter_path": filter_path,
-        "max_scanned": max_scanned,
-        "max_bytes": max_bytes,
+        "max_scanned": MAX_SCANNED,
+        "max_bytes": MAX_BYTES,
     }
     [rows] = await connection.run((_LIST_PUBLISHED, asked))
     found: list[MatchedMessage] = []
