@@ -28,7 +28,8 @@ from broker.runtime.quotas import BALANCE_SECONDS, Quotas
 from broker.runtime.readers import PASS_SECONDS, Readers
 from broker.runtime.readiness import READY_SECONDS, check_ready
 from broker.runtime.resource_cache import ResourceCache
-from broker.runtime.retained_bytes import LOOK_SECONDS, RetainedBytes
+from broker.runtime.retained_bytes import TICK_SECONDS as RETAINED_SECONDS
+from broker.runtime.retained_bytes import RetainedBytes
 from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
 from broker.runtime.scrapes import Scrapes
 from broker.runtime.shard_heads import ShardHeads
@@ -386,7 +387,7 @@ class Broker:
             "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),
             "readers": PeriodicWorker(self.readers.run_once, PASS_SECONDS),
             "quotas": PeriodicWorker(self.quotas.balance, BALANCE_SECONDS),
-            "retained bytes": PeriodicWorker(self.retained_bytes.run_once, LOOK_SECONDS),
+            "retained bytes": PeriodicWorker(self.retained_bytes.run_once, RETAINED_SECONDS),
             **self.pusher.workers(),
             "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
             **guard_workers(self.access, self.audit_trail),

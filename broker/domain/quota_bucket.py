@@ -101,10 +101,19 @@ class Metered(NamedTuple):
 class Level:
     """How much a project keeps, as was last looked at, and what this process has added to it since."""
 
-    __slots__ = ("kept",)
+    __slots__ = ("kept", "looked_at")
 
     def __init__(self) -> None:
-        self.kept = 0
+        self.kept = self.looked_at = 0
+
+    def look(self, kept: int) -> None:
+        """It was looked at: so much is kept."""
+        self.kept = self.looked_at = kept
+
+    def is_pressing(self, limit: int, *, processes: int) -> bool:
+        """Whether half of what was left may be gone, if all processes add as much as this one."""
+        added = self.kept - self.looked_at
+        return added > 0 and 2 * added * processes >= limit - self.looked_at
 
 
 class Ceiling(NamedTuple):

@@ -184,7 +184,15 @@ class Quotas:
 
     def retains(self, project: str, kept: int) -> None:
         """A look has found that the topics of a project keep so many bytes."""
-        self._retained.setdefault(project, Level()).kept = kept
+        self._retained.setdefault(project, Level()).look(kept)
+
+    def is_pressing(self) -> bool:
+        """Whether a project nears its limit of retained bytes so fast that somebody should look."""
+        for project, level in self._retained.items():
+            limit = self.of_project(project).limits.get(_RETAINED)
+            if limit is not None and level.is_pressing(limit, processes=self._processes()):
+                return True
+        return False
 
     def amounts(self, project: str) -> dict[Amount, int]:
         """What a project takes up, as was last looked at; 0 where it is not limited."""

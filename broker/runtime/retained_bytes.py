@@ -17,6 +17,7 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.retained_bytes import Kept, read_kept, read_projects, sum_batches
 
 LOOK_SECONDS = 10.0
+TICK_SECONDS = 1.0  # where much is published a look comes sooner, but not more often
 READING_SECONDS = 5.0  # what a look may take to read what it does not know
 _REST = 4.0  # times what the last look has taken: looks take a fifth of the time of one connection at most
 _PROJECTS = 100  # in a statement
@@ -43,11 +44,17 @@ class RetainedBytes:
         self._batches = batches
         self._tallies: dict[int, Tally] = {}  # by shard; only a look, which has the lock, touches them
         self._looking = asyncio.Lock()
-        self._rests_until = 0.0
+        self._rests_until = self._due = 0.0
 
     async def run_once(self) -> int:
-        """A look, unless the last one has taken long.  Returns how many projects have a limit."""
-        return await self.look() if self._ticks() >= self._rests_until else 0
+        """A look, if it is time for one, or a project nears its limit; and the last one has not taken long.
+
+        Returns how many projects have a limit; 0 without a look.
+        """
+        now = self._ticks()
+        if now < self._rests_until or (now < self._due and not self._quotas.is_pressing()):
+            return 0
+        return await self.look()
 
     async def look(self) -> int:
         """Find out what projects retain, and tell the quotas.  Raises a BrokerError."""
@@ -58,7 +65,8 @@ class RetainedBytes:
                 await self._look(projects, until=begun + READING_SECONDS)
             else:
                 self._tallies.clear()
-            self._rests_until = self._ticks() + _REST * (self._ticks() - begun)
+            now = self._ticks()
+            self._rests_until, self._due = now + _REST * (now - begun), now + LOOK_SECONDS
         return len(projects)
 
     async def _projects(self) -> list[str]:

@@ -9,7 +9,7 @@ from sqlalchemy import update
 from broker.domain.quota import UNLIMITED, ProjectQuotas
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
-from broker.runtime.retained_bytes import RetainedBytes
+from broker.runtime.retained_bytes import LOOK_SECONDS, RetainedBytes
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.resources import subscriptions, topics
 from broker.store.schema.tables import subscriptions as subscriptions_table
@@ -144,6 +144,25 @@ async def test_a_long_log_is_read_in_parts(log: Log, retained: Retained) -> None
     little_by_little = Retained(log, batches=2)
     await little_by_little.quotas.load()
     assert await little_by_little.now() == 500
+
+
+async def test_a_look_comes_before_its_time_when_half_of_what_was_left_may_be_gone(log: Log) -> None:
+    ticks = 1_000.0
+    clock = DatabaseClock(log.database)
+    await clock.synchronise()
+    defaults = ProjectQuotas({"retainedBytes": 1_000})
+    quotas = Quotas(log.database, clock, defaults=defaults, processes=lambda: 2, ticks=lambda: ticks)
+    looks = RetainedBytes(log.database, clock, quotas, ticks=lambda: ticks)
+    gauge = quotas.publishing("projects/p", "")
+    assert await looks.run_once() == 1  # the first comes at once
+    gauge.take(ticks, size=249)
+    assert await looks.run_once() == 0
+    gauge.take(ticks, size=1)  # and another process as much
+    assert await looks.run_once() == 1
+    assert quotas.amounts("projects/p")["retainedBytes"] == 0  # nothing was published after all
+    assert await looks.run_once() == 0
+    ticks += LOOK_SECONDS
+    assert await looks.run_once() == 1
 
 
 async def test_with_a_limit_for_all_projects_each_is_looked_at_but_for_those_that_have_none(log: Log) -> None:
