@@ -28,6 +28,7 @@ StartFailed = Callable[[Exception], None]
 
 # Key in the state of the ASGI lifespan, besides those of port/first_bytes.py:
 STOP_WAITING = "stop_waiting"  # what a server calls before it stops
+METRICS = "metrics"  # an application for a port of its own, which asks nobody who calls
 
 
 def create_app(
@@ -58,7 +59,7 @@ def serve_broker(
         try:
             async with broker.running(while_away):
                 begun = True
-                yield {STOP_WAITING: broker.stop_waiting, **for_port(broker)}
+                yield {STOP_WAITING: broker.stop_waiting, METRICS: _metrics_app(broker), **for_port(broker)}
         except Exception as error:
             if start_failed is not None and not begun:
                 start_failed(error)
@@ -72,6 +73,10 @@ def serve_broker(
         *(token_routes(broker.access.exchange) if broker.access is not None else ()),
     ]
     return Starlette(routes=routes, lifespan=lifespan)
+
+
+def _metrics_app(broker: Broker) -> ASGIApp:
+    return Starlette(routes=metrics_routes(broker.scrapes.scrape, broker.scrapes.projects, None))
 
 
 def for_port(broker: Broker) -> dict[str, Any]:

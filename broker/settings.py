@@ -87,6 +87,14 @@ class Settings:
         "Address of the port without TLS.",
         Text("an address or a name of this machine, without a port", "ADDRESS", check_host, may_be_empty=False),
     )
+    metrics_port: int = _setting(
+        0, "A port for GET /metrics alone, without TLS or authentication; 0: none.", Whole(0, 65535, "PORT")
+    )
+    metrics_host: str = _setting(
+        "127.0.0.1",
+        "Address of the port for metrics.",
+        Text("an address or a name of this machine, without a port", "ADDRESS", check_host, may_be_empty=False),
+    )
     data_dir: str = _setting(
         "",
         "Directory of the embedded PostgreSQL; default: `pubsub-broker` in the XDG data directory.",

@@ -52,5 +52,7 @@ def say_ready(settings: Settings, ports: Ports) -> None:
                 say(f"    export {name}={shlex.quote(str(path))}")
     if ports.cleartext:
         say(f"    Without TLS: {listening.url(ports.cleartext)}")
+    if ports.metrics:
+        say(f"    Metrics: {listening.url(ports.metrics)}/metrics")
     if in_cleartext := ports.cleartext or (None if ports.tls else ports.main):
         say(f"    export PUBSUB_EMULATOR_HOST={listening.emulator_host(in_cleartext)}")

@@ -3,7 +3,7 @@
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from broker.port.listener import bound_socket, listen
@@ -14,11 +14,14 @@ from broker.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """`main` speaks TLS if there is `tls`; `cleartext`, if there is one beside it, never does."""
+    """`main` speaks TLS if there is `tls`; `cleartext`, if there is one beside it, never does.  `metrics` serves
+    nothing but what was counted.
+    """
 
     main: socket.socket
     cleartext: socket.socket | None = None
     tls: TlsMaterial | None = None
+    metrics: socket.socket | None = None
 
     @property
     def is_secure(self) -> bool:
@@ -27,14 +30,19 @@ class Ports:
 
     @property
     def sockets(self) -> list[socket.socket]:
+        """Those that serve the API."""
         return [self.main] if self.cleartext is None else [self.main, self.cleartext]
+
+    @property
+    def _all(self) -> list[socket.socket]:
+        return self.sockets if self.metrics is None else [*self.sockets, self.metrics]
 
     def speaks_tls(self, listener: socket.socket) -> bool:
         return listener is self.main and self.is_secure
 
     def listen(self) -> None:
         """Let connections come.  Raises CannotListen."""
-        for listener in self.sockets:
+        for listener in self._all:
             listen(listener)
 
     @asynccontextmanager
@@ -42,7 +50,7 @@ class Ports:
         """Answer what comes to them within the block that nobody serves; `alive`: what /healthz says."""
         context: ssl.SSLContext | None = make_context(self.tls) if self.tls else None
         async with AsyncExitStack() as stack:
-            for listener in self.sockets:
+            for listener in self._all:
                 tls = context if listener is self.main else None
                 await stack.enter_async_context(turning_away(listener, reason, alive=alive, tls=tls))
             yield
@@ -51,9 +59,13 @@ class Ports:
 @contextmanager
 def bound_ports(settings: Settings, tls: TlsMaterial | None) -> Iterator[Ports]:
     """They have their addresses, and refuse connections until `listen`.  Raises CannotListen."""
-    with bound_socket(settings.host, settings.port) as main:
-        if not settings.cleartext_port:
-            yield Ports(main, tls=tls)
-            return
-        with bound_socket(settings.cleartext_host, settings.cleartext_port, prefix="cleartext-") as cleartext:
-            yield Ports(main, cleartext, tls)
+    with ExitStack() as stack:
+        main = stack.enter_context(bound_socket(settings.host, settings.port))
+        cleartext = metrics = None
+        if settings.cleartext_port:
+            bound = bound_socket(settings.cleartext_host, settings.cleartext_port, prefix="cleartext-")
+            cleartext = stack.enter_context(bound)
+        if settings.metrics_port:
+            bound = bound_socket(settings.metrics_host, settings.metrics_port, prefix="metrics-")
+            metrics = stack.enter_context(bound)
+        yield Ports(main, cleartext, tls, metrics)

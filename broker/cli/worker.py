@@ -19,7 +19,7 @@ import uvicorn
 import uvloop
 
 from broker.app_config import AppConfig
-from broker.asgi import STOP_WAITING, create_app
+from broker.asgi import METRICS, STOP_WAITING, create_app
 from broker.cli.child_process import Failed, Renew, Serving
 from broker.cli.ports import Ports
 from broker.port.first_bytes import MakeProtocol
@@ -42,11 +42,11 @@ logger = logging.getLogger(__name__)
 class _Server(uvicorn.Server):
     """Says on the pipe when it serves; the parent prints the ready line.  Ends the waiting pulls when it stops."""
 
-    def __init__(self, config: uvicorn.Config, pipe: Connection, cleartext: socket.socket | None) -> None:
-        """`cleartext`: a socket beside those that are served."""
+    def __init__(self, config: uvicorn.Config, pipe: Connection, ports: Ports) -> None:
+        """`ports`: with those beside the main one."""
         super().__init__(config)
         self._pipe = pipe
-        self._cleartext = cleartext
+        self._ports = ports
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         starting = asyncio.ensure_future(self._start(sockets))
@@ -69,8 +69,10 @@ class _Server(uvicorn.Server):
         try:
             with _unsaid():  # the parent says it
                 await super().startup(sockets)
-            if self.started and self._cleartext is not None:
-                await self._serve_in_cleartext(self._cleartext)
+            if self.started and self._ports.cleartext is not None:
+                await self._serve_in_cleartext(self._ports.cleartext)
+            if self.started and self._ports.metrics is not None:
+                await self._serve_metrics(self._ports.metrics)
         except SystemExit as exit_:
             return exit_
         return None
@@ -84,6 +86,24 @@ class _Server(uvicorn.Server):
 
         loop = asyncio.get_running_loop()
         self.servers.append(await loop.create_server(connection, sock=listener, backlog=self.config.backlog))
+
+    async def _serve_metrics(self, listener: socket.socket) -> None:
+        """By uvicorn's own protocol, which knows of none of the doors."""
+        config = uvicorn.Config(
+            self.lifespan.state[METRICS],
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+        )
+        config.load()
+
+        def connection() -> asyncio.Protocol:
+            make = cast(Callable[..., asyncio.Protocol], config.http_protocol_class)
+            return make(config=config, server_state=self.server_state, app_state={})
+
+        self.servers.append(await asyncio.get_running_loop().create_server(connection, sock=listener))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # A waiting pull would otherwise keep its connection, and with it the broker, to the end of its wait.
@@ -148,7 +168,7 @@ def _serve(
             server_header=False,
         ),
         pipe,
-        ports.cleartext,
+        ports,
     )
     threading.Thread(target=_hear_parent, args=(pipe, tls), daemon=True).start()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

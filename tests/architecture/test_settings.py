@@ -80,6 +80,8 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "tls_client_certificates": ("optional", "perhaps"),
     "cleartext_port": (8086, "65536"),
     "cleartext_host": ("0.0.0.0", "http://localhost:80"),
+    "metrics_port": (9085, "65536"),
+    "metrics_host": ("0.0.0.0", "http://localhost:80"),
     "data_dir": ("/var/lib/broker", ""),
     "database_url": ("postgresql://u@h/x", "mysql://***"),
     "database_password_file": (str(_PASSWORD), "/no/such.txt"),

@@ -1,5 +1,6 @@
 """Each counter is the known number after a known load (F1)."""
 
+import socket
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -140,7 +141,11 @@ async def test_pushes_are_counted_by_how_they_ended(broker: Running, project: st
 async def test_a_scrape_speaks_for_all_workers_and_no_counter_goes_back_when_one_is_killed(
     start_broker: Callable[..., BrokerProcess], database_url: str, project: str
 ) -> None:
-    broker = start_broker("--database-url", database_url, "--port", "0", "--workers", "2")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    arguments = ["--port", "0", "--workers", "2", "--metrics-port", str(port)]
+    broker = start_broker("--database-url", database_url, *arguments)
+    alone = f"http://127.0.0.1:{port}"
     async with httpx.AsyncClient(base_url=broker.url, limits=httpx.Limits(max_keepalive_connections=0)) as client:
         rest = Rest(client, project)
         await rest.create_topic()
@@ -154,6 +159,8 @@ async def test_a_scrape_speaks_for_all_workers_and_no_counter_goes_back_when_one
             want = 40 if killed else 20
             seen = {scrape_url(broker.url).of("topic", topic="topic")["published_messages"] for _ in range(8)}
             assert seen == {want}
+            assert scrape_url(alone).of("topic", topic="topic")["published_messages"] == want
+        assert (await client.get(f"{alone}/v1/{project}/topics")).status_code == 404
 
 
 async def test_the_counters_of_two_brokers_add_up(clone: Callable[..., object], project: str) -> None:
