@@ -162,7 +162,9 @@ def _judge(
     if subscription.export:
         return HeldBy.EXPORT, f"Its messages are for a {subscription.export}, and this broker exports nothing."
     stopped = (
-        _endpoint(delivering.push_state, now) if subscription.is_push else _idle(shards, delivering.readers, now)
+        endpoint_verdict(delivering.push_state, now)
+        if subscription.is_push
+        else _idle(shards, delivering.readers, now)
     )
     if stopped is not None:
         return stopped
@@ -181,7 +183,7 @@ def _judge(
     return held_by, f"{who.capitalize()} cannot keep up: {out} are out, the oldest message is {_short(age)} old."
 
 
-def _endpoint(state: PushState | None, now: datetime) -> tuple[HeldBy, str] | None:
+def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[HeldBy, str] | None:
     """What stops pushes, if anything does."""
     if state is None:
         return None

@@ -4,6 +4,8 @@ A message is (shard, sequence); its id is shard_id * 10^15 + sequence.  A shard 
 would take 31 years to use up its 10^15.
 """
 
+from broker.domain.errors import InvalidArgument
+
 SEQUENCES_PER_SHARD = 10**15
 
 
@@ -16,3 +18,12 @@ def message_ids(shard_id: int, first_seq: int, count: int) -> list[str]:
     """The ids of `count` consecutive sequences of a shard."""
     first = shard_id * SEQUENCES_PER_SHARD + first_seq
     return [str(number) for number in range(first, first + count)]
+
+
+def parse_message_id(text: str) -> tuple[int, int]:
+    """The shard and the sequence.  Raises InvalidArgument for what no message can have."""
+    if not text.isascii() or not text.isdigit() or not SEQUENCES_PER_SHARD < (number := int(text[:40])) < 2**63:
+        raise InvalidArgument(
+            f"Invalid message id: it is a number that a publish has returned (messageId={text[:100]})."
+        )
+    return divmod(number, SEQUENCES_PER_SHARD)

@@ -24,6 +24,7 @@ class On(Enum):
 
     ITSELF = "the resource of that name"
     PROJECT = "its project"
+    ABOVE = "what it is in"
     INSTALLATION = "what is above all projects"
     TOPIC = "the topic of the subscription of that name"
     ACCOUNT = "the service account with that address"
@@ -175,6 +176,9 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "ResumePush": _UPDATE_SUBSCRIPTION,
     "GetPosition": _GET_SUBSCRIPTION,
     "ListConsumers": _GET_SUBSCRIPTION,
+    # Of the subscriptions of its topic those are shown that the caller may get.
+    "GetMessage": (Need("pubsub.topics.attachSubscription", on=On.ABOVE),),
+    "FindMessage": (Need("pubsub.topics.list", on=On.ABOVE),),  # and GetMessage's on the topic
     "ListSubscriptionMessages": _CONSUME,  # shows bodies
     "TailTopic": (Need("pubsub.topics.attachSubscription"),),  # shows bodies, as a subscription would
     "ListLag": (Need("pubsub.subscriptions.list"),),
@@ -245,6 +249,8 @@ def _value(request: Any, path: str) -> str:
 def _required(need: Need, name: str) -> Required:
     if need.on is On.ACCOUNT:
         return to_act_as(name)
+    if need.on is On.ABOVE:
+        name = name.rsplit("/", 2)[0]
     if need.on is On.INSTALLATION:
         return Required(str(need.permission), ABOVE_PROJECTS, name)
     parts = name.split("/")

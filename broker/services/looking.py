@@ -6,6 +6,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.runtime.tails import Tails
 from broker.services.consumers import ConsumerService
+from broker.services.fates import FateService
 from broker.services.filters import FilterService
 from broker.services.lag import LagService
 from broker.services.standing_messages import StandingMessageService
@@ -17,6 +18,7 @@ from broker.store.driver.database import Database
 class LookingServices:
     """They share turns, by project."""
 
+    fates: FateService
     filters: FilterService
     lag: LagService
     consumers: ConsumerService
@@ -28,6 +30,7 @@ def make_looking(database: Database, clock: DatabaseClock, tails: Tails) -> Look
     """The services of one process."""
     turns = ResourceTurns(at_once=LOOKING_AT_ONCE)
     return LookingServices(
+        fates=FateService(database, clock, turns),
         filters=FilterService(database, clock, turns),
         lag=LagService(database, clock, turns),
         consumers=ConsumerService(database, clock),

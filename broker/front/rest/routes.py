@@ -15,6 +15,7 @@ from broker.front.rest.handlers import (
     api_keys,
     audit_logs,
     consumers,
+    fates,
     filters,
     lag,
     positions,
@@ -138,6 +139,8 @@ ROUTES = [
         standing_messages.list_messages,
     ),
     Route("GET", f"{TOPIC}:tail", "TailTopic", tail.tail_topic),
+    Route("GET", f"{TOPIC}/messages/*", "GetMessage", fates.get_message),
+    Route("GET", "projects/*/messages/*", "FindMessage", fates.find_message),
     Route("GET", "projects/*/lag", "ListLag", lag.list_lag),  # extensions (F3)
     *_ACCOUNTS,
     *_ROLES,

@@ -29,6 +29,7 @@ _RENEW_ATTEMPTS = statements.load("renew_attempts")
 _RESTORE_ATTEMPTS = statements.load("restore_attempts")
 _RESTORE_ORDERED_ATTEMPTS = statements.load("restore_ordered_attempts")
 _MOVE_CURSORS = statements.load("move_cursors")
+_LOWER_FIRST_SEQUENCE = statements.load("lower_first_sequence")
 _READ_SNAPSHOT_POSITION = statements.load("read_snapshot_position")
 _COUNT_REPLAYED = statements.load("count_replayed")
 _READ_POSITIONS = statements.load("read_positions")
@@ -218,3 +219,4 @@ def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
 async def _move(connection: ResourceConnection, seek: ShardSeek, publish_time: datetime, seq: int) -> None:
     position = {"next_publish_times": [publish_time], "next_seqs": [seq], "due_floors": [seek.now]}
     await connection.exec_driver_sql(_MOVE_CURSORS, {**seek.where_many(1), **position})
+    await connection.exec_driver_sql(_LOWER_FIRST_SEQUENCE, seek.where)

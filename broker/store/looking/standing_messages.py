@@ -100,7 +100,7 @@ class _Walk:
         """One row's messages behind the position; where to go on, if not with the next row."""
         if self.is_full:
             return position
-        standing = [m for m in _standing(row, position.shard_id, self.asked.now) if m.seq > position.seq]
+        standing = [m for m in standing_in(row, position.shard_id, self.asked.now) if m.seq > position.seq]
         wanted = [m for m in standing if m.state in self.asked.page.states]
         if position.seq < 0:
             self.scanned += max(len(standing) - len(wanted), 1)
@@ -206,7 +206,7 @@ class _Walk:
             self.room -= len(message.data) + len(message.attributes)
 
 
-def _standing(row: Any, shard_id: int, now: datetime) -> Iterator[StandingMessage]:
+def standing_in(row: Any, shard_id: int, now: datetime) -> Iterator[StandingMessage]:
     """The messages of a row that are not acked, in order."""
     seqs, numbers = from_multirange(row.seqs), attempt_numbers(row.attempt_numbers)
     first: int | None = None

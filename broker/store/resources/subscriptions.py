@@ -126,13 +126,14 @@ async def insert_subscription(
         return None
     await connection.execute(
         pg_insert(cursors).from_select(
-            ["shard_id", "subscription_id", "next_publish_time", "next_seq", "due_floor"],
+            ["shard_id", "subscription_id", "next_publish_time", "next_seq", "due_floor", "first_seq"],
             select(
                 shards.c.shard_id,
                 literal(subscription_id),
                 shards.c.last_publish_time,
                 shards.c.head + 1,
                 literal(now),
+                shards.c.head + 1,
             ).where(shards.c.topic_id == topic_id),
         )
     )

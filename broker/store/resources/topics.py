@@ -112,6 +112,13 @@ async def list_topics(connection: AsyncConnection, *, project: str, page: Page) 
     return [_topic(row) for row in rows]
 
 
+async def find_topic_of_shard(connection: AsyncConnection, *, shard_id: int) -> str | None:
+    """The name of the topic that has a shard."""
+    query = select(topics.c.name).join(shards, shards.c.topic_id == topics.c.topic_id)
+    name: str | None = await connection.scalar(query.where(shards.c.shard_id == shard_id))
+    return name
+
+
 async def list_topic_subscriptions(connection: AsyncConnection, *, topic_id: int, page: Page) -> Sequence[str]:
     """Up to one more than a page of the names of the subscriptions attached to a topic."""
     return await _names(connection, subscriptions, topic_id, page, subscriptions.c.detached.is_(False))

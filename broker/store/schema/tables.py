@@ -248,7 +248,8 @@ message_batches = Table(
 straggler_batches = Table("straggler_batches", metadata, *_batch_columns())
 
 # A subscription's position in one shard: everything before (next_publish_time, next_seq) has been claimed.
-# Its row lock is the claim lock.  No delivery attempt is due before `due_floor`.
+# Its row lock is the claim lock.  No delivery attempt is due before `due_floor`.  Nothing before `first_seq` was
+# ever the subscription's (none: it is older than this column).
 cursors = Table(
     "cursors",
     metadata,
@@ -257,6 +258,7 @@ cursors = Table(
     Column("next_publish_time", DateTime(timezone=True), nullable=False),
     Column("next_seq", BigInteger, nullable=False),
     Column("due_floor", DateTime(timezone=True), nullable=False),
+    Column("first_seq", BigInteger),
     # One index for both questions: the cursor of a subscription in a shard, and all cursors of a subscription.
     PrimaryKeyConstraint("subscription_id", "shard_id"),
     postgresql_with={"fillfactor": "50"},

@@ -1,0 +1,139 @@
+"""What became of a message for one subscription (F3): from what is kept of both, exactly, or not at all."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from broker.domain.message_id import message_id
+from broker.domain.standing_page import StandingMessage
+from broker.domain.subscription import Subscription
+from broker.domain.timestamps import format_timestamp
+
+MAX_COUNTED = 10_000  # messages that stand before one
+
+
+class Fate(StrEnum):
+    """Those of MessageState, and what is over.  `SETTLED`: acked, sought past or expired, which is not known."""
+
+    OUTSTANDING = "OUTSTANDING"
+    RETRY_AT = "RETRY_AT"
+    EXHAUSTED = "EXHAUSTED"
+    HELD_BY_KEY = "HELD_BY_KEY"
+    WAITING = "WAITING"
+    FILTERED = "FILTERED"
+    EXPIRED = "EXPIRED"
+    BEFORE_SUBSCRIPTION = "BEFORE_SUBSCRIPTION"
+    DEAD_LETTERED = "DEAD_LETTERED"
+    DETACHED = "DETACHED"
+    SETTLED = "SETTLED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFact:
+    """Where a message went that was given up."""
+
+    message_id: str
+    publish_time: datetime
+    reason: str
+    delivery_attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is kept.  `next_seq`: where the subscription's cursor stands (None: it is detached); `first_seq`: where
+    it began (None: that was not written down yet).  `standing`: how the message stands if it was handed out and is
+    not acked.  `held_by`: the first message of its key that is out; it `waits` for that, before the cursor.
+    """
+
+    subscription: Subscription
+    shard_id: int
+    seq: int
+    publish_time: datetime
+    ordering_key: str | None
+    next_seq: int | None = None
+    first_seq: int | None = None
+    matches: bool = True
+    standing: StandingMessage | None = None
+    held_by: int | None = None
+    waits: bool = False
+    dead_letter: DeadLetterFact | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFate:
+    """`state` and, as a sentence, `verdict`."""
+
+    state: Fate
+    verdict: str
+    standing: StandingMessage | None = None
+    held_by_message_id: str = ""
+    dead_letter: DeadLetterFact | None = None
+
+
+def fate_of(facts: Facts, now: datetime) -> MessageFate:
+    """What became of it, as far as that can be known."""
+    if facts.next_seq is None:
+        return MessageFate(state=Fate.DETACHED, verdict="The subscription is detached: its backlog was dropped.")
+    if facts.standing is not None:
+        return _standing(facts, facts.standing, now)
+    if facts.waits or facts.seq >= facts.next_seq:
+        return _to_come(facts, now)
+    if facts.dead_letter is not None:
+        return _dead_lettered(facts.dead_letter, facts.subscription)
+    if facts.first_seq is not None and facts.seq < facts.first_seq:
+        return MessageFate(
+            state=Fate.BEFORE_SUBSCRIPTION, verdict="It was published before the subscription was made."
+        )
+    if not facts.matches:
+        return _filtered(facts.subscription)
+    return MessageFate(
+        state=Fate.SETTLED,
+        verdict="It is done with: acked, sought past or expired. Which of these is not kept without a journal.",
+    )
+
+
+def _to_come(facts: Facts, now: datetime) -> MessageFate:
+    if not facts.matches:
+        return _filtered(facts.subscription)
+    retention = facts.subscription.retention
+    if facts.publish_time < now - retention:
+        days = f"{retention / timedelta(days=1):g} days"
+        return MessageFate(state=Fate.EXPIRED, verdict=f"It was not handed out within its retention of {days}.")
+    if facts.ordering_key and facts.held_by is not None:
+        return _held(facts, facts.held_by)
+    return MessageFate(state=Fate.WAITING, verdict="It was never handed out.")
+
+
+def _standing(facts: Facts, standing: StandingMessage, now: datetime) -> MessageFate:
+    state, tries = Fate(standing.state), f"attempt {standing.attempt_number}"
+    if state is Fate.HELD_BY_KEY and standing.held_by is not None:
+        return _held(facts, standing.held_by)
+    since = "" if standing.delivered_at is None else format_timestamp(standing.delivered_at)
+    at = "" if standing.at is None else format_timestamp(standing.at)
+    verdict = {
+        Fate.OUTSTANDING: f"It is out since {since} ({tries}); its ack deadline is {at}.",
+        Fate.RETRY_AT: f"It was handed out at {since} ({tries}) and not acked; it is tried again from {at} on.",
+        Fate.EXHAUSTED: f"It has failed {standing.attempt_number} times and goes to the dead-letter topic now.",
+        Fate.WAITING: "It was given back before it reached anybody, and waits to be handed out.",
+    }
+    return MessageFate(state=state, verdict=verdict[state], standing=standing)
+
+
+def _held(facts: Facts, holder: int) -> MessageFate:
+    held_by = message_id(facts.shard_id, holder)
+    verdict = f"It waits for message {held_by}, an earlier one of its ordering key that is not acked."
+    return MessageFate(state=Fate.HELD_BY_KEY, verdict=verdict, standing=facts.standing, held_by_message_id=held_by)
+
+
+def _filtered(subscription: Subscription) -> MessageFate:
+    return MessageFate(state=Fate.FILTERED, verdict=f"The filter leaves it out: {subscription.filter}")
+
+
+def _dead_lettered(letter: DeadLetterFact, subscription: Subscription) -> MessageFate:
+    policy = subscription.dead_letter_policy
+    where = f" to {policy.dead_letter_topic}" if policy is not None else ""
+    verdict = (
+        f"It went{where} as message {letter.message_id} at {format_timestamp(letter.publish_time)}, after "
+        f"{letter.delivery_attempts} attempts: {letter.reason}."
+    )
+    return MessageFate(state=Fate.DEAD_LETTERED, verdict=verdict, dead_letter=letter)

@@ -1,0 +1,50 @@
+"""What became of a message; an extension."""
+
+from typing import Any
+
+import msgspec
+
+from broker.domain.fate import MessageFate
+from broker.domain.message import PubsubMessage
+from broker.domain.message_id import message_id
+from broker.domain.message_state import MessageState
+from broker.domain.subscription import Subscription
+from broker.domain.timestamps import format_timestamp
+from broker.services.fates import MessageFates
+
+_TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRY_AT: "retryTime"}
+
+
+def fates_json(found: MessageFates) -> dict[str, Any]:
+    """The message as subscribers get it, and a fate for each subscription."""
+    message = found.message
+    body = {
+        "topic": found.topic,
+        "message": PubsubMessage(
+            data=message.data,
+            attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
+            message_id=message_id(message.shard_id, message.seq),
+            publish_time=format_timestamp(message.publish_time),
+            ordering_key=message.ordering_key or "",
+        ),
+        "subscriptions": [_fate(*one) for one in found.fates],
+    }
+    return body | ({"nextPageToken": found.next_page_token} if found.next_page_token else {})
+
+
+def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
+    body: dict[str, Any] = {"subscription": subscription.name, "state": fate.state, "verdict": fate.verdict}
+    standing, letter = fate.standing, fate.dead_letter
+    if standing is not None:
+        body["deliveryAttempt"] = standing.attempt_number
+        if standing.delivered_at is not None:
+            body["deliverTime"] = format_timestamp(standing.delivered_at)
+        if standing.at is not None and standing.state in _TIMES:
+            body[_TIMES[standing.state]] = format_timestamp(standing.at)
+    if fate.held_by_message_id:
+        body["heldByMessageId"] = fate.held_by_message_id
+    if letter is not None:
+        body["deadLetterMessageId"] = letter.message_id
+        body["deadLetterTime"] = format_timestamp(letter.publish_time)
+        body["deadLetterReason"] = letter.reason
+    return body

@@ -1,0 +1,115 @@
+"""What became of a message, for each subscription of its topic (F3); an extension."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from broker.domain.errors import NotFound, PermissionDenied
+from broker.domain.fate import MAX_COUNTED, Fate, MessageFate, fate_of
+from broker.domain.lag import endpoint_verdict
+from broker.domain.message_id import parse_message_id
+from broker.domain.names import project_of
+from broker.domain.page import Page, cut_page
+from broker.domain.subscription import Subscription
+from broker.domain.topic import Topic
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.resource_turns import ResourceTurns
+from broker.services.topics import topic_not_found
+from broker.store.driver.database import Database
+from broker.store.looking.fates import LoggedMessage, count_before, read_facts, read_message
+from broker.store.resources import push_states, subscriptions, topics
+
+HungUp = Callable[[], Awaitable[None]]
+MaySee = Callable[[str], Awaitable[None]]
+_TO_COME = frozenset({Fate.WAITING, Fate.RETRY_AT, Fate.HELD_BY_KEY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFates:
+    """A message of a topic and what became of it for the subscriptions of a page."""
+
+    topic: str
+    message: LoggedMessage
+    fates: Sequence[tuple[Subscription, MessageFate]]
+    next_page_token: str
+
+
+class FateService:
+    """Reading only: nothing is changed, locked or delivered."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns) -> None:
+        """`turns` are those of calls that look."""
+        self._database = database
+        self._clock = clock
+        self._turns = turns
+
+    async def topic_of(self, project: str, message_id: str) -> str:
+        """The name of a message's topic, if that is in the project.  Raises InvalidArgument, NotFound."""
+        shard_id, _ = parse_message_id(message_id)
+        async with self._database.transaction() as connection:
+            name = await topics.find_topic_of_shard(connection, shard_id=shard_id)
+        if name is None or project_of(name) != project:
+            raise _no_message(message_id, f"in {project}")
+        return name
+
+    async def get_message(
+        self, topic_name: str, message_id: str, page: Page, *, may_see: MaySee, hung_up: HungUp | None = None
+    ) -> MessageFates:
+        """A message and its fates, by the subscriptions' names; `may_see` raises PermissionDenied of those that are
+        not shown.
+
+        Raises InvalidArgument, NotFound (no topic; no such message, or it is retained no more), Unavailable.
+        """
+        shard_id, seq = parse_message_id(message_id)
+        async with self._turns.of(project_of(topic_name), hung_up=hung_up):
+            topic, some, token = await self._subscriptions(topic_name, page)
+            async with self._database.hot() as hot:
+                message = await read_message(hot, shard_id=shard_id, seq=seq)
+            if message is None or shard_id not in topic.shard_ids:
+                raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
+            seen = [subscription for subscription in some if await _may(may_see, subscription.name)]
+            return MessageFates(
+                topic=topic_name, message=message, fates=await self._fates(message, seen), next_page_token=token
+            )
+
+    async def _subscriptions(self, topic_name: str, page: Page) -> tuple[Topic, Sequence[Subscription], str]:
+        async with self._database.transaction() as connection:
+            topic = await topics.find_topic(connection, name=topic_name)
+            if topic is None:
+                raise topic_not_found(topic_name)
+            names = await topics.list_topic_subscriptions(connection, topic_id=topic.topic_id, page=page)
+            given, token = cut_page(names, page, lambda name: name)
+            found = await subscriptions.find_subscriptions(connection, names=given)
+        return topic, sorted(found, key=lambda subscription: subscription.name), token
+
+    async def _fates(
+        self, message: LoggedMessage, seen: Sequence[Subscription]
+    ) -> list[tuple[Subscription, MessageFate]]:
+        now = self._clock.now()
+        pushed = [s.subscription_id for s in seen if s.is_push]
+        async with self._database.transaction() as connection:
+            states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
+        fates = []
+        async with self._database.hot() as hot:
+            for facts in await read_facts(hot, message=message, subscriptions=seen, now=now):
+                fate = fate_of(facts, now)
+                if fate.state is Fate.WAITING and facts.standing is None:
+                    before, more = await count_before(hot, facts, now=now)
+                    count = f"more than {MAX_COUNTED}" if more else f"{before}"
+                    fate = replace(fate, verdict=f"{fate.verdict} {count} of its log stand before it.")
+                stopped = endpoint_verdict(states.get(facts.subscription.subscription_id), now)
+                if stopped is not None and fate.state in _TO_COME:
+                    fate = replace(fate, verdict=f"{fate.verdict} {stopped[1]}")
+                fates.append((facts.subscription, fate))
+        return fates
+
+
+async def _may(may_see: MaySee, name: str) -> bool:
+    try:
+        await may_see(name)
+    except PermissionDenied:
+        return False
+    return True
+
+
+def _no_message(message_id: str, where: str) -> NotFound:
+    return NotFound(f"There is no message {message_id} {where} (messageId={message_id}).")

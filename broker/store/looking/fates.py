@@ -1,0 +1,107 @@
+"""What is kept of one message, and of it for each subscription (F3)."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from broker.domain.fate import MAX_COUNTED, DeadLetterFact, Facts
+from broker.domain.message_id import message_id
+from broker.domain.standing_page import StandingMessage
+from broker.domain.subscription import Subscription
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.looking.standing_messages import standing_in
+
+_FIND_MESSAGE = statements.hot("find_message")
+_READ_FATES = statements.hot("read_fates")
+_COUNT_BEFORE = statements.hot("count_before")
+
+
+class LoggedMessage(NamedTuple):
+    """`attributes` is JSON text."""
+
+    shard_id: int
+    seq: int
+    publish_time: datetime
+    ordering_key: str | None
+    attributes: str
+    data: bytes
+
+
+async def read_message(connection: HotConnection, *, shard_id: int, seq: int) -> LoggedMessage | None:
+    """A message that is still in the log; None: it is not, or never was."""
+    [rows] = await connection.run((_FIND_MESSAGE, {"shard_id": shard_id, "seq": seq}))
+    return LoggedMessage(shard_id, seq, *rows[0]) if rows else None
+
+
+async def read_facts(
+    connection: HotConnection, *, message: LoggedMessage, subscriptions: Sequence[Subscription], now: datetime
+) -> list[Facts]:
+    """In the order of the subscriptions, without those that are gone."""
+    asked = {
+        "shard_id": message.shard_id,
+        "seq": message.seq,
+        "ordering_key": message.ordering_key or "",
+        "attributes": message.attributes,
+        "subscription_ids": [s.subscription_id for s in subscriptions],
+    }
+    [rows] = await connection.run((_READ_FATES, asked))
+    by_id = {row.subscription_id: row for row in rows}
+    return [_facts(by_id[s.subscription_id], message, s, now) for s in subscriptions if s.subscription_id in by_id]
+
+
+async def count_before(connection: HotConnection, facts: Facts, *, now: datetime) -> tuple[int, bool]:
+    """How many messages are handed out before one that waits behind the cursor; True: there are more.
+
+    Of at most MAX_COUNTED messages, those that the filter matches.
+    """
+    asked = {
+        "shard_id": facts.shard_id,
+        "subscription_id": facts.subscription.subscription_id,
+        "seq": facts.seq,
+        "retained_since": now - facts.subscription.retention,
+        "filter_path": facts.subscription.filter_path,
+        "max_scanned": MAX_COUNTED,
+    }
+    [rows] = await connection.run((_COUNT_BEFORE, asked))
+    return rows[0].matching, rows[0].scanned >= MAX_COUNTED
+
+
+def _facts(row: Any, message: LoggedMessage, subscription: Subscription, now: datetime) -> Facts:
+    return Facts(
+        subscription=subscription,
+        shard_id=message.shard_id,
+        seq=message.seq,
+        publish_time=message.publish_time,
+        ordering_key=message.ordering_key,
+        next_seq=row.next_seq,
+        first_seq=row.first_seq,
+        matches=row.matches,
+        standing=_standing(row.rows, message, now),
+        held_by=row.held_by,
+        waits=row.waits,
+        dead_letter=_dead_letter(row.dead_letter),
+    )
+
+
+def _standing(text: str | None, message: LoggedMessage, now: datetime) -> StandingMessage | None:
+    for row in json.loads(text or "[]"):
+        times = {name: row[name] and datetime.fromisoformat(row[name]) for name in ("at", "delivered_at")}
+        for standing in standing_in(SimpleNamespace(**row | times), message.shard_id, now):
+            if standing.seq == message.seq:
+                return standing
+    return None
+
+
+def _dead_letter(text: str | None) -> DeadLetterFact | None:
+    if text is None:
+        return None
+    row = json.loads(text)
+    return DeadLetterFact(
+        message_id=message_id(row["shard_id"], row["seq"]),
+        publish_time=datetime.fromisoformat(row["publish_time"]),
+        reason=row["reason"],
+        delivery_attempts=row["delivery_attempts"],
+    )

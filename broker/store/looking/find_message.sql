@@ -1,0 +1,51 @@
+-- A message by its sequence.  Publish times rise with sequences, so its batch is found by halving the time in which it
+-- can be: some thirty looks into the key, whatever the log holds.  One that outlived its partition is among the
+-- stragglers.
+-- parameters: shard_id int8, seq int8
+-- columns: publish_time, ordering_key, attributes, data
+WITH RECURSIVE search (low, high, steps) AS (
+    SELECT oldest.publish_time, s.last_publish_time, 0
+    FROM shards AS s
+    CROSS JOIN LATERAL (
+        SELECT publish_time FROM message_batches
+        WHERE shard_id = %(shard_id)s
+        ORDER BY publish_time, last_seq
+        LIMIT 1
+    ) AS oldest
+    WHERE s.shard_id = %(shard_id)s
+    UNION ALL
+    SELECT CASE WHEN p.first_seq <= %(seq)s THEN p.publish_time ELSE r.low END,
+           CASE WHEN p.first_seq <= %(seq)s THEN r.high ELSE r.low + (r.high - r.low) / 2 END,
+           r.steps + 1
+    FROM search AS r
+    CROSS JOIN LATERAL (
+        SELECT publish_time, last_seq - count + 1 AS first_seq FROM message_batches
+        WHERE shard_id = %(shard_id)s AND publish_time >= r.low + (r.high - r.low) / 2
+        ORDER BY publish_time, last_seq
+        LIMIT 1
+    ) AS p
+    WHERE r.high - r.low > interval '1 millisecond' AND r.steps < 64
+)
+SELECT b.publish_time, b.ordering_key,
+       coalesce(b.attributes[%(seq)s - (b.last_seq - b.count)], '{}')::text AS attributes,
+       b.data[%(seq)s - (b.last_seq - b.count)] AS data
+FROM (
+    (
+        SELECT l.*
+        FROM (SELECT low, high FROM search ORDER BY steps DESC LIMIT 1) AS r
+        CROSS JOIN LATERAL (
+            SELECT * FROM message_batches
+            WHERE shard_id = %(shard_id)s AND publish_time >= r.low AND publish_time <= r.high AND last_seq >= %(seq)s
+            ORDER BY publish_time, last_seq
+            LIMIT 1
+        ) AS l
+    )
+    UNION ALL
+    (
+        SELECT * FROM straggler_batches
+        WHERE shard_id = %(shard_id)s AND last_seq >= %(seq)s AND last_seq - count < %(seq)s
+        LIMIT 1
+    )
+) AS b
+WHERE b.last_seq - b.count < %(seq)s
+LIMIT 1

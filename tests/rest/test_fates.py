@@ -1,0 +1,200 @@
+"""A customer says that a message never reached the webhook: from its id to the reason in one call (F3)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from broker.app import Broker
+from broker.app_config import AppConfig
+from tests.fixtures.broker import Json, Rest, eventually, message
+from tests.fixtures.in_process import running_in_process
+from tests.fixtures.push_sink import PushSink
+from tests.fixtures.pushes import Pushes
+
+
+async def fate(rest: Rest, message_id: str, name: str = "sub") -> Json:
+    """What became of a message for one subscription."""
+    found = await rest.ok("GET", f"{rest.topic()}/messages/{message_id}")
+    [one] = [f for f in found["subscriptions"] if f["subscription"] == rest.subscription(name)]
+    fate: Json = one
+    return fate
+
+
+async def subscribed(rest: Rest, **fields: Any) -> None:
+    await rest.create_topic()
+    await rest.create_subscription(**fields)
+
+
+async def test_the_filter_left_it_out(rest: Rest) -> None:
+    await subscribed(rest, filter='attributes.env = "prod"')
+    [test, prod] = await rest.publish(message("1", {"env": "test"}), message("2", {"env": "prod"}))
+    assert await fate(rest, test) == {
+        "subscription": rest.subscription(),
+        "state": "FILTERED",
+        "verdict": 'The filter leaves it out: attributes.env = "prod"',
+    }
+    assert (await fate(rest, prod))["state"] == "WAITING"
+    await rest.drain()
+    assert [(await fate(rest, id_))["state"] for id_ in (test, prod)] == ["FILTERED", "SETTLED"]
+
+
+async def test_it_waits_behind_a_backlog(rest: Rest) -> None:
+    await subscribed(rest)
+    ids = await rest.publish(*map(str, range(50)))
+    assert (await fate(rest, ids[41]))["verdict"] == "It was never handed out. 41 of its log stand before it."
+    await rest.acknowledge(await rest.pull(max_messages=10))
+    assert "31 of its log stand before it" in (await fate(rest, ids[41]))["verdict"]
+
+
+async def test_it_is_out_and_then_it_is_acked(rest: Rest) -> None:
+    await subscribed(rest)
+    [id_] = await rest.publish("1")
+    received = await rest.pull()
+    out = await fate(rest, id_)
+    assert (out["state"], out["deliveryAttempt"], out["ackDeadline"] > out["deliverTime"]) == (
+        "OUTSTANDING",
+        1,
+        True,
+    )
+    await rest.acknowledge(received)
+    assert (await fate(rest, id_))["state"] == "SETTLED"
+
+
+async def test_it_was_nacked_and_is_tried_again_later(rest: Rest) -> None:
+    await subscribed(rest, retryPolicy={"minimumBackoff": "600s", "maximumBackoff": "600s"})
+    [id_] = await rest.publish("1")
+    await rest.modify_ack_deadline(await rest.pull(), 0)
+    assert ((found := await fate(rest, id_))["state"], "retryTime" in found) == ("RETRY_AT", True)
+
+
+async def test_it_waits_for_another_of_its_key(rest: Rest) -> None:
+    await subscribed(rest, enableMessageOrdering=True)
+    first, second, third = await rest.publish(*({"orderingKey": "k"} | message(str(n)) for n in range(3)))
+    assert len(await rest.pull(max_messages=2)) == 2
+    held = await fate(rest, third)
+    assert (held["state"], held["heldByMessageId"]) == ("HELD_BY_KEY", first)
+    [fourth] = await rest.publish({"orderingKey": "k"} | message("4"))
+    assert (await fate(rest, fourth))["heldByMessageId"] == first
+    assert (await fate(rest, second))["state"] == "OUTSTANDING"
+
+
+async def test_it_was_published_before_the_subscription_unless_it_was_sought_back(rest: Rest) -> None:
+    await rest.create_topic(messageRetentionDuration="600s")
+    [id_] = await rest.publish("1")
+    await rest.create_subscription()
+    assert (await fate(rest, id_))["state"] == "BEFORE_SUBSCRIPTION"
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2020-01-01T00:00:00Z"})
+    assert (await fate(rest, id_))["state"] == "WAITING"
+    await rest.drain()
+    assert (await fate(rest, id_))["state"] == "SETTLED"
+
+
+async def test_it_was_sought_past(rest: Rest) -> None:
+    await subscribed(rest)
+    [id_] = await rest.publish("1")
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2100-01-01T00:00:00Z"})
+    settled = await fate(rest, id_)
+    assert (settled["state"], "sought past" in settled["verdict"]) == ("SETTLED", True)
+
+
+async def test_the_subscription_is_detached(rest: Rest) -> None:
+    await subscribed(rest)
+    [id_] = await rest.publish("1")
+    await rest.ok("POST", f"{rest.subscription()}:detach", {})
+    found = await rest.ok("GET", f"{rest.topic()}/messages/{id_}")
+    assert [one["state"] for one in found["subscriptions"]] in ([], ["DETACHED"])
+
+
+@asynccontextmanager
+async def pushed(database_url: str, push_sink: PushSink) -> AsyncIterator[Pushes]:
+    broker = Broker(AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.1))
+    async with running_in_process(broker) as client:
+        rest = Rest(client, "projects/p")
+        await rest.create_topic()
+        yield Pushes(rest, push_sink)
+
+
+async def test_the_endpoint_fails_and_its_breaker_is_open(database_url: str, push_sink: PushSink) -> None:
+    breaker = {"push": {"circuitBreaker": {"failureThreshold": 1, "openDuration": "600s"}}}
+    async with pushed(database_url, push_sink) as pushes:
+        await pushes.subscribe("/status/500", extensions=breaker)
+        [id_] = await pushes.rest.publish("1")
+
+        async def is_told() -> bool:
+            return "circuit breaker is open" in (await fate(pushes.rest, id_))["verdict"]
+
+        await eventually(is_told)
+
+
+async def test_pushing_is_paused(database_url: str, push_sink: PushSink) -> None:
+    async with pushed(database_url, push_sink) as pushes:
+        await pushes.subscribe()
+        await pushes.rest.ok("POST", f"{pushes.rest.subscription()}:pausePush", {"reason": "Ada looks at it."})
+        [id_] = await pushes.rest.publish("1")
+        found = await fate(pushes.rest, id_)
+        assert (found["state"], "Pushing is paused: Ada looks at it." in found["verdict"]) == ("WAITING", True)
+
+
+async def test_it_was_given_up_and_is_a_dead_letter(database_url: str, push_sink: PushSink) -> None:
+    async with pushed(database_url, push_sink) as pushes:
+        rest = pushes.rest
+        await rest.create_topic("dead")
+        await rest.create_subscription("letters", "dead")
+        policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 1}
+        await pushes.subscribe("/status/503", deadLetterPolicy=policy)
+        [id_] = await rest.publish("1")
+
+        async def letter() -> Json | None:
+            return next(iter(await rest.pull("letters")), None)
+
+        received = await eventually(letter)
+        found = await fate(rest, id_)
+        assert (found["state"], found["deadLetterMessageId"], found["deadLetterReason"]) == (
+            "DEAD_LETTERED",
+            received["message"]["messageId"],
+            "push 503",
+        )
+
+
+async def test_it_expired_before_anybody_had_it(database_url: str, push_sink: PushSink) -> None:
+    async with pushed(database_url, push_sink) as pushes:
+        rest = pushes.rest
+        await rest.create_subscription()
+        [id_] = await rest.publish("1")
+        with psycopg.connect(database_url, autocommit=True) as admin:
+            admin.execute("UPDATE subscriptions SET message_retention = %s", [timedelta(0)])
+        assert (await fate(rest, id_))["state"] == "EXPIRED"
+
+
+async def test_the_project_alone_finds_its_topic_and_no_other_projects(rest: Rest) -> None:
+    await subscribed(rest)
+    [id_] = await rest.publish(message("body", {"a": "b"}))
+    found = await rest.ok("GET", f"{rest.project}/messages/{id_}")
+    assert (found["topic"], found["message"]["attributes"]) == (rest.topic(), {"a": "b"})
+    assert found == await rest.ok("GET", f"{rest.topic()}/messages/{id_}") | {"topic": rest.topic()}
+    assert (await rest.error("GET", f"projects/another/messages/{id_}"))[0] == "NOT_FOUND"
+    await rest.create_topic("other")
+    assert (await rest.error("GET", f"{rest.topic('other')}/messages/{id_}"))[0] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("id_", ["0", "x", "-1", "9" * 30])
+async def test_an_id_that_no_message_has_is_refused_by_name(rest: Rest, id_: str) -> None:
+    await rest.create_topic()
+    code, text = await rest.error("GET", f"{rest.topic()}/messages/{id_}")
+    assert (code, "messageId=" in text) == ("INVALID_ARGUMENT", True)
+
+
+async def test_a_message_is_found_among_many_of_all_sizes(rest: Rest) -> None:
+    await rest.create_topic()
+    ids = []
+    for count in (1, 7, 100, 1, 1_000, 1, 3):
+        ids += [(id_, str(n)) for n, id_ in enumerate(await rest.publish(*map(str, range(count))))]
+    for id_, data in ids[:10] + ids[100:1_200:97] + ids[-5:]:
+        found = await rest.ok("GET", f"{rest.topic()}/messages/{id_}")
+        assert found["message"] == found["message"] | {"messageId": id_, "data": message(data)["data"]}
+    beyond = str(int(ids[-1][0]) + 1)
+    assert (await rest.error("GET", f"{rest.topic()}/messages/{beyond}"))[0] == "NOT_FOUND"
