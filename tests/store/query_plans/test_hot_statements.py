@@ -27,7 +27,7 @@ from broker.store.log.delivery_attempts import (
     release_attempts,
 )
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.looking import lag, published, readers, standing_messages
+from broker.store.looking import figures, lag, published, readers, standing_messages
 from broker.store.resources import filters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 from tests.fixtures.push_log import PushLog
@@ -205,6 +205,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
         page=LogPage(100),
     )
     await lag.read_lag(session, subscriptions=[log.subscription], now=later)
+    await figures.read_retained(session, max_topics=1_000)
     await shards.read_heads(session, shard_ids=[log.shard_id])
     await retained_bytes.read_projects(session)
     await retained_bytes.read_kept(session, projects=["projects/p"], now=later)
