@@ -21,8 +21,10 @@ from hypothesis.stateful import (
 )
 
 from broker.domain.delivery import Delivery
+from broker.domain.fate import Fate, MessageFate, fate_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.driver.database import Database
+from broker.store.looking.fates import count_before, read_facts, read_message
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.store.state_machines import on_database, short_steps
 
@@ -38,6 +40,14 @@ class Message:
     ack_id: tuple[int, int] | None = None
     pending: bool = False
     acked: bool = False
+
+    def fate(self, now: datetime) -> Fate:
+        """What is to be told of it (F3)."""
+        if self.acked:
+            return Fate.SETTLED
+        if self.ack_id is None:
+            return Fate.WAITING
+        return Fate.RETRY_AT if self.pending or self.due <= now else Fate.OUTSTANDING
 
 
 @dataclass
@@ -60,6 +70,7 @@ class Deliveries(RuleBasedStateMachine):
     runner: asyncio.Runner
     database: Database
     number = 0
+    looks = 0
 
     @initialize(with_policy=st.booleans())
     def begin(self, with_policy: bool) -> None:
@@ -153,6 +164,32 @@ class Deliveries(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 3, 4, 9, 10, 30]))
     def time_passes(self, seconds: int) -> None:
         self.now += seconds * SECOND
+
+    @invariant()
+    def what_is_told_of_a_message_is_what_became_of_it(self) -> None:
+        """Of another one after each step; looking changes nothing, as the other rules then see (F3)."""
+        if not hasattr(self, "log") or not self.model.messages:
+            return
+        self.looks += 1
+        place = self.looks % len(self.model.messages)
+        message = self.model.messages[f"m{place}"]
+        fate, before = self.runner.run(self._look(place + 1))
+        assert fate.state == message.fate(self.now)
+        assert fate.standing is None or fate.standing.attempt_number == message.attempts
+        untouched = [m for m in list(self.model.messages.values())[:place] if not m.attempts]
+        assert before == (len(untouched) if fate.state is Fate.WAITING else None)
+
+    async def _look(self, seq: int) -> tuple[MessageFate, int | None]:
+        async with self.log.session() as session:
+            found = await read_message(session, shard_id=self.log.shard_id, seq=seq)
+            assert found is not None
+            assert found.data == b"m%d" % (seq - 1)
+            subscriptions = [self.log.subscription]
+            [facts] = await read_facts(session, message=found, subscriptions=subscriptions, now=self.now)
+            fate = fate_of(facts, self.now)
+            if fate.state is not Fate.WAITING:
+                return fate, None
+            return fate, (await count_before(session, facts, now=self.now))[0]
 
     @invariant()
     def what_is_stored_is_what_is_out(self) -> None:
