@@ -225,6 +225,7 @@ class Settings:
         Text("a file with certificates (PEM)", "FILE", check_ca_file),
     )
     log_level: str = _setting("info", "The least that is logged.", OneOf(("debug", "info", "warning", "error")))
+    log_format: str = _setting("text", "How a line of the log looks.", OneOf(("text", "json")))
 
 
 NAMES: tuple[str, ...] = tuple(setting.name for setting in fields(Settings))

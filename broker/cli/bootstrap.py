@@ -17,7 +17,7 @@ from broker.telemetry.log import set_up_log
 
 def bootstrap(settings: Settings, key_file: str) -> int:
     """Returns the exit code.  Raises Stop."""
-    set_up_log(settings.log_level)
+    set_up_log(settings.log_level, settings.log_format)
     path = Path(key_file).absolute()
     if path.exists():
         raise Misuse(f"--key-file: {path} exists; name a file that does not, so that no key is lost")

@@ -48,12 +48,12 @@ class Children:
     set, and `why` says why.  Later all are started again and again, and whoever connects while none serves is told.
     """
 
-    def __init__(self, config: AppConfig, ports: Ports, *, count: int, log_level: str) -> None:
+    def __init__(self, config: AppConfig, ports: Ports, *, count: int, log: tuple[str, str]) -> None:
         self._config = config
         self._ports = ports
         self._pipes: dict[int, Connection] = {}  # to those that run, by their numbers
         self._count = count
-        self._log_level = log_level
+        self._log = log
         self._book = CounterBook(LAYOUTS, processes=count)
         self._have_served: set[int] = set()  # the numbers of workers
         self._serving: set[int] = set()
@@ -117,7 +117,7 @@ class Children:
         ours, theirs = CONTEXT.Pipe()
         process = CONTEXT.Process(
             target=_run_worker,
-            args=(self._config, self._ports, theirs, self._log_level, self._book, number),
+            args=(self._config, self._ports, theirs, self._log, self._book, number),
             name=f"worker-{number}",
         )
         try:
@@ -216,9 +216,9 @@ async def _stop(process: BaseProcess) -> None:
 
 
 def _run_worker(
-    config: AppConfig, ports: Ports, pipe: Connection, log_level: str, book: CounterBook, number: int
+    config: AppConfig, ports: Ports, pipe: Connection, log: tuple[str, str], book: CounterBook, number: int
 ) -> None:
     """In the worker.  What it imports is not the parent's, which so takes a fifth of the memory."""
     from broker.cli.worker import run_worker
 
-    run_worker(config, ports, pipe, log_level, Counters(book, process=number))
+    run_worker(config, ports, pipe, log, Counters(book, process=number))

@@ -72,6 +72,7 @@ _OF_SECRETS = (
     "data_dir",
     "secrets_key_file",
     "log_level",
+    "log_format",
 )
 
 COMMANDS: dict[str, Command | Commands] = {
@@ -82,7 +83,14 @@ COMMANDS: dict[str, Command | Commands] = {
     ),
     "migrate": Command(
         summary="bring the schema of a PostgreSQL of your own up to date",
-        settings=("database_url", "database_password_file", "database_schema", "data_dir", "log_level"),
+        settings=(
+            "database_url",
+            "database_password_file",
+            "database_schema",
+            "data_dir",
+            "log_level",
+            "log_format",
+        ),
         run=_migrate,
         flags={
             "move_schema": "first move the tables of release 0.1.0 out of `public`, also those of an embedded "
@@ -105,6 +113,7 @@ COMMANDS: dict[str, Command | Commands] = {
             "host",
             "port",
             "log_level",
+            "log_format",
         ),
         values={"key_file": "the file for the key (JSON); it must not exist"},
         run=_bootstrap,

@@ -20,7 +20,7 @@ from broker.telemetry.log import set_up_log
 
 def migrate(settings: Settings, flags: Mapping[str, Any]) -> int:
     """`flags`: whether to "move_schema".  Returns the exit code.  Raises Stop."""
-    set_up_log(settings.log_level)
+    set_up_log(settings.log_level, settings.log_format)
     is_move = bool(flags.get("move_schema"))
     if not settings.database_url and not is_move:
         raise Misuse("migrate needs --database-url or DATABASE_URL; the embedded database migrates itself")

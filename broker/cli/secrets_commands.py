@@ -39,7 +39,7 @@ def decrypt(settings: Settings) -> int:
 
 
 def _on_database(settings: Settings, work: Callable[[Database, Path], Awaitable[None]]) -> int:
-    set_up_log(settings.log_level)
+    set_up_log(settings.log_level, settings.log_format)
     path = _key_file(settings)
 
     async def run(url: str, schema: str) -> None:

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM, or, without TLS, SIGHUP.  Returns the exit code.  Raises Stop."""
-    set_up_log(settings.log_level)
+    set_up_log(settings.log_level, settings.log_format)
     tls = tls_at_start(settings)
     own_url = own_database(settings)
     for number in _stop_signals():
@@ -175,7 +175,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in _stop_signals():
         loop.add_signal_handler(number, stopping.set)
-    children = Children(config, ports, count=settings.workers, log_level=settings.log_level)
+    children = Children(config, ports, count=settings.workers, log=(settings.log_level, settings.log_format))
     ports.listen()
     async with _kept_running(cluster), children.running(), _renewed(tls, children):
         await _first(children.ready.wait(), children.given_up.wait(), stopping.wait())

@@ -121,12 +121,12 @@ class _Server(uvicorn.Server):
             task.cancel()  # the door answers them
 
 
-def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log_level: str, counters: Counters) -> None:
-    """Serve on the parent's sockets until SIGTERM, or until the parent is gone."""
+def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log: tuple[str, str], counters: Counters) -> None:
+    """Serve on the parent's sockets until SIGTERM, or until the parent is gone.  `log`: level and format."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # so does the end of a terminal
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    set_up_log(log_level)
+    set_up_log(*log)
 
     def failed(error: Exception) -> None:
         logger.debug("the start failed", exc_info=error)

@@ -7,6 +7,7 @@ printable is written as an escape, so that nobody can begin a line of his own or
 Only the traceback of a defect has more lines, each behind a mark of its own.
 """
 
+import json
 import logging
 import re
 import sys
@@ -26,19 +27,46 @@ class LineFormatter(logging.Formatter):
     """One physical line for each record, in UTC, with the process that wrote it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = gmtime(record.created)
-        process = "main" if record.processName == "MainProcess" else record.processName
-        line = (
-            f"{time.tm_year:04}-{time.tm_mon:02}-{time.tm_mday:02}T{time.tm_hour:02}:{time.tm_min:02}:"
-            f"{time.tm_sec:02}.{int(record.msecs):03}Z {record.levelname} {process}[{record.process}] "
-            f"{record.name}: {one_line(record.getMessage())}"
-        )
+        where = f"{_process(record)}[{record.process}] {record.name}"
+        line = f"{_time(record)} {record.levelname} {where}: {one_line(record.getMessage())}"
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         for text in (record.exc_text, self.formatStack(record.stack_info) if record.stack_info else None):
             if text:
                 line += "".join(f"\n{_TRACE}{_escaped(each)}" for each in text.split("\n"))
         return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object for each record, with the fields that Google's Cloud Logging reads
+    (https://cloud.google.com/logging/docs/structured-logging); a traceback is a field of it.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "timestamp": _time(record),
+            "severity": record.levelname,
+            "process": f"{_process(record)}[{record.process}]",
+            "logger": record.name,
+            "message": one_line(record.getMessage()),
+        }
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        texts = (record.exc_text, self.formatStack(record.stack_info) if record.stack_info else None)
+        traces = [_escaped(each) for text in texts if text for each in text.split("\n")]
+        return json.dumps(line | ({"stack_trace": "\n".join(traces)} if traces else {}), ensure_ascii=False)
+
+
+def _time(record: logging.LogRecord) -> str:
+    time = gmtime(record.created)
+    return (
+        f"{time.tm_year:04}-{time.tm_mon:02}-{time.tm_mday:02}T{time.tm_hour:02}:{time.tm_min:02}:"
+        f"{time.tm_sec:02}.{int(record.msecs):03}Z"
+    )
+
+
+def _process(record: logging.LogRecord) -> str | None:
+    return "main" if record.processName == "MainProcess" else record.processName
 
 
 def one_line(text: str) -> str:
@@ -72,10 +100,16 @@ class _News(logging.Filter):
         return not str(record.msg).startswith(_NOTHING_NEW)
 
 
-def set_up_log(level: str) -> None:
-    """Write the log of this process to standard error.  `level`: of the broker's own lines, "debug" to "error"."""
+_FORMATTERS: dict[str, type[logging.Formatter]] = {"text": LineFormatter, "json": JsonFormatter}
+
+
+def set_up_log(level: str, format_: str = "text") -> None:
+    """Write the log of this process to standard error.
+
+    `level`: of the broker's own lines, "debug" to "error".  `format_`: "text" or "json".
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(_FORMATTERS[format_]())
     handler.addFilter(_News())
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -112,6 +112,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "push_allowed_networks": ("10.0.0.0/8, fd00::/8", "10.0.0.0/99"),
     "push_ca_file": (certifi.where(), "/no/such.pem"),
     "log_level": ("debug", "loud"),
+    "log_format": ("json", "yaml"),
 }
 
 

@@ -1,5 +1,6 @@
 """What a line of the log looks like, and that nobody can write one but the broker."""
 
+import json
 import logging
 import re
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-from broker.telemetry.log import LineFormatter
+from broker.telemetry.log import JsonFormatter, LineFormatter
 
 _LINE = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARNING|ERROR) \S+\[\d+\] [\w.]+: [^\n]*", re.ASCII
@@ -37,6 +38,25 @@ def test_a_message_is_one_line_of_printable_characters_whatever_is_in_it(forged:
     assert _LINE.fullmatch(line)
     assert line.endswith(f": the path {written}")
     assert len(line.splitlines()) == 1
+
+
+def test_in_json_a_record_is_one_object_and_a_traceback_a_field_of_it() -> None:
+    try:
+        raise ValueError("no\nFAKE")
+    except ValueError as error:
+        info = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("broker.part", logging.ERROR, __file__, 1, "a fault in %s", ("a\nb",), info)
+    line = JsonFormatter().format(record)
+    assert len(line.splitlines()) == 1
+    written = json.loads(line)
+    assert (written["severity"], written["logger"], written["message"]) == (
+        "ERROR",
+        "broker.part",
+        r"a fault in a\nb",
+    )
+    assert written["timestamp"].endswith("Z")
+    assert written["process"].startswith("main[")
+    assert written["stack_trace"].startswith("Traceback")
 
 
 def test_a_traceback_has_lines_of_its_own_that_cannot_be_taken_for_others() -> None:
