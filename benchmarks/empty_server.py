@@ -54,7 +54,7 @@ def main() -> None:
     host, port = listener.getsockname()
     ours, theirs = multiprocessing.Pipe()
     print(f"Ready: http://{host}:{port}", flush=True)
-    worker.run_worker(AppConfig(database_url=("warning", "text")), Ports(listener), theirs, "warning", Counters())
+    worker.run_worker(AppConfig(database_url=""), Ports(listener), theirs, ("warning", "text"), Counters())
     ours.close()
 
 
