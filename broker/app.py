@@ -65,6 +65,7 @@ from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint_news import EndpointNews
+from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.pusher import GRACE_SECONDS, Pusher
 from broker.workers.retention_janitor import RetentionJanitor
@@ -248,9 +249,12 @@ class Broker:
             access=self.access,
             secrets=self._secrets,
             owns=self._processes.owns,
-            make_client=partial(make_push_client, self._config),
+            make_client=self._make_push_client,
             counters=self.counters,
         )
+
+    def _make_push_client(self) -> PushClient:
+        return make_push_client(self._config)
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
