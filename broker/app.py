@@ -258,10 +258,8 @@ class Broker:
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
-        config = self._config
-        return well_known_routes(
-            self._signer.published_keys, issuer=config.token_issuer, has_own_address=bool(config.issuer)
-        )
+        issuer, has_own_address = self._config.token_issuer, bool(self._config.issuer)
+        return well_known_routes(self._signer.published_keys, issuer=issuer, has_own_address=has_own_address)
 
     def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
         """Something can be claimed in a shard, or of a subscription; neither given: anywhere."""
