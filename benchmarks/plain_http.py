@@ -5,16 +5,13 @@ Its processes run the broker's own worker, but for the protocol that a new conne
 
 import asyncio
 import sys
-from multiprocessing.connection import Connection
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from broker.app_config import AppConfig
 from broker.cli import children, worker
 from broker.cli.main import main
-from broker.cli.ports import Ports
 from broker.port.first_bytes import MakeProtocol
 
 
@@ -25,10 +22,10 @@ class _PlainHttp(MakeProtocol):
         return self.http1(config, server_state, app_state)
 
 
-def _run_worker(config: AppConfig, ports: Ports, pipe: Connection, *rest: Any) -> None:
-    """In the worker, which has this module as its main one."""
+def _run_worker(*given: Any) -> None:
+    """In the worker, which has this module as its main one, and the parent's `_run_worker` as it is."""
     vars(worker)["MakeProtocol"] = _PlainHttp
-    worker.run_worker(config, ports, pipe, *rest)
+    vars(children)["_run_worker"](*given)
 
 
 if __name__ == "__main__":

@@ -402,7 +402,7 @@ async def test_what_is_in_doubt_is_claimed_for_together_and_has_turns_like_one_p
 async def test_who_looks_far_through_a_filter_has_turns_of_his_own_until_he_has_seen_all(
     played: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim_scheduler, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(claim_scheduler, "LONG_SECONDS", 0.0)
 
     def far(request: ClaimRequest) -> Mapping[int, Claimed]:
         rest = More() if len(played.requests) < 4 else Quiet()
