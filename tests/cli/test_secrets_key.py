@@ -4,12 +4,15 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.processes import complaint, faults, run_broker
 from tests.fixtures.broker import BrokerProcess
 
 StartBroker = Callable[..., BrokerProcess]
 
 
+@pytest.mark.slow
 def test_an_embedded_database_has_its_key_in_its_directory_and_it_is_rotated_while_the_broker_runs(
     start_broker: StartBroker, data_dir: Path
 ) -> None:

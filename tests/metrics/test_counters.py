@@ -138,6 +138,7 @@ async def test_pushes_are_counted_by_how_they_ended(broker: Running, project: st
     assert scraped.get("pubsub_subscription_push_latency_seconds_count", **sub) == 3
 
 
+@pytest.mark.slow
 async def test_a_scrape_speaks_for_all_workers_and_no_counter_goes_back_when_one_is_killed(
     start_broker: Callable[..., BrokerProcess], database_url: str, project: str
 ) -> None:

@@ -207,7 +207,7 @@ class Deliveries(RuleBasedStateMachine):
 
 def test_deliveries_are_what_the_model_says(database_url: str) -> None:
     with on_database(Deliveries, database_url) as machine:
-        run_state_machine_as_test(machine, settings=short_steps(60))
+        run_state_machine_as_test(machine, settings=short_steps(40))
 
 
 @pytest.mark.slow
