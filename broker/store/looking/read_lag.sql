@@ -14,20 +14,6 @@ WITH stands AS MATERIALIZED (
     JOIN subscriptions AS s ON s.subscription_id = a.subscription_id
     JOIN cursors AS c ON c.subscription_id = a.subscription_id
     JOIN shards AS h ON h.shard_id = c.shard_id
-),
--- What a message of each shard takes, by its newest ones.
-sizes AS MATERIALIZED (
-    SELECT h.shard_id, newest.message_size
-    FROM (SELECT DISTINCT shard_id, last_publish_time FROM stands) AS h
-    CROSS JOIN LATERAL (
-        SELECT coalesce(sum(b.size)::float8 / sum(b.count), 0) AS message_size
-        FROM (
-            SELECT size, count FROM message_batches
-            WHERE shard_id = h.shard_id AND publish_time <= h.last_publish_time
-            ORDER BY publish_time DESC, last_seq DESC
-            LIMIT 20
-        ) AS b
-    ) AS newest
 )
 SELECT p.subscription_id, p.shard_id, p.last_active_at,
        CASE WHEN first.publish_time IS NULL THEN 0 ELSE p.head + 1 - greatest(p.next_seq, first.seq) END AS unclaimed,
@@ -38,7 +24,16 @@ SELECT p.subscription_id, p.shard_id, p.last_active_at,
        coalesce(held.messages, 0)::int8 AS held, coalesce(held.batches, 0) AS held_batches,
        z.message_size, out.holder::text AS holder
 FROM stands AS p
-JOIN sizes AS z ON z.shard_id = p.shard_id
+-- What a message of the shard takes, by its newest ones.
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(b.size)::float8 / sum(b.count), 0) AS message_size
+    FROM (
+        SELECT size, count FROM message_batches
+        WHERE shard_id = p.shard_id AND publish_time <= p.last_publish_time
+        ORDER BY publish_time DESC, last_seq DESC
+        LIMIT 20
+    ) AS b
+) AS z
 CROSS JOIN LATERAL (
     SELECT count(*) AS attempts, coalesce(sum(d.messages), 0)::int8 AS outstanding,
            coalesce(sum(d.messages) FILTER (WHERE d.status IN ('nacked', 'exhausted')), 0)::int8 AS retrying,

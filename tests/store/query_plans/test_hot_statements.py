@@ -209,7 +209,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await shards.read_heads(session, shard_ids=[log.shard_id])
     await retained_bytes.read_projects(session)
     await retained_bytes.read_kept(session, projects=["projects/p"], now=later)
-    await retained_bytes.sum_batches(session, {log.shard_id: Tally(span_of(log.start))}, limit=1_000)
+    await retained_bytes.sum_batches(session, {log.shard_id: Tally(span_of(log.start))}, limit=10)
     await _run_push_statements(log, session)
 
 
