@@ -33,14 +33,14 @@ def invalid_page_token(token: str) -> InvalidArgument:
     return InvalidArgument(f"Invalid page token given (page_token={token}).")
 
 
-def parse_page(size: int, token: str) -> Page:
-    """Raises InvalidArgument for a negative size or a token that no list gave."""
+def parse_page(size: int, token: str, *, prefix: str = "projects/") -> Page:
+    """`prefix`: how each name begins.  Raises InvalidArgument for a negative size or a token that no list gave."""
     size = check_page_size(size)
     try:
         after = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     except (Base64Error, UnicodeError, ValueError):
         raise invalid_page_token(token) from None
-    if "\0" in after or (token and not after.startswith("projects/")):
+    if "\0" in after or (token and not after.startswith(prefix)):
         raise invalid_page_token(token)
     return Page(size, after)
 

@@ -133,7 +133,10 @@ _IAM = {
     "UpdateRole": (Need("iam.roles.update"),),
     "DeleteRole": (Need("iam.roles.delete"),),
     "UndeleteRole": (Need("iam.roles.undelete"),),
-    "QueryTestablePermissions": (),  # tells what every broker of this version knows
+    # These tell what every broker of this version knows.
+    "ListPredefinedRoles": (),
+    "GetPredefinedRole": (),
+    "QueryTestablePermissions": (),
 }
 
 _API_KEYS = {

@@ -1,4 +1,4 @@
-"""Custom roles, as Google's IAM has them."""
+"""Roles, as Google's IAM has them: a project's own, and those that are predefined."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -15,6 +15,7 @@ from broker.domain.errors import (
 from broker.domain.names import check_project
 from broker.domain.page import Page, cut_page
 from broker.domain.permissions import PREDEFINED_ROLES
+from broker.domain.predefined_roles import TOLD_ROLES, predefined_on
 from broker.domain.role import MAX_ROLES, Role, check_role, role_name
 from broker.store.access import roles as store
 from broker.store.access.version import raise_access_version
@@ -57,6 +58,17 @@ class RoleService:
         async with self._database.transaction() as connection:
             found = await store.list_roles(connection, project=project, page=page, deleted=deleted)
         return cut_page(found, page, lambda role: role.name)
+
+    def get_predefined_role(self, name: str) -> Role:
+        """Raises NotFound."""
+        role = TOLD_ROLES.get(name)
+        if role is None:
+            raise _missing(name)
+        return role
+
+    def list_predefined_roles(self, page: Page) -> tuple[Sequence[Role], str]:
+        """A page of them by name, and the token of the next."""
+        return cut_page(predefined_on(page), page, lambda role: role.name)
 
     async def update_role(self, name: str, change: Change, *, etag: bytes) -> Role:
         """`etag`: that of the role as the caller read it; empty: whatever it is now.
@@ -101,8 +113,12 @@ async def check_roles(connection: ResourceConnection, resource: str, roles: Coll
 async def _existing(connection: ResourceConnection, name: str, *, lock: bool = False) -> Role:
     role = None if "\0" in name else await store.find_role(connection, name=name, lock=lock)
     if role is None:
-        raise NotFound(f"The role named {name[:300]} was not found.")
+        raise _missing(name)
     return role
+
+
+def _missing(name: str) -> NotFound:
+    return NotFound(f"The role named {name[:300]} was not found.")
 
 
 def _new_etag() -> bytes:

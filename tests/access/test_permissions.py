@@ -45,6 +45,8 @@ def test_no_route_and_no_method_is_without_its_permissions() -> None:
     assert {rpc for rpc, needs in NEEDS.items() if not needs} == {
         "IAMPolicy.TestIamPermissions",
         "IAM.QueryTestablePermissions",
+        "IAM.ListPredefinedRoles",
+        "IAM.GetPredefinedRole",
     }
 
 

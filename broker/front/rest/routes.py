@@ -76,6 +76,8 @@ _ROLES = [
     Route("PATCH", ROLE, "IAM.UpdateRole", roles.update_role),
     Route("DELETE", ROLE, "IAM.DeleteRole", roles.delete_role),
     Route("POST", f"{ROLE}:undelete", "IAM.UndeleteRole", roles.undelete_role),
+    Route("GET", "roles", "IAM.ListPredefinedRoles", roles.list_predefined_roles),
+    Route("GET", "roles/*", "IAM.GetPredefinedRole", roles.get_predefined_role),
     Route(
         "POST",
         "permissions:queryTestablePermissions",

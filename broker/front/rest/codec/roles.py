@@ -1,4 +1,4 @@
-"""Custom roles, as Google's IAM reads and prints them."""
+"""Roles, as Google's IAM reads and prints them."""
 
 from base64 import b64encode, urlsafe_b64decode
 from binascii import Error as NotBase64

@@ -1,4 +1,4 @@
-"""Custom roles."""
+"""Roles: a project's own, and those that are predefined."""
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.field_mask import parse_field_mask
@@ -22,13 +22,25 @@ async def get_role(call: Call) -> bytes:
 
 async def list_roles(call: Call) -> bytes:
     page = parse_page(*decode_page_parameters(call.query))
-    view, deleted = call.query.get("view", ""), call.query.get("showDeleted", call.query.get("show_deleted", ""))
-    if view not in _VIEWS:
-        raise InvalidArgument(f"view must be BASIC or FULL (view={view[:100]}).")
-    if deleted.lower() not in ("", "true", "false"):
-        raise InvalidArgument(f"showDeleted must be true or false (showDeleted={deleted[:100]}).")
-    roles, token = await call.services.roles.list_roles(call.name, page, deleted=deleted.lower() == "true")
-    return encode_list("roles", [codec.role_json(role, full=view == "FULL") for role in roles], token)
+    full, deleted = _list_options(call)
+    roles, token = await call.services.roles.list_roles(call.name, page, deleted=deleted)
+    return encode_list("roles", [codec.role_json(role, full=full) for role in roles], token)
+
+
+async def get_predefined_role(call: Call) -> bytes:
+    return encode_resource(codec.role_json(call.services.roles.get_predefined_role(call.name)))
+
+
+async def list_predefined_roles(call: Call) -> bytes:
+    page = parse_page(*decode_page_parameters(call.query), prefix="roles/")
+    full, _ = _list_options(call)  # none of them is ever deleted
+    if parent := call.query.get("parent", ""):
+        raise InvalidArgument(
+            "parent must be empty: the roles of a project are at /v1/projects/{project}/roles "
+            f"(parent={parent[:100]})."
+        )
+    roles, token = call.services.roles.list_predefined_roles(page)
+    return encode_list("roles", [codec.role_json(role, full=full) for role in roles], token)
 
 
 async def update_role(call: Call) -> bytes:
@@ -52,3 +64,13 @@ async def undelete_role(call: Call) -> bytes:
 async def query_testable_permissions(call: Call) -> bytes:
     codec.check_query_testable_permissions(call.body)
     return encode_resource(codec.testable_permissions_json())
+
+
+def _list_options(call: Call) -> tuple[bool, bool]:
+    """Whether a list has the permissions, and whether it has the deleted ones.  Raises InvalidArgument."""
+    view, deleted = call.query.get("view", ""), call.query.get("showDeleted", call.query.get("show_deleted", ""))
+    if view not in _VIEWS:
+        raise InvalidArgument(f"view must be BASIC or FULL (view={view[:100]}).")
+    if deleted.lower() not in ("", "true", "false"):
+        raise InvalidArgument(f"showDeleted must be true or false (showDeleted={deleted[:100]}).")
+    return view == "FULL", deleted.lower() == "true"
