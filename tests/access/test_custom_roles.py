@@ -1,5 +1,7 @@
 """Roles of a project's own: made, changed, deleted, had back."""
 
+from urllib.parse import quote
+
 import pytest
 
 from tests.fixtures.access import Guarded
@@ -84,7 +86,7 @@ async def test_a_stale_etag_and_a_change_of_what_is_deleted_are_refused(broker: 
     await broker.ok("PATCH", ROLE, {"title": "New"} | {"etag": read["etag"]})
     stale = [
         await broker.call("PATCH", ROLE, {"title": "Newer", "etag": read["etag"]}),
-        await broker.call("DELETE", f"{ROLE}?etag={read['etag']}"),
+        await broker.call("DELETE", f"{ROLE}?etag={quote(str(read['etag']))}"),
     ]
     assert [answer.status_code for answer in stale] == [409, 409]
     assert (await broker.call("POST", f"{ROLE}:undelete", {})).status_code == 400
