@@ -51,6 +51,8 @@ _VIEWER = (
     | _API_KEYS_VIEW
     | _QUOTAS_VIEW
     | _METRICS
+    | _names("pubsub.schemas", "attach getIamPolicy")
+    | _names("pubsub.snapshots", "seek")  # without what consumes it allows nothing
     | _names("resourcemanager.projects", "get getIamPolicy")
     | _names("iam.serviceAccounts", "getIamPolicy")
 )
@@ -59,13 +61,14 @@ _EDITOR = (
     | _PUBSUB_EDIT
     | _API_KEYS_ADMIN
     | _KEYS_ADMIN
+    | _QUOTAS_ADMIN
     | _names("iam.serviceAccounts", "actAs create delete disable enable")
 )
 
 _LOGS = _names("logging.privateLogEntries", "list")
 
 PERMISSIONS = (  # all that there are
-    _EDITOR | _PUBSUB_POLICIES | _PROJECT_POLICIES | _ACCOUNTS_ADMIN | _ROLES_ADMIN | _LOGS | _QUOTAS_ADMIN
+    _EDITOR | _PUBSUB_POLICIES | _PROJECT_POLICIES | _ACCOUNTS_ADMIN | _ROLES_ADMIN | _LOGS
 )
 OWNER = "roles/owner"
 
@@ -73,9 +76,9 @@ PREDEFINED_ROLES: Mapping[str, frozenset[str]] = {
     OWNER: PERMISSIONS,
     "roles/editor": _EDITOR,
     "roles/viewer": _VIEWER,
-    "roles/pubsub.admin": _PUBSUB_EDIT | _PUBSUB_POLICIES | _PROJECT,
-    "roles/pubsub.editor": _PUBSUB_EDIT | _PROJECT,
-    "roles/pubsub.viewer": _PUBSUB_VIEW | _PROJECT,
+    "roles/pubsub.admin": _PUBSUB_EDIT | _PUBSUB_POLICIES | _PROJECT | _QUOTAS_VIEW,
+    "roles/pubsub.editor": _PUBSUB_EDIT | _PROJECT | _QUOTAS_VIEW,
+    "roles/pubsub.viewer": _PUBSUB_VIEW | _PROJECT | _QUOTAS_VIEW,
     "roles/pubsub.publisher": frozenset({"pubsub.topics.publish"}),
     "roles/pubsub.subscriber": frozenset(
         {"pubsub.snapshots.seek", "pubsub.subscriptions.consume", "pubsub.topics.attachSubscription"}
@@ -91,6 +94,6 @@ PREDEFINED_ROLES: Mapping[str, frozenset[str]] = {
     "roles/resourcemanager.projectIamAdmin": _PROJECT_POLICIES,
     "roles/servicemanagement.quotaAdmin": _QUOTAS_ADMIN | _PROJECT,
     "roles/servicemanagement.quotaViewer": _QUOTAS_VIEW | _PROJECT,
-    "roles/serviceusage.apiKeysAdmin": _API_KEYS_ADMIN | _PROJECT,
-    "roles/serviceusage.apiKeysViewer": _API_KEYS_VIEW | _PROJECT,
+    "roles/serviceusage.apiKeysAdmin": _API_KEYS_ADMIN,
+    "roles/serviceusage.apiKeysViewer": _API_KEYS_VIEW,
 }

@@ -61,3 +61,20 @@ async def test_what_is_not_there_or_cannot_be_asked_is_refused_by_name(
     refused = await broker.call("GET", path)
     assert refused.status_code == status
     assert named in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("role", "has", "has_not"),
+    [
+        ("roles/pubsub.viewer", "serviceusage.quotas.get", "pubsub.snapshots.seek"),
+        ("roles/pubsub.editor", "serviceusage.quotas.get", "serviceusage.quotas.update"),
+        ("roles/pubsub.admin", "serviceusage.quotas.get", "serviceusage.quotas.update"),
+        ("roles/viewer", "pubsub.snapshots.seek", "pubsub.subscriptions.consume"),
+        ("roles/viewer", "pubsub.schemas.getIamPolicy", "pubsub.topics.getIamPolicy"),
+        ("roles/editor", "serviceusage.quotas.update", "pubsub.topics.setIamPolicy"),
+        ("roles/serviceusage.apiKeysViewer", "apikeys.keys.list", "resourcemanager.projects.get"),
+    ],
+)
+def test_a_predefined_role_has_what_googles_has(role: str, has: str, has_not: str) -> None:
+    assert has in PREDEFINED_ROLES[role]
+    assert has_not not in PREDEFINED_ROLES[role]
