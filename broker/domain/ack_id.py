@@ -9,9 +9,10 @@ import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from zlib import crc32
+
+import msgspec
 
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery
 from broker.domain.errors import InvalidArgument
@@ -30,8 +31,7 @@ _SUFFIXES = [_suffix(ordinal) for ordinal in range(MAX_MESSAGES_PER_ATTEMPT)]
 _ORDINALS = {suffix: ordinal for ordinal, suffix in enumerate(_SUFFIXES)}
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptName:
+class AttemptName(msgspec.Struct, frozen=True, gc=False):
     """Which delivery attempt an ack id belongs to.
 
     `count` is the number of messages that its row has a bit for: those handed out, and if it is `ordered` (holds an

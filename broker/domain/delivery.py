@@ -15,7 +15,7 @@ fresh messages where there are any: a thousand messages that always fail must no
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
@@ -45,8 +45,7 @@ class StoredMessage(msgspec.Struct, gc=False):  # of atomic values: the garbage 
         return len(self.data) + len(self.attributes) + MESSAGE_OVERHEAD
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Demand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one waiting pull would take: at most so many messages and about so many bytes.
 
     `evenly`: no more than its part of what there is, if others wait as well.
@@ -62,7 +61,7 @@ class Demand:
             max_messages = self.max_messages
         if self.max_bytes <= max_bytes and self.max_messages <= max_messages:
             return self
-        return replace(
+        return msgspec.structs.replace(
             self,
             max_messages=min(self.max_messages, max_messages),
             max_bytes=min(self.max_bytes, max_bytes),
@@ -112,7 +111,7 @@ def left_over(demands: Sequence[Demand], given: Sequence[Sequence[Stretch]]) -> 
     for demand, stretches in zip(demands, given, strict=True):
         room = demand.max_bytes - size_of(stretches)
         count = demand.max_messages - count_of(stretches) if room > 0 or not stretches else 0
-        left.append(replace(demand, max_messages=count, max_bytes=room))
+        left.append(msgspec.structs.replace(demand, max_messages=count, max_bytes=room))
     return left
 
 

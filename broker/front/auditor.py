@@ -28,6 +28,10 @@ class Auditor:
         self._trail = trail
         self._data_access = data_access
 
+    def enters(self, rpc: str) -> bool:
+        """Whether calls that went well are entered: of others `called` need not be told."""
+        return self._data_access or not is_use(rpc)
+
     async def called(
         self, rpc: str, resource: str, caller: Caller, peer: object, error: BrokerError | None = None
     ) -> None:
@@ -36,8 +40,7 @@ class Auditor:
         Who has changed something is answered once that is written (trail.py); nobody else waits.
         """
         code = "OK" if error is None else error.code
-        use = is_use(rpc)
-        if use and not self._data_access and code not in _DENIALS:
+        if not self.enters(rpc) and code not in _DENIALS:
             return
         what = Audited(
             method=method_name(rpc),
@@ -48,7 +51,7 @@ class Auditor:
             address=host_of(peer),
             permission=_missing(error),
         )
-        if use or error is not None:
+        if error is not None or is_use(rpc):
             self._trail.note(what)
         else:
             await self._trail.record(what)

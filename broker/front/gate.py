@@ -1,7 +1,8 @@
 """What each call passes where authentication is required: who calls, and whether it may.
 
 The doors hand in what a request shows, before its handler runs.  What is open for long (a stream, a pull that
-waits) is held here meanwhile, and ended when its credential is good no more.
+waits) is held here meanwhile, and ended when its credential is good no more.  What was let pass is known until the
+version changes: the same call again costs two looks into dictionaries.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ from broker.front.permissions import NEEDS, FindSubscription, required_by, requi
 # Before anybody has shown who they are: what says that the process lives, and nothing else.
 OPEN_SERVICES = frozenset(("grpc.health.v1.Health",))
 WAITING_RPCS = frozenset(("Subscriber.Pull", "TailTopic"))  # calls of REST and unary ones that may be open for long
+
+MAX_PASSED = 50_000  # calls of a caller on a resource; some 15 MB
 
 CHALLENGE = b'Bearer realm="pubsub-broker"'  # WWW-Authenticate, with UNAUTHENTICATED
 
@@ -50,13 +53,13 @@ class Gate:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._find_subscription = find_subscription
+        self.warm = authenticator.warm  # the caller with this `Authorization`, if it is known without a look
+        self._passed: dict[tuple[Caller, str, str], Sequence[Required]] = {}
+        self._generation = 0  # of what is known to pass
         self._looking: asyncio.Task[None] | None = None  # over the open calls
         self._open: dict[OpenCall, asyncio.TimerHandle | None] = {}  # with what ends each as its credential ends
+        version.before_change(self._forget)
         version.after_change(self._look_again)
-
-    def warm(self, authorization: bytes) -> Caller | None:
-        """The caller with this `Authorization`, if it is known without a look."""
-        return self._authenticator.warm(authorization)
 
     async def caller(self, shown: Shown, rpc: str) -> Caller:
         """ANONYMOUS where nothing is shown, and some policy lets all users do something.
@@ -68,14 +71,22 @@ class Gate:
             raise refusals.missing()
         return caller
 
+    def passed(self, caller: Caller, rpc: str, name: str) -> Sequence[Required] | None:
+        """What a call needed that `allow` has let pass; None: it has to look.  For a caller who is `warm`."""
+        return self._passed.get((caller, rpc, name))
+
     async def allow(self, caller: Caller, rpc: str, name: str) -> Sequence[Required]:
         """Let a call about the resource of this name pass; what it needed.
 
         Raises PermissionDenied, Unauthenticated (of a caller who has shown nothing), InvalidArgument (nothing can
         have that name), Unavailable.
         """
-        required = required_on(rpc, name)
+        generation, required = self._generation, required_on(rpc, name)
         await self._check(caller, required)
+        if generation == self._generation:  # else it may rest on what was so before
+            if len(self._passed) >= MAX_PASSED:
+                self._passed.clear()
+            self._passed[caller, rpc, name] = required
         return required
 
     async def allow_request(
@@ -119,7 +130,13 @@ class Gate:
                 raise
             raise refusals.missing() from None  # whoever shows who they are may be allowed
 
+    async def _forget(self, _: object) -> None:
+        self._generation += 1
+        self._passed.clear()
+
     def _look_again(self) -> None:
+        self._generation += 1  # a caller that was known before the change may have passed since
+        self._passed.clear()
         for call in list(self._open):
             if not self._authenticator.still_holds(call.caller):
                 call.end(refusals.revoked())

@@ -73,7 +73,8 @@ class UnaryCall:
 async def allow(call: "UnaryCall | StreamingCall", rpc: str, name: str) -> None:
     """What each hot handler asks first.  Raises PermissionDenied, Unavailable."""
     if call.gate is not None:
-        call.required = await call.gate.allow(call.caller, rpc, name)
+        passed = call.gate.passed(call.caller, rpc, name)
+        call.required = await call.gate.allow(call.caller, rpc, name) if passed is None else passed
 
 
 class StreamingCall(Protocol):

@@ -229,7 +229,7 @@ class UnaryRpc(Holder):
 
     async def _audit(self, error: BrokerError | None = None) -> None:
         auditor = self._session.auditor
-        if auditor is not None:
+        if auditor is not None and (error is not None or auditor.enters(self._rpc)):
             await auditor.called(self._rpc, self._resource, self._call.caller, self._session.peer(), error)
 
     @property

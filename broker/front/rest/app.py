@@ -23,7 +23,7 @@ from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import UNBOUNDED, ResourceCalls
 from broker.front.rest.body import BodyReader
 from broker.front.rest.call import Call
-from broker.front.rest.credentials import shown_by
+from broker.front.rest.credentials import authorization_of, shown_by
 from broker.front.rest.errors import HTTP_STATUS, encode_error
 from broker.front.rest.routes import Handler, Route
 from broker.port.http1.exchange import Exchange
@@ -44,6 +44,7 @@ class _Target(NamedTuple):
     waits: bool
     rpc: str
     is_of_path: bool
+    is_told: bool  # to the auditor, also where it went well
 
 
 class RestDoor:
@@ -73,7 +74,7 @@ class RestDoor:
         self._calls = calls
         self._answers = answers
         self._bodies = BodyReader(requests)
-        self._targets = _targets(routes, requests, resource_calls)
+        self._targets = _targets(routes, requests, resource_calls, auditor)
         self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # what _look_up has found, of short paths
 
     def has(self, path: bytes) -> bool:
@@ -119,9 +120,10 @@ class RestDoor:
         required: Sequence[Required] = ()
         try:
             if gate is not None:
-                caller = await _caller(gate, exchange, target.rpc)
+                caller = gate.warm(authorization_of(exchange.head)) or await _caller(gate, exchange, target.rpc)
                 if target.is_of_path:
-                    required = await gate.allow(caller, target.rpc, name)
+                    passed = gate.passed(caller, target.rpc, name)
+                    required = await gate.allow(caller, target.rpc, name) if passed is None else passed
             body, held, large = await self._bodies.read(exchange, target.admission, name)
             call = Call(self._services, name, _query(exchange.head), body, exchange, caller, gate)
             if gate is not None and target.waits:
@@ -134,7 +136,7 @@ class RestDoor:
             raise
         finally:
             self._bodies.let_go(held, large)
-        if auditor is not None:
+        if auditor is not None and target.is_told:
             await auditor.called(target.rpc, name, caller, exchange.peer)
         return answer
 
@@ -181,12 +183,11 @@ class RestDoor:
 
 
 async def _caller(gate: Gate, exchange: Exchange, rpc: str) -> Caller:
-    shown = shown_by(exchange.head, exchange.client_certificate)
-    return gate.warm(shown.authorization) or await gate.caller(shown, rpc)
+    return await gate.caller(shown_by(exchange.head, exchange.client_certificate), rpc)
 
 
 def _targets(
-    routes: Sequence[Route], requests: RequestMemory, resource_calls: ResourceCalls
+    routes: Sequence[Route], requests: RequestMemory, resource_calls: ResourceCalls, auditor: Auditor | None
 ) -> dict[tuple[str, str], _Target]:
     """By method and path."""
     return {
@@ -196,6 +197,7 @@ def _targets(
             route.rpc in WAITING_RPCS,
             route.rpc,
             is_of_path(route.rpc),
+            auditor is not None and auditor.enters(route.rpc),
         )
         for route in routes
     }

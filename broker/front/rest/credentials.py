@@ -8,6 +8,17 @@ from broker.domain.client_certificate import ClientCertificate
 from broker.port.http1.head import Head
 
 
+def authorization_of(head: Head) -> bytes:
+    """What a request shows in `Authorization`, if it does so once: of the usual callers that is all."""
+    found = b""
+    for name, value in head.headers:
+        if name == b"authorization":
+            if found:
+                return b""
+            found = value
+    return found
+
+
 def shown_by(head: Head, certificate: ClientCertificate | None) -> Shown:
     """By a request of the API."""
     return shown_in(head.headers, head.query, certificate)

@@ -162,7 +162,8 @@ class Database:
         Raises ValueError for a URL that cannot be used.
         """
         self._states = states or StateChanges()
-        self._counts = (counters or Counters()).process
+        counts = (counters or Counters()).process
+        self._took = ROUND_TRIPS.observer(counts)
         self.url, self.schema = url, schema
         self._hot_parameters = connection_parameters(url, schema=schema, settings=_HOT)
         self._parameters = connection_parameters(url, schema=schema, settings=_NOT_HOT)
@@ -172,7 +173,7 @@ class Database:
             size=pool_size,
             went=self.went_away,
             came=self.came_back,
-            waited=lambda seconds: CONNECTION_WAITS.observe(self._counts, int(seconds * 1e6)),
+            waited=CONNECTION_WAITS.observer(counts),
         )
         self._engine = create_async_engine(
             "postgresql+psycopg://",
@@ -197,7 +198,7 @@ class Database:
 
     async def _hot_connection(self) -> HotConnection:
         connection = await psycopg.AsyncConnection.connect(autocommit=True, **self._hot_parameters)
-        return HotConnection(connection, took=lambda seconds: ROUND_TRIPS.observe(self._counts, int(seconds * 1e6)))
+        return HotConnection(connection, took=self._took)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

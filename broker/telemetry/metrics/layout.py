@@ -5,7 +5,7 @@ are whole microseconds in it.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,6 +47,18 @@ class Histogram:
         """Note a value, so many times."""
         block[self.offset + bisect_left(self.bounds, value)] += count
         block[self.offset + len(self.bounds) + 1] += value * count
+
+    def observer(self, block: memoryview) -> Callable[[float], None]:
+        """What notes seconds, of a histogram in MICROSECONDS: as `observe`, in one call."""
+        offset, bounds = self.offset, self.bounds
+        sums = offset + len(bounds) + 1
+
+        def note(seconds: float) -> None:
+            value = int(seconds * 1e6)
+            block[offset + bisect_left(bounds, value)] += 1
+            block[sums] += value
+
+        return note
 
     def observe_all(self, block: memoryview, values: Sequence[int]) -> None:
         """As `observe` for each, at the cost of a few."""
