@@ -8,13 +8,16 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from broker.port.http2.frames import PREFACE
+from broker.port.listener import listen
 
 _REQUEST_SECONDS = 5.0
-_BACKLOG = 2048  # as the server's own: the socket is the same
+_PAUSE_SECONDS = 1.0  # where no connection can be accepted
+
+_Refuse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -23,7 +26,7 @@ async def turning_away(
 ) -> AsyncIterator[None]:
     """Answer what comes to the socket within the block; each connection is closed after its answer.
 
-    `alive`: what /healthz says.  `tls`: what the socket speaks it with.
+    `alive`: what /healthz says.  `tls`: what the socket speaks it with.  Raises CannotListen.
     """
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -38,17 +41,60 @@ async def turning_away(
                         pass
         writer.close()
 
-    server = await asyncio.start_server(
-        refuse,
-        sock=listener.dup(),
-        backlog=_BACKLOG,
-        ssl=tls,
-        ssl_handshake_timeout=None if tls is None else _REQUEST_SECONDS,
-    )
+    listen(listener)
+    with listener.dup() as own, _accepting(own, lambda connection: _talk(connection, refuse, tls)):
+        yield
+
+
+@contextmanager
+def _accepting(
+    listener: socket.socket, talk: Callable[[socket.socket], Coroutine[None, None, None]]
+) -> Iterator[None]:
+    """Accept within the block.  What was accepted by its end is answered all the same.
+
+    A server of asyncio's, closed between the two steps in which it accepts, forgets a connection without closing
+    it: its caller would wait until the garbage collector comes along.
+    """
+    loop = asyncio.get_running_loop()
+    answers: set[asyncio.Task[None]] = set()
+    pause: asyncio.TimerHandle | None = None
+
+    def accept() -> None:
+        nonlocal pause
+        try:
+            connection, _ = listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # another process was faster
+            return
+        except OSError:  # no file is free
+            loop.remove_reader(listener)
+            pause = loop.call_later(_PAUSE_SECONDS, loop.add_reader, listener, accept)
+            return
+        answer = loop.create_task(talk(connection))
+        answers.add(answer)
+        answer.add_done_callback(answers.discard)
+
+    listener.setblocking(False)
+    loop.add_reader(listener, accept)
     try:
         yield
     finally:
-        server.close()
+        if pause is not None:
+            pause.cancel()
+        loop.remove_reader(listener)
+
+
+async def _talk(connection: socket.socket, refuse: _Refuse, tls: ssl.SSLContext | None) -> None:
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    connection.setblocking(False)
+    timeout = None if tls is None else _REQUEST_SECONDS
+    try:
+        transport, protocol = await loop.connect_accepted_socket(
+            lambda: asyncio.StreamReaderProtocol(reader), connection, ssl=tls, ssl_handshake_timeout=timeout
+        )
+    except OSError:  # no TLS, or not in time
+        connection.close()
+        return
+    await refuse(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
 def _answer(path: list[bytes], reason: str, *, alive: bool) -> bytes:
