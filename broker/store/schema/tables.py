@@ -56,6 +56,11 @@ topics = Table(
     Column("message_retention", Interval),
     Column("kept", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("created_at", DateTime(timezone=True), nullable=False),
+    # Null: messages are checked against no schema.  One that is gone is in no row of `payload_schemas`.
+    Column("schema_id", BigInteger),
+    Column("schema_encoding", Text),
+    Column("first_revision_id", Text),
+    Column("last_revision_id", Text),
 )
 
 # A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at

@@ -1,0 +1,81 @@
+"""A schema: what the messages of a topic must be like, in revisions (A11)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from secrets import token_hex
+
+from broker.domain.errors import InvalidArgument, NotFound
+from broker.domain.names import check_name, check_shape, leaf
+from broker.domain.refusals import refuse_nul
+
+# Google's limits: https://cloud.google.com/pubsub/quotas#resource_limits
+MAX_DEFINITION_BYTES = 307_200
+MAX_REVISIONS = 20
+MAX_SCHEMAS = 10_000  # a project
+
+DELETED_SCHEMA = "_deleted-schema_"  # what a topic shows once its schema is gone (Google's spec)
+AVRO = "AVRO"
+TYPES = (AVRO,)
+ENCODINGS = ("JSON", "BINARY")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """A schema at one of its revisions.
+
+    `name` is the full resource name without the revision, `type` one of TYPES.  `number` says which revision is
+    newer.  What a call wants to be made has no ids, no number and no `created_at` (when the revision was made).
+    """
+
+    schema_id: int = 0
+    number: int = 0
+    name: str
+    type: str
+    definition: str = ""
+    revision_id: str = ""
+    created_at: datetime | None = None
+
+    @property
+    def revision_name(self) -> str:
+        """ "projects/p/schemas/s@0123abcd", as calls name a revision."""
+        return f"{self.name}@{self.revision_id}"
+
+
+def new_revision_id() -> str:
+    return token_hex(4)  # Google's have 8 hexadecimal digits
+
+
+def split_revision(name: str) -> tuple[str, str]:
+    """The name of a schema, and the revision after the "@" ("": none).  Raises InvalidArgument."""
+    schema, at, revision_id = name.partition("@")
+    check_shape(schema, "schemas")
+    if at and not revision_id:
+        raise InvalidArgument(f"Invalid [schemas] name: (name={name[:300]}). A revision id must follow the @.")
+    return schema, revision_id
+
+
+def check_schema(schema: Schema) -> None:
+    """Raises InvalidArgument for a name, a type or a length that no schema can have."""
+    check_name(schema.name, "schemas")
+    check_definition(schema)
+
+
+def check_definition(schema: Schema) -> None:
+    """The same of a schema that need not have a name."""
+    if schema.type not in TYPES:
+        raise InvalidArgument(
+            f"Invalid schema type (schema.type={schema.type or 'TYPE_UNSPECIFIED'}): it must be one of "
+            f"{', '.join(TYPES)}."
+        )
+    size = len(schema.definition.encode())
+    if not size:
+        raise InvalidArgument("The field schema.definition is empty: a schema needs a definition.")
+    if size > MAX_DEFINITION_BYTES:
+        raise InvalidArgument(
+            f"The field schema.definition is too long: {size} bytes, the maximum is {MAX_DEFINITION_BYTES}."
+        )
+    refuse_nul(schema.definition, "schema.definition")
+
+
+def revision_not_found(name: str, revision_id: str) -> NotFound:
+    return NotFound(f"Schema revision not found (resource={leaf(name)}@{revision_id[:100]}).")

@@ -1,0 +1,22 @@
+"""Schemas that messages can be checked against, whatever their type."""
+
+from typing import Protocol
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.schema import AVRO, Schema
+from broker.payload_schemas.avro import AvroSchema
+
+
+class CompiledSchema(Protocol):
+    def is_quick(self, size: int) -> bool:
+        """Whether a message of so many bytes takes little time, memory and stack, whatever is in it."""
+
+    def check(self, data: bytes, encoding: str) -> None:
+        """Raises Mismatch unless the message's data is as the schema says, in the encoding ("JSON", "BINARY")."""
+
+
+def compile_schema(schema: Schema) -> CompiledSchema:
+    """Raises InvalidArgument for a definition that is none of its type."""
+    if schema.type == AVRO:
+        return AvroSchema(schema.definition)
+    raise InvalidArgument(f"Invalid schema type (schema.type={schema.type}).")
