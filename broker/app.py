@@ -49,6 +49,7 @@ from broker.services.pull import PullService
 from broker.services.pushes import PushService
 from broker.services.quotas import QuotaService
 from broker.services.roles import RoleService
+from broker.services.schemas import SchemaService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.services import Services
 from broker.services.snapshots import SnapshotService
@@ -154,9 +155,8 @@ class Broker:
         return Quotas(self._database, self._clock, defaults=defaults, processes=lambda: self._processes.count())
 
     def _shard_heads(self) -> ShardHeads:
-        return ShardHeads(
-            self._database, watched=self._watched_shards, wake=lambda shard_id: self.wake(shard_id, None)
-        )
+        watched = self._watched_shards
+        return ShardHeads(self._database, watched=watched, wake=lambda shard_id: self.wake(shard_id, None))
 
     def _make_wake_ups(self) -> WakeUps:
         return WakeUps(
@@ -193,6 +193,7 @@ class Broker:
             topics=topics,
             subscriptions=subscriptions,
             snapshots=snapshots,
+            schemas=(schemas := SchemaService(database, clock, wake_ups)),
             publish=PublishService(self._resources, quotas, self._publishes, self.counters),
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
@@ -212,6 +213,7 @@ class Broker:
                 topics=topics,
                 subscriptions=subscriptions,
                 snapshots=snapshots,
+                schemas=schemas,
                 service_accounts=accounts,
             ),
         )
@@ -258,8 +260,8 @@ class Broker:
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
-        issuer, has_own_address = self._config.token_issuer, bool(self._config.issuer)
-        return well_known_routes(self._signer.published_keys, issuer=issuer, has_own_address=has_own_address)
+        issuer, own = self._config.token_issuer, bool(self._config.issuer)
+        return well_known_routes(self._signer.published_keys, issuer=issuer, has_own_address=own)
 
     def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
         """Something can be claimed in a shard, or of a subscription; neither given: anywhere."""

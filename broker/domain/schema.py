@@ -16,6 +16,7 @@ MAX_SCHEMAS = 10_000  # a project
 DELETED_SCHEMA = "_deleted-schema_"  # what a topic shows once its schema is gone (Google's spec)
 AVRO = "AVRO"
 TYPES = (AVRO,)
+UNSUPPORTED_FIELDS = {"compiled_proto_schema": "protobuf is not served yet"}  # refused when set, and why
 ENCODINGS = ("JSON", "BINARY")
 
 

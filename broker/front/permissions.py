@@ -55,16 +55,19 @@ _ACT_AS = "iam.serviceAccounts.actAs"
 _PUBLISH = "pubsub.topics.publish"
 _TOKEN = "push_config.oidc_token.service_account_email"  # noqa: S105
 _SCHEMAS = {
-    "CreateSchema": (Need("pubsub.schemas.create", on=On.PROJECT),),
-    "GetSchema": (Need("pubsub.schemas.get"),),
-    "ListSchemas": (Need("pubsub.schemas.list", on=On.PROJECT),),
-    "ListSchemaRevisions": (Need("pubsub.schemas.listRevisions"),),
-    "CommitSchema": (Need("pubsub.schemas.commit"),),
-    "RollbackSchema": (Need("pubsub.schemas.rollback"),),
-    "DeleteSchemaRevision": (Need("pubsub.schemas.delete"),),
-    "DeleteSchema": (Need("pubsub.schemas.delete"),),
-    "ValidateSchema": (Need("pubsub.schemas.validate", on=On.PROJECT),),
-    "ValidateMessage": (Need("pubsub.schemas.validate", on=On.PROJECT),),
+    "CreateSchema": (Need("pubsub.schemas.create", "parent", On.PROJECT),),
+    "GetSchema": (Need("pubsub.schemas.get", "name"),),
+    "ListSchemas": (Need("pubsub.schemas.list", "parent", On.PROJECT),),
+    "ListSchemaRevisions": (Need("pubsub.schemas.listRevisions", "name"),),
+    "CommitSchema": (Need("pubsub.schemas.commit", "name"),),
+    "RollbackSchema": (Need("pubsub.schemas.rollback", "name"),),
+    "DeleteSchemaRevision": (Need("pubsub.schemas.delete", "name"),),
+    "DeleteSchema": (Need("pubsub.schemas.delete", "name"),),
+    "ValidateSchema": (Need("pubsub.schemas.validate", "parent", On.PROJECT),),
+    "ValidateMessage": (
+        Need("pubsub.schemas.validate", "parent", On.PROJECT),
+        Need("pubsub.schemas.get", "name"),
+    ),
 }
 
 _PUBLISHER = {
@@ -258,6 +261,8 @@ def _required(need: Need, name: str) -> Required:
         return Required(str(need.permission), ABOVE_PROJECTS, name)
     parts = name.split("/")
     collection = parts[2] if len(parts) > 2 else ""
+    if collection == "schemas":
+        name = name.partition("@")[0]  # its revisions have no policies of their own
     if isinstance(need.permission, str):
         permission = need.permission
         _check(name, permission, need.on)

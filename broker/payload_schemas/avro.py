@@ -1,7 +1,7 @@
 """Avro schemas and messages, by fastavro.
 
-fastavro is C: what is nested too deep ends the process, and what has values of no bytes never ends.  So a definition is
-measured before a message is read by it (avro_measure.py).
+fastavro is C: what is nested too deep ends the process, and what has values of no bytes never ends.  So a
+definition is measured before a message is read by it (avro_measure.py).
 """
 
 import json
@@ -73,7 +73,7 @@ class AvroSchema:
     def _check_json(self, data: bytes) -> None:
         """By Avro's JSON encoding: a union's value other than null is {"type": value}."""
         try:
-            text = json.dumps(json.loads(data))  # of one line, of which the reader makes a record
+            text = json.dumps(json.loads(data.decode()))  # of one line, of which the reader makes a record
         except (ValueError, RecursionError) as error:
             place = f"line {error.lineno} column {error.colno}: " if isinstance(error, json.JSONDecodeError) else ""
             raise Mismatch(f"{place}it is not JSON") from error

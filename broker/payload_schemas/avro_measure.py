@@ -45,15 +45,15 @@ def measure(schema: Any) -> Measure:
     endless = next((name for name, size in least.items() if size == inf), None)
     if endless is not None:
         raise InvalidArgument(
-            f"The field schema.definition has a type that contains itself without an end: {endless[:200]}. Make the "
-            "field a union with null, an array or a map."
+            f"The field schema.definition has a type that contains itself without an end: {endless[:200]}. Make "
+            "that field a union with null, an array or a map."
         )
     walk = _Walk(names, least)
     values = walk.values(schema)
     if values > MAX_VALUES:
         raise InvalidArgument(
-            f"The field schema.definition is too large: one message could have more than {MAX_VALUES} values in the "
-            "same few bytes."
+            f"The field schema.definition is too large: one message could have more than {MAX_VALUES} values in "
+            "a few bytes."
         )
     return Measure(values, walk.repeats or walk.is_recursive, walk.is_recursive)
 

@@ -9,6 +9,7 @@ from broker.domain.names import check_project, check_shape, leaf
 from broker.domain.permissions import PERMISSIONS
 from broker.domain.policy import NO_POLICY, Binding, Policy, make_etag
 from broker.services.roles import check_roles
+from broker.services.schemas import SchemaService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.snapshots import SnapshotService
 from broker.services.subscriptions import SubscriptionService
@@ -40,6 +41,7 @@ class PolicyService:
         topics: TopicService,
         subscriptions: SubscriptionService,
         snapshots: SnapshotService,
+        schemas: SchemaService,
         service_accounts: ServiceAccountService,
     ) -> None:
         self._database = database
@@ -50,6 +52,7 @@ class PolicyService:
             "topics": topics.get_topic,
             "subscriptions": subscriptions.get_subscription,
             "snapshots": snapshots.get_snapshot,
+            "schemas": schemas.get_schema,
         }
 
     async def get_policy(self, name: str) -> Policy:

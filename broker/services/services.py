@@ -13,6 +13,7 @@ from broker.services.pull import PullService
 from broker.services.pushes import PushService
 from broker.services.quotas import QuotaService
 from broker.services.roles import RoleService
+from broker.services.schemas import SchemaService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.snapshots import SnapshotService
 from broker.services.streaming_pull import StreamingPullService
@@ -25,6 +26,7 @@ class Services:
     topics: TopicService
     subscriptions: SubscriptionService
     snapshots: SnapshotService
+    schemas: SchemaService
     publish: PublishService
     pull: PullService
     streaming_pull: StreamingPullService

@@ -24,6 +24,8 @@ STATEMENTS = [
         schema_id bigint NOT NULL,
         revision_id text NOT NULL,
         definition text NOT NULL,
+        compiled bytea,
+        root_message text,
         created_at timestamptz NOT NULL,
         UNIQUE (schema_id, revision_id)
     )

@@ -160,13 +160,15 @@ async def doors(clone: Callable[[], Any]) -> AsyncIterator[_Doors]:
             await broker.ok("PUT", TOPIC)
             await broker.ok("PUT", SUBSCRIPTION, {"topic": TOPIC})
             await broker.ok("PUT", SNAPSHOT, {"subscription": SUBSCRIPTION})
+            schema = {"type": "AVRO", "definition": '"string"'}
+            await broker.ok("POST", "projects/guarded/schemas", schema, params={"schemaId": "some-schema"})
             key = await broker.key(await broker.account(role=""))
             async with grpc.aio.insecure_channel(broker.client.base_url.netloc.decode()) as channel:
                 yield _Doors(broker, channel, key)
 
 
 async def _state(broker: Guarded) -> list[Json]:
-    collections = ("topics", "subscriptions", "snapshots", "serviceAccounts", "apiKeys")
+    collections = ("topics", "subscriptions", "snapshots", "schemas", "serviceAccounts", "apiKeys")
     lists = [await broker.ok("GET", f"projects/guarded/{name}") for name in collections]
     policies = [await broker.ok("GET", f"{name}:getIamPolicy") for name in (TOPIC, SUBSCRIPTION, SNAPSHOT)]
     pulled = await broker.ok("POST", f"{SUBSCRIPTION}:pull", {"maxMessages": 1, "returnImmediately": True})

@@ -9,10 +9,10 @@ from google.pubsub_v1.services.publisher.transports import PublisherTransport
 from google.pubsub_v1.services.schema_service.transports import SchemaServiceTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberTransport
 
+from broker.domain import schema as payload_schema
 from broker.domain import snapshot, subscription, topic
 from broker.front.generated.messages import POOL
 from broker.front.grpc.methods import METHODS
-from broker.front.not_served import REASONS
 from broker.front.rest.routes import ROUTES
 from tests.architecture.surface import level, reason, support, wire_messages
 
@@ -25,6 +25,7 @@ UNSUPPORTED = {
     "Topic": topic.UNSUPPORTED_FIELDS,
     "Subscription": subscription.UNSUPPORTED_FIELDS,
     "CreateSnapshotRequest": snapshot.UNSUPPORTED_FIELDS,
+    "Schema": payload_schema.UNSUPPORTED_FIELDS,
 }
 
 
@@ -34,8 +35,7 @@ def test_every_entry_has_a_level_and_a_reason_where_it_is_not_full() -> None:
         entries |= {f"{message}.{field}": entry for field, entry in fields.items()}
     for name, entry in entries.items():
         assert level(entry) in LEVELS, name
-        explained = reason(entry) or support()["reasons"].get(name.partition(".")[0])
-        assert level(entry) == "full" or explained, f"{name} needs a reason"
+        assert level(entry) == "full" or reason(entry), f"{name} needs a reason"
 
 
 def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
@@ -49,12 +49,6 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
     extensions = {"GetPosition", "Nack", "Reject", "TestFilter"} | looks | pushes | access
     assert {route.rpc for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions
     assert extensions <= support()["extensions"].keys()
-
-
-def test_an_rpc_is_listed_as_refused_exactly_when_its_service_is_not_served() -> None:
-    for rpc, entry in RPCS.items():
-        assert (level(entry) == "refused") == (rpc.partition(".")[0] in REASONS), rpc
-    assert support()["reasons"] == REASONS
 
 
 def _grpc_rpcs() -> dict[str, Any]:

@@ -9,10 +9,8 @@ import pytest
 
 from broker.front.generated import messages
 from broker.front.grpc.methods import METHODS
-from broker.front.not_served import REASONS
-from broker.front.rest.routes import ROUTES, Route
 from tests.fixtures.broker import Rest, message
-from tests.fixtures.grpc import GrpcRest, channel_to, error_json
+from tests.fixtures.grpc import GrpcRest, channel_to
 
 
 @pytest.fixture
@@ -134,20 +132,6 @@ def test_a_name_that_no_resource_can_have_is_refused(
     assert refused.value.details().startswith("Invalid [")
 
 
-@pytest.mark.parametrize("route", [r for r in ROUTES if r.rpc.partition(".")[0] in REASONS], ids=lambda r: r.path)
-async def test_what_is_not_served_says_why_over_both_doors_and_is_not_worth_another_try(
-    rest: Rest, channel: grpc.Channel, route: Route
-) -> None:
-    """gcloud tries again for half a minute what is answered with 501 (UNIMPLEMENTED), before it says why."""
-    [method] = [m for m in METHODS if m.rpc == route.rpc]
-    with pytest.raises(grpc.RpcError) as refused:
-        channel.unary_unary(method.path.decode())(b"", timeout=20)
-    answer = await rest.call(route.method, route.path.replace("*", "name"))
-    assert (answer.status_code, answer.json()) == error_json(refused.value)
-    assert answer.json()["error"]["status"] == "FAILED_PRECONDITION"
-    assert answer.json()["error"]["message"].endswith(f"is not served: {REASONS[route.rpc.partition('.')[0]]}.")
-
-
 def test_what_google_has_not_is_unimplemented(channel: grpc.Channel) -> None:
     for path in ("/google.pubsub.v1.Publisher/DeleteEverything", "/google.pubsub.v9.Publisher/Publish"):
         with pytest.raises(grpc.RpcError) as refused:
@@ -157,8 +141,6 @@ def test_what_google_has_not_is_unimplemented(channel: grpc.Channel) -> None:
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m.unary and "pubsub" in m.service], ids=lambda m: m.name)
 def test_a_request_that_is_no_protobuf_is_refused(channel: grpc.Channel, method: Any) -> None:
-    if method.rpc.partition(".")[0] in REASONS:
-        pytest.skip("it is not looked at")
     with pytest.raises(grpc.RpcError) as refused:
         channel.unary_unary(method.path.decode())(b"\xff\xff\xff", timeout=20)
     assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT

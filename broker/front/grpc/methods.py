@@ -3,14 +3,12 @@
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
-from broker.front.generated.messages import full_name, request_of
+from broker.front.generated.messages import full_name
 from broker.front.grpc import health, reflection
-from broker.front.grpc.call import StreamingCall, UnaryCall, allow
-from broker.front.grpc.codec.requests import decode_request
+from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.handlers import acknowledge, publish, pull
 from broker.front.grpc.resources import resource_handler
 from broker.front.grpc.streaming_pull import streaming_pull
-from broker.front.not_served import not_served
 from broker.front.resources.rpcs import RPCS
 
 Unary = Callable[[UnaryCall, bytes], Awaitable[bytes]]
@@ -43,22 +41,9 @@ class Method(NamedTuple):
 
 PUBLISHER = "google.pubsub.v1.Publisher"
 SUBSCRIBER = "google.pubsub.v1.Subscriber"
-SCHEMA_SERVICE = "google.pubsub.v1.SchemaService"
 HEALTH = "grpc.health.v1.Health"
 
 _RESOURCE_RPCS = {rpc.name for rpc in RPCS}
-
-
-def _refused(service: str, name: str) -> Method:
-    rpc = Method(service, name).rpc
-    request_class = request_of(rpc)
-    about = request_class.DESCRIPTOR.fields[0].name  # "parent" or "name"
-
-    async def refuse(call: UnaryCall, body: bytes) -> bytes:
-        await allow(call, rpc, getattr(decode_request(request_class, body), about))
-        raise not_served(rpc)
-
-    return Method(service, name, refuse)
 
 
 def _resources() -> Iterator[Method]:
@@ -75,16 +60,6 @@ METHODS = [
     Method(SUBSCRIBER, "Acknowledge", acknowledge.acknowledge),
     Method(SUBSCRIBER, "Pull", pull.pull),
     Method(SUBSCRIBER, "StreamingPull", streaming=streaming_pull),
-    _refused(SCHEMA_SERVICE, "CreateSchema"),
-    _refused(SCHEMA_SERVICE, "GetSchema"),
-    _refused(SCHEMA_SERVICE, "ListSchemas"),
-    _refused(SCHEMA_SERVICE, "ListSchemaRevisions"),
-    _refused(SCHEMA_SERVICE, "CommitSchema"),
-    _refused(SCHEMA_SERVICE, "RollbackSchema"),
-    _refused(SCHEMA_SERVICE, "DeleteSchemaRevision"),
-    _refused(SCHEMA_SERVICE, "DeleteSchema"),
-    _refused(SCHEMA_SERVICE, "ValidateSchema"),
-    _refused(SCHEMA_SERVICE, "ValidateMessage"),
     Method(HEALTH, "Check", health.check),
     Method(HEALTH, "Watch", streaming=health.watch),
     Method("grpc.reflection.v1.ServerReflection", "ServerReflectionInfo", streaming=reflection.server_reflection),

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.front.resources import policies, snapshots, subscriptions, topics
+from broker.front.resources import policies, schemas, snapshots, subscriptions, topics
 from broker.front.resources.call import Handler
 
 TOPIC = "projects/*/topics/*"  # `*` for each id
 SUBSCRIPTION = "projects/*/subscriptions/*"
 SNAPSHOT = "projects/*/snapshots/*"
-
-SCHEMA = "projects/*/schemas/*"
+SCHEMAS, SCHEMA = "projects/*/schemas", "projects/*/schemas/*"
 PROJECT = "projects/*"
 SERVICE_ACCOUNT = "projects/*/serviceAccounts/*"
 
@@ -108,5 +107,30 @@ RPCS = [
     Rpc("Subscriber.DeleteSnapshot", snapshots.delete_snapshot, "DELETE", SNAPSHOT, "snapshot"),
     Rpc("Subscriber.Seek", snapshots.seek, "POST", f"{SUBSCRIPTION}:seek", "subscription", WHOLE),
     Rpc("Subscriber.Seek", snapshots.seek, "POST", f"{SUBSCRIPTION}/seek", "subscription", WHOLE),
+    Rpc("SchemaService.CreateSchema", schemas.create_schema, "POST", SCHEMAS, "parent", "schema"),
+    Rpc("SchemaService.GetSchema", schemas.get_schema, "GET", SCHEMA, "name"),
+    Rpc("SchemaService.ListSchemas", schemas.list_schemas, "GET", SCHEMAS, "parent"),
+    Rpc(
+        "SchemaService.ListSchemaRevisions", schemas.list_schema_revisions, "GET", f"{SCHEMA}:listRevisions", "name"
+    ),
+    Rpc("SchemaService.CommitSchema", schemas.commit_schema, "POST", f"{SCHEMA}:commit", "name", WHOLE),
+    Rpc("SchemaService.RollbackSchema", schemas.rollback_schema, "POST", f"{SCHEMA}:rollback", "name", WHOLE),
+    Rpc(
+        "SchemaService.DeleteSchemaRevision",
+        schemas.delete_schema_revision,
+        "DELETE",
+        f"{SCHEMA}:deleteRevision",
+        "name",
+    ),
+    Rpc("SchemaService.DeleteSchema", schemas.delete_schema, "DELETE", SCHEMA, "name"),
+    Rpc("SchemaService.ValidateSchema", schemas.validate_schema, "POST", f"{SCHEMAS}:validate", "parent", WHOLE),
+    Rpc(
+        "SchemaService.ValidateMessage",
+        schemas.validate_message,
+        "POST",
+        f"{SCHEMAS}:validateMessage",
+        "parent",
+        WHOLE,
+    ),
     *_policy_rpcs(),
 ]

@@ -7,7 +7,6 @@ plain spelling of the same call (A12) and stands in a row of its own.
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from broker.front.not_served import not_served
 from broker.front.resources.rpcs import RPCS, SUBSCRIPTION, TOPIC
 from broker.front.rest.call import Call
 from broker.front.rest.handlers import (
@@ -33,7 +32,6 @@ from broker.front.rest.resources import resource_handler
 
 Handler = Callable[[Call], Awaitable[bytes]]
 
-SCHEMA = "projects/*/schemas/*"
 SERVICE_ACCOUNT = "projects/*/serviceAccounts/*"
 ROLE = "projects/*/roles/*"
 
@@ -45,15 +43,6 @@ class Route(NamedTuple):
     path: str
     rpc: str
     handler: Handler
-
-
-def _refused(method: str, path: str, rpc: str) -> Route:
-    """A part of Google's API that is not served; api_spec/support.toml says why."""
-
-    async def refuse(call: Call) -> bytes:
-        raise not_served(rpc)
-
-    return Route(method, path, rpc, refuse)
 
 
 _ACCOUNTS = [
@@ -150,15 +139,4 @@ ROUTES = [
     Route("GET", "projects/*/auditLogs", "Logging.ListAuditLogs", audit_logs.list_audit_logs),  # an extension (E5)
     *_QUOTAS,
     *_SETTINGS,
-    # Not served yet.
-    _refused("POST", "projects/*/schemas", "SchemaService.CreateSchema"),
-    _refused("GET", SCHEMA, "SchemaService.GetSchema"),
-    _refused("GET", "projects/*/schemas", "SchemaService.ListSchemas"),
-    _refused("DELETE", SCHEMA, "SchemaService.DeleteSchema"),
-    _refused("GET", f"{SCHEMA}:listRevisions", "SchemaService.ListSchemaRevisions"),
-    _refused("POST", f"{SCHEMA}:commit", "SchemaService.CommitSchema"),
-    _refused("POST", f"{SCHEMA}:rollback", "SchemaService.RollbackSchema"),
-    _refused("DELETE", f"{SCHEMA}:deleteRevision", "SchemaService.DeleteSchemaRevision"),
-    _refused("POST", "projects/*/schemas:validate", "SchemaService.ValidateSchema"),
-    _refused("POST", "projects/*/schemas:validateMessage", "SchemaService.ValidateMessage"),
 ]

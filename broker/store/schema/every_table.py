@@ -1,6 +1,13 @@
 """The whole schema, whichever modules declare its tables."""
 
-from broker.store.schema import access_tables, event_tables, payload_schema_tables, quota_tables, reader_tables, tables
+from broker.store.schema import (
+    access_tables,
+    event_tables,
+    payload_schema_tables,
+    quota_tables,
+    reader_tables,
+    tables,
+)
 
 metadata = tables.metadata
 DECLARED_IN = (tables, access_tables, event_tables, quota_tables, reader_tables, payload_schema_tables)

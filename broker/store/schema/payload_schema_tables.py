@@ -1,6 +1,6 @@
 """The tables of schemas of messages (A11).  They are a part of the metadata of tables.py."""
 
-from sqlalchemy import BigInteger, Column, DateTime, Identity, Table, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, DateTime, Identity, LargeBinary, Table, Text, UniqueConstraint
 
 from broker.store.schema.tables import metadata
 
@@ -21,6 +21,9 @@ payload_schema_revisions = Table(
     Column("schema_id", BigInteger, nullable=False),
     Column("revision_id", Text, nullable=False),
     Column("definition", Text, nullable=False),
+    # Of protobuf's: a FileDescriptorSet, and the name of the message in it.
+    Column("compiled", LargeBinary),
+    Column("root_message", Text),
     Column("created_at", DateTime(timezone=True), nullable=False),
     UniqueConstraint("schema_id", "revision_id"),
 )

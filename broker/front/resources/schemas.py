@@ -1,0 +1,100 @@
+"""SchemaService: google.pubsub.v1.Schema and what it means, and the calls."""
+
+from typing import Any
+
+from broker.domain.names import random_name
+from broker.domain.refusals import refuse_unsupported
+from broker.domain.schema import UNSUPPORTED_FIELDS, Schema
+from broker.front.generated import messages
+from broker.front.resources.call import EMPTY, Answer, ResourceCall
+from broker.front.resources.requests import given_fields, page_of, project_name
+from broker.front.resources.times import from_datetime
+
+_BASIC, _FULL = 1, 2  # google.pubsub.v1.SchemaView; unspecified: as each call has it
+_UNSPECIFIED = {"TYPE_UNSPECIFIED", "ENCODING_UNSPECIFIED"}
+
+
+def schema_from(message: Any, name: str = "") -> Schema:
+    """The schema that a call wants; what only answers have is not looked at.  Raises InvalidArgument."""
+    refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
+    return Schema(name=name, type=_name_of(message, "type_"), definition=message.definition)
+
+
+def schema_message(schema: Schema, view: int = _FULL) -> Any:
+    message = messages.Schema(name=schema.name, revision_id=schema.revision_id)
+    message.type_ = message.DESCRIPTOR.enum_types_by_name["Type"].values_by_name[schema.type].number
+    if schema.created_at is not None:
+        message.revision_create_time.CopyFrom(from_datetime(schema.created_at))
+    if view == _FULL:
+        message.definition = schema.definition
+    return message
+
+
+def encoding_of(message: Any) -> str:
+    """ "JSON" or "BINARY", as a message's field `encoding` says; "" if it says neither."""
+    return _name_of(message, "encoding")
+
+
+def _name_of(message: Any, field: str) -> str:
+    """Of an enum's value; "" for one that is unspecified, or that there is not."""
+    value = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number.get(getattr(message, field))
+    return "" if value is None or value.name in _UNSPECIFIED else value.name
+
+
+def _answer(schema: Schema, view: int = _FULL) -> Answer:
+    return Answer(schema_message(schema, view), schema)
+
+
+async def create_schema(call: ResourceCall, request: Any) -> Answer:
+    parent = project_name(request.parent)
+    name = f"{parent}/schemas/{request.schema_id}"
+    if not request.schema_id:
+        name = random_name(beside=parent, collection="schemas")
+    return _answer(await call.services.schemas.create_schema(schema_from(request.schema, name)))
+
+
+async def get_schema(call: ResourceCall, request: Any) -> Answer:
+    return _answer(await call.services.schemas.get_schema(request.name), request.view or _FULL)
+
+
+async def list_schemas(call: ResourceCall, request: Any) -> Answer:
+    found, token = await call.services.schemas.list_schemas(project_name(request.parent), page_of(request))
+    shown = [schema_message(schema, request.view) for schema in found]
+    return Answer(messages.ListSchemasResponse(schemas=shown, next_page_token=token), list(found))
+
+
+async def list_schema_revisions(call: ResourceCall, request: Any) -> Answer:
+    found, token = await call.services.schemas.list_revisions(request.name, page_of(request))
+    shown = [schema_message(schema, request.view) for schema in found]
+    return Answer(messages.ListSchemaRevisionsResponse(schemas=shown, next_page_token=token), list(found))
+
+
+async def commit_schema(call: ResourceCall, request: Any) -> Answer:
+    return _answer(await call.services.schemas.commit_schema(request.name, schema_from(request.schema)))
+
+
+async def rollback_schema(call: ResourceCall, request: Any) -> Answer:
+    return _answer(await call.services.schemas.rollback_schema(request.name, request.revision_id))
+
+
+async def delete_schema_revision(call: ResourceCall, request: Any) -> Answer:
+    return _answer(await call.services.schemas.delete_revision(request.name, request.revision_id))
+
+
+async def delete_schema(call: ResourceCall, request: Any) -> Answer:
+    await call.services.schemas.delete_schema(request.name)
+    return EMPTY
+
+
+async def validate_schema(call: ResourceCall, request: Any) -> Answer:
+    schema = schema_from(request.schema, request.schema.name)
+    await call.services.schemas.validate_schema(project_name(request.parent), schema)
+    return Answer(messages.ValidateSchemaResponse())
+
+
+async def validate_message(call: ResourceCall, request: Any) -> Answer:
+    schema = schema_from(request.schema) if request.HasField("schema") else None
+    await call.services.schemas.validate_message(
+        project_name(request.parent), request.name, schema, request.message, encoding_of(request)
+    )
+    return Answer(messages.ValidateMessageResponse())

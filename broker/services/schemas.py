@@ -1,0 +1,227 @@
+"""Schemas (A11): the meaning of each call."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+from broker.domain.errors import AlreadyExists, BrokerError, FailedPrecondition, InvalidArgument
+from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, project_of
+from broker.domain.page import Page, cut_page
+from broker.domain.schema import (
+    ENCODINGS,
+    MAX_REVISIONS,
+    MAX_SCHEMAS,
+    Schema,
+    check_definition,
+    check_schema,
+    new_revision_id,
+    revision_not_found,
+    split_revision,
+)
+from broker.payload_schemas.compiled import CompiledSchema, compile_schema
+from broker.payload_schemas.mismatch import Mismatch
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.store.access.policies import forget_policy
+from broker.store.driver.database import Database, ResourceConnection
+from broker.store.resources import payload_schemas
+
+
+def schema_not_found(name: str) -> BrokerError:
+    """NotFound, or InvalidArgument for a name that no schema can have."""
+    return not_found("Schema not found", name, "schemas")
+
+
+class SchemaService:
+    """Google's SchemaService.  Every change is announced to all processes."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+
+    async def create_schema(self, wanted: Schema) -> Schema:
+        """Raises InvalidArgument, AlreadyExists, FailedPrecondition (the project has MAX_SCHEMAS)."""
+        check_schema(wanted)
+        compile_schema(wanted)
+        project = project_of(wanted.name)
+        async with self._database.transaction() as connection:
+            schema = await payload_schemas.insert_schema(connection, schema=self._revision(wanted))
+            if schema is not None:
+                await forget_policy(connection, schema=self._database.schema, resource=schema.name)
+                if await payload_schemas.count_schemas(connection, project=project) > MAX_SCHEMAS:
+                    raise FailedPrecondition(
+                        f"Project {leaf(project)} has {MAX_SCHEMAS} schemas already; delete one that is not needed."
+                    )
+        if schema is None:
+            raise AlreadyExists(f"Schema already exists (resource={leaf(wanted.name)}).")
+        return schema
+
+    async def get_schema(self, name: str) -> Schema:
+        """At the revision that the name has after an "@", or at the newest.  Raises InvalidArgument, NotFound."""
+        async with self._database.transaction() as connection:
+            return await _existing(connection, *split_revision(name))
+
+    async def list_schemas(self, project: str, page: Page) -> tuple[Sequence[Schema], str]:
+        """A page of a project's schemas by name, and the token of the next page.
+
+        Raises InvalidArgument for a project that cannot be, unless it has schemas.
+        """
+        async with self._database.transaction() as connection:
+            found = await payload_schemas.list_schemas(connection, project=project, page=page)
+        if not found:
+            check_project(project)
+        return cut_page(found, page, lambda schema: schema.name)
+
+    async def list_revisions(self, name: str, page: Page) -> tuple[Sequence[Schema], str]:
+        """A page of a schema's revisions, the newest first, and the token of the next page.
+
+        Raises InvalidArgument, NotFound.
+        """
+        name, _ = split_revision(name)
+        async with self._database.transaction() as connection:
+            newest = await _existing(connection, name)
+            revisions = await payload_schemas.find_revisions(connection, schema_id=newest.schema_id)
+        after = page.after.rpartition("@")[2]
+        older = [each for each in revisions if not after.isdecimal() or each.number < int(after)]
+        return cut_page(older[: page.size + 1], page, lambda schema: f"{schema.name}@{schema.number}")
+
+    async def commit_schema(self, name: str, wanted: Schema) -> Schema:
+        """Make a new revision.  Raises InvalidArgument, NotFound, FailedPrecondition (it has MAX_REVISIONS)."""
+        name = _without_revision(name)
+        check_definition(wanted)
+        compile_schema(wanted)
+        return await self._add_revision(name, wanted)
+
+    async def rollback_schema(self, name: str, revision_id: str) -> Schema:
+        """Make a new revision that is a copy of an older one.
+
+        Raises InvalidArgument, NotFound, FailedPrecondition (it has MAX_REVISIONS).
+        """
+        name = _without_revision(name)
+        if not revision_id:
+            raise InvalidArgument("The field revisionId is empty: it says which revision to roll back to.")
+        return await self._add_revision(name, revision_id)
+
+    async def delete_revision(self, name: str, revision_id: str = "") -> Schema:
+        """Delete a revision, which is returned.  It is after the "@" of the name, or (deprecated) beside it.
+
+        Raises InvalidArgument (it is the only one), NotFound, FailedPrecondition (a topic names it).
+        """
+        name, named = split_revision(name)
+        revision_id = named or revision_id
+        if not revision_id:
+            raise InvalidArgument(
+                f"Invalid [schemas] name: (name={name}). A revision must be named: {name}@REVISION."
+            )
+        async with self._database.transaction() as connection:
+            schema_id = await _locked(connection, name)
+            schema = await _existing(connection, name, revision_id)
+            topic = await payload_schemas.find_bound_topic(connection, schema_id=schema_id, revision_id=revision_id)
+            if topic is not None:
+                raise FailedPrecondition(
+                    f"The revision {revision_id} is the first or the last one that {topic} takes; change its "
+                    "schemaSettings first."
+                )
+            if len(await payload_schemas.find_revisions(connection, schema_id=schema_id)) == 1:
+                raise InvalidArgument("Cannot delete last revision. Please use DeleteSchema.")
+            await payload_schemas.delete_revision(connection, number=schema.number)
+        await self._wake_ups.announce(name)
+        return schema
+
+    async def delete_schema(self, name: str) -> None:
+        """Delete a schema; topics that have it take no messages until they have another.  Raises NotFound."""
+        name = _without_revision(name)
+        async with self._database.transaction() as connection:
+            schema_id = await _locked(connection, name)
+            topics = await payload_schemas.delete_schema(connection, schema_id=schema_id)
+            await forget_policy(connection, schema=self._database.schema, resource=name)
+        await self._wake_ups.announce(name, *topics)
+
+    async def validate_schema(self, project: str, schema: Schema) -> None:
+        """Raises InvalidArgument unless a schema could be made of it."""
+        check_project(project)
+        if schema.name:
+            check_name(schema.name, "schemas")
+        check_definition(schema)
+        compile_schema(schema)
+
+    async def validate_message(
+        self, project: str, name: str, schema: Schema | None, message: bytes, encoding: str
+    ) -> None:
+        """Check a message against an existing schema (`name`) or one that is given.
+
+        Raises InvalidArgument, NotFound.
+        """
+        check_project(project)
+        if encoding not in ENCODINGS:
+            raise InvalidArgument("Invalid schema encoding provided (encoding): it must be JSON or BINARY.")
+        if schema is None:
+            if not name:
+                raise InvalidArgument("Neither name nor schema is given: one of them says what to check against.")
+            schema = await self.get_schema(name)
+        else:
+            check_definition(schema)
+        _check_message(compile_schema(schema), message, encoding)
+
+    def _revision(self, schema: Schema) -> Schema:
+        return replace(schema, revision_id=new_revision_id(), created_at=self._clock.now())
+
+    async def _add_revision(self, name: str, wanted: Schema | str) -> Schema:
+        """`wanted`: the new definition, or the id of a revision to copy."""
+        async with self._database.transaction() as connection:
+            schema_id = await _locked(connection, name)
+            newest = await _existing(connection, name)
+            if isinstance(wanted, str):
+                wanted = await _existing(connection, name, wanted)
+            elif wanted.type != newest.type:
+                raise InvalidArgument(
+                    f"Invalid schema type (schema.type={wanted.type}): {leaf(name)} is of type {newest.type}, "
+                    "which all its revisions have."
+                )
+            if len(await payload_schemas.find_revisions(connection, schema_id=schema_id)) >= MAX_REVISIONS:
+                raise FailedPrecondition(
+                    f"Schema {leaf(name)} has {MAX_REVISIONS} revisions already; delete one that is not needed "
+                    "(deleteRevision)."
+                )
+            schema = await payload_schemas.insert_revision(
+                connection, schema_id=schema_id, schema=self._revision(wanted)
+            )
+        await self._wake_ups.announce(name)
+        return schema
+
+
+def _check_message(compiled: CompiledSchema, message: bytes, encoding: str) -> None:
+    try:
+        if not compiled.is_quick(len(message)):
+            raise Mismatch("it is too large to be checked against this schema")
+        compiled.check(message, encoding)
+    except Mismatch as mismatch:
+        _refuse(mismatch)
+
+
+def _refuse(mismatch: Mismatch) -> NoReturn:
+    raise InvalidArgument(f"Invalid data in message: Message failed schema validation ({mismatch}).") from mismatch
+
+
+def _without_revision(name: str) -> str:
+    check_shape(name, "schemas")
+    if "@" in name:
+        raise InvalidArgument(f"Invalid [schemas] name: (name={name[:300]}). This call names no revision.")
+    return name
+
+
+async def _locked(connection: ResourceConnection, name: str) -> int:
+    schema_id = await payload_schemas.lock_schema(connection, name=name)
+    if schema_id is None:
+        raise schema_not_found(name)
+    return schema_id
+
+
+async def _existing(connection: ResourceConnection, name: str, revision_id: str = "") -> Schema:
+    schema = await payload_schemas.find_schema(connection, name=name, revision_id=revision_id)
+    if schema is not None:
+        return schema
+    if revision_id and await payload_schemas.find_schema(connection, name=name) is not None:
+        raise revision_not_found(name, revision_id)
+    raise schema_not_found(name)
