@@ -176,8 +176,8 @@ class Broker:
         return RunningProcesses(
             self._database,
             self._clock,
-            changed=self._processes_changed,
-            look=self._look_for_work,
+            changed=lambda: self.pusher.resource_changed(None),
+            look=lambda: self.wake(None, None),
             connections=self.quotas.connections,
             states=self.states,
         )
@@ -260,8 +260,8 @@ class Broker:
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
-        issuer, own = self._config.token_issuer, bool(self._config.issuer)
-        return well_known_routes(self._signer.published_keys, issuer=issuer, has_own_address=own)
+        issuer, keys = self._config.token_issuer, self._signer.published_keys
+        return well_known_routes(keys, issuer=issuer, has_own_address=bool(self._config.issuer))
 
     def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
         """Something can be claimed in a shard, or of a subscription; neither given: anywhere."""
@@ -276,12 +276,6 @@ class Broker:
     def is_excused(self) -> bool:
         """Whether calls are refused for a reason that the log has: the database is away, or the broker stops."""
         return self._is_away() or self.long_poll.is_stopping
-
-    def _look_for_work(self) -> None:
-        self.wake(None, None)
-
-    def _processes_changed(self) -> None:
-        self.pusher.resource_changed(None)
 
     def _in_use(self) -> set[int]:
         return {*self.long_poll.waited_for(), *self._outstanding.subscriptions()}

@@ -75,13 +75,13 @@ class AvroSchema:
         try:
             text = json.dumps(json.loads(data.decode()))  # of one line, of which the reader makes a record
         except (ValueError, RecursionError) as error:
-            place = f"line {error.lineno} column {error.colno}: " if isinstance(error, json.JSONDecodeError) else ""
-            raise Mismatch(f"{place}it is not JSON") from error
+            where = f"line {error.lineno} column {error.colno}: " if isinstance(error, json.JSONDecodeError) else ""
+            raise Mismatch(f"{where}it is not JSON") from error
         try:
             [value] = fastavro.json_reader(StringIO(text), self._schema)
             fastavro.validate(value, self._schema, raise_errors=True, strict=True)
         except ValidationError as error:
-            raise Mismatch(_place(error)) from error
+            raise Mismatch(_where(error)) from error
         except _UNREADABLE as error:
             raise Mismatch(_reason(error)) from error
 
@@ -106,7 +106,7 @@ def _reason(error: BaseException) -> str:
     return "a value is not of its type"
 
 
-def _place(error: ValidationError) -> str:
+def _where(error: ValidationError) -> str:
     first: Any = error.errors[0]
     schema = first.schema
     kind = schema.get("type") if isinstance(schema, dict) else schema

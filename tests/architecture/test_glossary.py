@@ -41,6 +41,8 @@ NAMES_WITH_FOUND = {
     "found_at",
     "not_found",
     "topic_not_found",
+    "schema_not_found",
+    "revision_not_found",
     "subscription_not_found",
     "file_not_found_error",
 }
