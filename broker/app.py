@@ -31,6 +31,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.retained_bytes import TICK_SECONDS as RETAINED_SECONDS
 from broker.runtime.retained_bytes import RetainedBytes
 from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
+from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.scrapes import Scrapes
 from broker.runtime.shard_heads import ShardHeads
 from broker.runtime.subscription_activity import SubscriptionActivity
@@ -183,6 +184,7 @@ class Broker:
         )
 
     def _services(self, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
+        checks = SchemaChecks(self._resources)
         database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
         quotas = self.quotas
         topics = TopicService(database, clock, wake_ups, quotas, shards_per_topic=self._config.shards_per_topic)
@@ -194,7 +196,7 @@ class Broker:
             subscriptions=subscriptions,
             snapshots=snapshots,
             schemas=(schemas := SchemaService(database, clock, wake_ups)),
-            publish=PublishService(self._resources, quotas, self._publishes, self.counters),
+            publish=PublishService(self._resources, quotas, self._publishes, checks, self.counters),
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),

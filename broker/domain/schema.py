@@ -1,7 +1,10 @@
 """A schema: what the messages of a topic must be like, in revisions (A11)."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from secrets import token_hex
 
 from broker.domain.errors import InvalidArgument, NotFound
@@ -18,6 +21,22 @@ AVRO = "AVRO"
 TYPES = (AVRO,)
 UNSUPPORTED_FIELDS = {"compiled_proto_schema": "protobuf is not served yet"}  # refused when set, and why
 ENCODINGS = ("JSON", "BINARY")
+
+_REVISION_ID = re.compile(r"[0-9a-f]{8}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaSettings:
+    """What the messages of a topic are checked against: a schema's revisions from the first to the last.
+
+    `schema` is the full name, or DELETED_SCHEMA; a revision "": no bound.  What a call wants has no `schema_id`.
+    """
+
+    schema: str
+    encoding: str
+    first_revision_id: str = ""
+    last_revision_id: str = ""
+    schema_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +59,11 @@ class Schema:
     def revision_name(self) -> str:
         """ "projects/p/schemas/s@0123abcd", as calls name a revision."""
         return f"{self.name}@{self.revision_id}"
+
+
+def is_revision_id(text: str) -> bool:
+    """Whether a revision can have this id."""
+    return _REVISION_ID.fullmatch(text) is not None
 
 
 def new_revision_id() -> str:
@@ -76,6 +100,33 @@ def check_definition(schema: Schema) -> None:
             f"The field schema.definition is too long: {size} bytes, the maximum is {MAX_DEFINITION_BYTES}."
         )
     refuse_nul(schema.definition, "schema.definition")
+
+
+def within(settings: SchemaSettings, revisions: Sequence[Schema]) -> Sequence[Schema]:
+    """Those of a schema's revisions, the newest first, that a topic takes.  Raises NotFound, InvalidArgument."""
+    numbers = {revision.revision_id: revision.number for revision in revisions}
+    for bound in (settings.first_revision_id, settings.last_revision_id):
+        if bound and bound not in numbers:
+            raise revision_not_found(settings.schema, bound)
+    first, last = numbers.get(settings.first_revision_id, 0), numbers.get(settings.last_revision_id, inf)
+    if first > last:
+        raise InvalidArgument(
+            f"The revision schemaSettings.firstRevisionId ({settings.first_revision_id}) is newer than "
+            f"schemaSettings.lastRevisionId ({settings.last_revision_id})."
+        )
+    return [revision for revision in revisions if first <= revision.number <= last]
+
+
+def check_settings(settings: SchemaSettings) -> None:
+    """Raises InvalidArgument for settings that no topic can have."""
+    if not settings.schema:
+        raise InvalidArgument("The field schemaSettings.schema is empty: it names the schema.")
+    if settings.schema != DELETED_SCHEMA:
+        check_shape(settings.schema, "schemas")
+    if settings.encoding not in ENCODINGS:
+        raise InvalidArgument(
+            "Invalid schema encoding provided (schemaSettings.encoding): it must be JSON or BINARY."
+        )
 
 
 def revision_not_found(name: str, revision_id: str) -> NotFound:

@@ -10,6 +10,7 @@ from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
+from broker.domain.schema import SchemaSettings, check_settings
 
 DELETED_TOPIC = "_deleted-topic_"  # what a subscription shows once its topic is gone (Google's spec)
 MIN_RETENTION, MAX_RETENTION = timedelta(minutes=10), timedelta(days=31)  # Google's limits
@@ -29,7 +30,6 @@ MUTABLE_FIELDS = {
 }
 IMMUTABLE_FIELDS = {"name", "tags", "state", "satisfies_pzs"}
 UNSUPPORTED_FIELDS = {  # refused when set, and why
-    "schema_settings": "schemas are not served yet",
     "message_transforms": "message transforms are not served",
     "tags": "there is no resource manager to hold tags",
 }
@@ -49,6 +49,7 @@ class Topic:
     labels: Mapping[str, str] = field(default_factory=dict)
     message_retention: timedelta | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
+    schema_settings: SchemaSettings | None = None
 
     @property
     def state(self) -> str:
@@ -68,6 +69,7 @@ class Topic:
             message_retention=(
                 wanted.message_retention if "message_retention_duration" in fields else self.message_retention
             ),
+            schema_settings=wanted.schema_settings if "schema_settings" in fields else self.schema_settings,
             kept=update_kept(self.kept, wanted.kept, fields, KEPT_FIELDS),
         )
 
@@ -77,6 +79,8 @@ def check_topic(topic: Topic) -> None:
     check_labels(topic.labels)
     if topic.message_retention is not None:
         check_retention(topic.message_retention)
+    if topic.schema_settings is not None:
+        check_settings(topic.schema_settings)
 
 
 def check_retention(retention: timedelta) -> None:

@@ -71,8 +71,14 @@ _SCHEMAS = {
 }
 
 _PUBLISHER = {
-    "CreateTopic": (Need("pubsub.topics.create", "name", On.PROJECT),),
-    "UpdateTopic": (Need("pubsub.topics.update", "topic.name"),),
+    "CreateTopic": (
+        Need("pubsub.topics.create", "name", On.PROJECT),
+        Need("pubsub.schemas.attach", "schema_settings.schema"),
+    ),
+    "UpdateTopic": (
+        Need("pubsub.topics.update", "topic.name"),
+        Need("pubsub.schemas.attach", "topic.schema_settings.schema", mask="schema_settings"),
+    ),
     "Publish": (Need(_PUBLISH),),
     "GetTopic": (Need("pubsub.topics.get", "topic"),),
     "ListTopics": (Need("pubsub.topics.list", "project"),),

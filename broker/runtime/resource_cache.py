@@ -1,4 +1,4 @@
-"""Topics and subscriptions by name, so that hot calls need not read them (C8).
+"""Topics, subscriptions and schemas by name, so that hot calls need not read them (C8).
 
 An entry is dropped when its resource changes: at once in this process, by notification in the others.  Should a
 notification be lost, an entry is believed for 30 s at the most.  What is missing is read many at a time, and so is
@@ -15,12 +15,13 @@ from typing import Generic, TypeVar
 
 from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.names import not_found
+from broker.domain.schema import Schema
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
-from broker.store.resources import subscriptions, topics
+from broker.store.resources import payload_schemas, subscriptions, topics
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import CACHE_READS
 from broker.telemetry.state_changes import StateChanges
@@ -35,7 +36,8 @@ _SLOW_SECONDS = 2.0  # once a read takes so long, nobody waits behind it
 
 _HIT, _MISS = CACHE_READS["hit"], CACHE_READS["miss"]
 
-Resource = TypeVar("Resource", Topic, Subscription)
+Revisions = Sequence[Schema]  # of one schema, the newest first
+Resource = TypeVar("Resource", Topic, Subscription, Revisions)
 
 _AWAY = "The database cannot be reached or is slow; try again."
 
@@ -173,6 +175,7 @@ class ResourceCache:
         self._news = news or DeadLetterNews(StateChanges())
         self._topics = _Entries[Topic](self._load_topics, tasks, self._counters.process)
         self._subscriptions = _Entries[Subscription](self._load_subscriptions, tasks, self._counters.process)
+        self._schemas = _Entries[Revisions](self._load_schemas, tasks, self._counters.process)
 
     async def topic(self, name: str) -> Topic:
         """The topic of this full name.  Raises NotFound, InvalidArgument (none can have it), Unavailable."""
@@ -192,6 +195,10 @@ class ResourceCache:
             raise not_found("Subscription does not exist", name, "subscriptions")
         return subscription
 
+    async def schema(self, name: str) -> Revisions:
+        """The revisions of the schema of this full name, none if there is no such schema.  Raises Unavailable."""
+        return await self._schemas.get(name) or ()
+
     def drop(self, name: str | None) -> None:
         """Forget one resource, or (None) all of them.
 
@@ -200,6 +207,7 @@ class ResourceCache:
         """
         self._counters.forget(name)
         self._topics.drop(name)
+        self._schemas.drop(name)
         is_topic = name is not None and "/topics/" in name
         self._subscriptions.drop(None if is_topic else name)
         if name is not None and self._news.is_told(name):  # nobody else may ask for it
@@ -208,6 +216,10 @@ class ResourceCache:
     async def _load_topics(self, names: Sequence[str]) -> Mapping[str, Topic]:
         async with self._database.transaction() as connection:
             return {topic.name: topic for topic in await topics.find_topics(connection, names=names)}
+
+    async def _load_schemas(self, names: Sequence[str]) -> Mapping[str, Revisions]:
+        async with self._database.transaction() as connection:
+            return await payload_schemas.find_all_revisions(connection, names=names)
 
     async def _load_subscriptions(self, names: Sequence[str]) -> Mapping[str, Subscription]:
         async with self._database.transaction() as connection:

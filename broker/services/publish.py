@@ -12,7 +12,8 @@ from broker.domain.topic import Topic
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
-from broker.store.log.messages import encode_messages
+from broker.runtime.schema_checks import SchemaChecks
+from broker.store.log.messages import EncodedMessages, encode_messages
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PUBLISH_REQUESTS
 
@@ -21,12 +22,18 @@ class PublishService:
     """Publisher.Publish."""
 
     def __init__(
-        self, resources: ResourceCache, quotas: Quotas, coalescer: PublishCoalescer, counters: Counters
+        self,
+        resources: ResourceCache,
+        quotas: Quotas,
+        coalescer: PublishCoalescer,
+        schemas: SchemaChecks,
+        counters: Counters,
     ) -> None:
         self._counters = counters
         self._resources = resources
         self._quotas = quotas
         self._coalescer = coalescer
+        self._schemas = schemas
         # A process keeps to one shard of each topic for messages without a key: fewer, larger commits.
         self._preference = random.getrandbits(30)
 
@@ -49,7 +56,7 @@ class PublishService:
         """
         topic = await self._resources.topic(topic_name)
         check_messages(messages)
-        batch = encode_messages(messages)
+        batch = await self._encode(topic, messages)
         check_request_size(topic_name, messages, batch.size)
         project = project_of(topic_name)
         if self._quotas.on:
@@ -62,6 +69,7 @@ class PublishService:
         except NotFound:  # deleted a moment ago; perhaps there is a new topic of that name already
             self._resources.drop(topic_name)
             topic = await self._resources.topic(topic_name)
+            batch = await self._encode(topic, messages)
             shard_id = self._shard(topic, messages[0].ordering_key)
             appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
         return message_ids(shard_id, appended.first_seq, len(messages))
@@ -71,6 +79,11 @@ class PublishService:
         exists = self._resources.known_topic(topic_name) is not None
         counts = self._counters.topic(topic_name) if exists else self._counters.unknown_topic()
         counts[PUBLISH_REQUESTS.get(error.code, PUBLISH_REQUESTS["INTERNAL"])] += 1
+
+    async def _encode(self, topic: Topic, messages: Sequence[NewMessage]) -> EncodedMessages:
+        """Raises InvalidArgument for a message that is not as the topic's schema says."""
+        settings = topic.schema_settings
+        return encode_messages(messages, () if settings is None else await self._schemas.check(settings, messages))
 
     def _shard(self, topic: Topic, ordering_key: str) -> int:
         if ordering_key:

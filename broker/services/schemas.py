@@ -14,6 +14,7 @@ from broker.domain.schema import (
     Schema,
     check_definition,
     check_schema,
+    is_revision_id,
     new_revision_id,
     revision_not_found,
     split_revision,
@@ -219,9 +220,10 @@ async def _locked(connection: ResourceConnection, name: str) -> int:
 
 
 async def _existing(connection: ResourceConnection, name: str, revision_id: str = "") -> Schema:
-    schema = await payload_schemas.find_schema(connection, name=name, revision_id=revision_id)
-    if schema is not None:
-        return schema
+    if not revision_id or is_revision_id(revision_id):
+        schema = await payload_schemas.find_schema(connection, name=name, revision_id=revision_id)
+        if schema is not None:
+            return schema
     if revision_id and await payload_schemas.find_schema(connection, name=name) is not None:
         raise revision_not_found(name, revision_id)
     raise schema_not_found(name)

@@ -1,19 +1,21 @@
 """Topics: the meaning of each call."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from broker.domain.errors import AlreadyExists, BrokerError
+from broker.domain.errors import AlreadyExists, BrokerError, NotFound
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, leaf, not_found, project_of
 from broker.domain.page import Page, cut_page
+from broker.domain.schema import DELETED_SCHEMA, SchemaSettings, within
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
 from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
-from broker.store.driver.database import Database
-from broker.store.resources import topics
+from broker.store.driver.database import Database, ResourceConnection
+from broker.store.resources import payload_schemas, topics
 
 
 def topic_not_found(name: str) -> BrokerError:
@@ -40,11 +42,12 @@ class TopicService:
         self._shards_per_topic = shards_per_topic
 
     async def create_topic(self, wanted: Topic) -> Topic:
-        """Raises InvalidArgument, AlreadyExists, ResourceExhausted (a quota)."""
+        """Raises InvalidArgument, AlreadyExists, NotFound (a schema or revision), ResourceExhausted (a quota)."""
         check_name(wanted.name, "topics")
         check_topic(wanted)
         check_kept(wanted.kept)
         async with self._database.transaction() as connection:
+            wanted = await _with_schema(connection, wanted, None)
             topic = await topics.insert_topic(
                 connection, topic=wanted, shard_count=self._shards_per_topic, now=self._clock.now()
             )
@@ -75,6 +78,7 @@ class TopicService:
             check_topic(topic)
             if topic.kept != current.kept:
                 check_kept(topic.kept)
+            topic = await _with_schema(connection, topic, current.schema_settings)
             await topics.update_topic(connection, topic=topic)
         await self._wake_ups.announce(topic.name)
         return topic
@@ -113,3 +117,20 @@ class TopicService:
         async with self._database.transaction() as connection:
             names = await topics.list_topic_snapshots(connection, topic_id=topic.topic_id, page=page)
         return cut_page(names, page, str)
+
+
+async def _with_schema(connection: ResourceConnection, topic: Topic, current: SchemaSettings | None) -> Topic:
+    """The topic with the id of its schema, which stays until the transaction ends.
+
+    Raises NotFound (no such schema or revision), InvalidArgument (revisions in the wrong order).
+    """
+    settings = topic.schema_settings
+    if settings is None or settings == current:
+        return topic
+    if current is not None and settings.schema == current.schema == DELETED_SCHEMA:
+        return replace(topic, schema_settings=replace(settings, schema_id=current.schema_id))
+    schema_id = await payload_schemas.lock_schema(connection, name=settings.schema, share=True)
+    if schema_id is None:
+        raise NotFound(f"Schema could not be found (schemaSettings.schema={settings.schema[:300]}).")
+    within(settings, await payload_schemas.find_revisions(connection, schema_id=schema_id))
+    return replace(topic, schema_settings=replace(settings, schema_id=schema_id))

@@ -4,7 +4,7 @@ from typing import Any
 
 from broker.domain.names import random_name
 from broker.domain.refusals import refuse_unsupported
-from broker.domain.schema import UNSUPPORTED_FIELDS, Schema
+from broker.domain.schema import UNSUPPORTED_FIELDS, Schema, SchemaSettings
 from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
 from broker.front.resources.requests import given_fields, page_of, project_name
@@ -27,6 +27,29 @@ def schema_message(schema: Schema, view: int = _FULL) -> Any:
         message.revision_create_time.CopyFrom(from_datetime(schema.created_at))
     if view == _FULL:
         message.definition = schema.definition
+    return message
+
+
+def settings_from(message: Any) -> SchemaSettings | None:
+    """Those of a topic, of a google.pubsub.v1.SchemaSettings; None: it is empty."""
+    if not message.ListFields():
+        return None
+    return SchemaSettings(
+        schema=message.schema,
+        encoding=encoding_of(message),
+        first_revision_id=message.first_revision_id,
+        last_revision_id=message.last_revision_id,
+    )
+
+
+def settings_message(settings: SchemaSettings) -> Any:
+    message = messages.SchemaSettings(
+        schema=settings.schema,
+        first_revision_id=settings.first_revision_id,
+        last_revision_id=settings.last_revision_id,
+    )
+    kinds = message.DESCRIPTOR.fields_by_name["encoding"].enum_type
+    message.encoding = kinds.values_by_name[settings.encoding].number
     return message
 
 

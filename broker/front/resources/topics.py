@@ -8,6 +8,7 @@ from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
 from broker.front.resources.kept_fields import kept_from_message, put_kept
 from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
+from broker.front.resources.schemas import settings_from, settings_message
 from broker.front.resources.times import from_timedelta, to_timedelta
 from broker.front.resources.updates import update_of
 
@@ -23,6 +24,7 @@ def topic_from(message: Any) -> Topic:
         if message.HasField("message_retention_duration")
         else None,
         kept=kept_from_message(message, KEPT_FIELDS),
+        schema_settings=settings_from(message.schema_settings) if message.HasField("schema_settings") else None,
     )
 
 
@@ -30,6 +32,8 @@ def topic_message(topic: Topic) -> Any:
     message = messages.Topic(name=topic.name, labels=topic.labels, state=topic.state or None)
     if topic.message_retention is not None:
         message.message_retention_duration.CopyFrom(from_timedelta(topic.message_retention))
+    if topic.schema_settings is not None:
+        message.schema_settings.CopyFrom(settings_message(topic.schema_settings))
     put_kept(message, topic.kept)
     return message
 

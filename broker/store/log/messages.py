@@ -8,7 +8,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,7 +43,8 @@ class EncodedMessages:
     """Messages of one publish request, as elements of PostgreSQL's binary arrays, ready to be joined.
 
     `attributes` is empty if no message has any.  `parts`: the batches that it would be cut into, by (count, size);
-    `sizes`: of the messages, data and attributes.
+    `sizes`: of the messages, data and attributes.  `shared`: of each part, what its messages have besides their own
+    attributes, as JSON; empty: nothing.
     """
 
     count: int
@@ -52,6 +54,7 @@ class EncodedMessages:
     data: bytes
     parts: Sequence[tuple[int, int]]
     sizes: Sequence[int] = ()
+    shared: Sequence[str] = ()
 
 
 class PartitionMissing(Exception):
@@ -65,8 +68,11 @@ class Appended(NamedTuple):
     publish_time: datetime
 
 
-def encode_messages(messages: Sequence[NewMessage]) -> EncodedMessages:
+def encode_messages(messages: Sequence[NewMessage], shared: Sequence[str] = ()) -> EncodedMessages:
     """Pack messages, all with the same ordering key, for `append_messages`.
+
+    `shared`: of each message, attributes that it has besides its own, as a JSON object that is not empty; stored
+    once for a batch, in which all messages have the same.
 
     Raises InvalidArgument for U+0000 in an attribute or ordering key, which PostgreSQL's text cannot hold.
     """
@@ -85,7 +91,14 @@ def encode_messages(messages: Sequence[NewMessage]) -> EncodedMessages:
             _refuse_nul(messages)
         sizes = [_size(m, length, text) for m, length, text in zip(messages, lengths, texts, strict=True)]
     data = b"".join(chain.from_iterable(zip(map(_LENGTH, lengths), bodies, strict=True)))
-    return EncodedMessages(len(messages), sum(sizes), ordering_key, attributes, data, list(_parts(sizes)), sizes)
+    packed = len(messages), sum(sizes), ordering_key, attributes, data
+    if not shared:
+        return EncodedMessages(*packed, list(_parts(sizes)), sizes)
+    runs = [
+        (text, [size for _, size in run]) for text, run in groupby(zip(shared, sizes, strict=True), itemgetter(0))
+    ]
+    parts = [(text, part) for text, of_run in runs for part in _parts(of_run)]
+    return EncodedMessages(*packed, [part for _, part in parts], sizes, [text for text, _ in parts])
 
 
 def _size(message: NewMessage, length: int, attributes: bytes) -> int:
@@ -120,6 +133,7 @@ class _Batches:
     counts: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     ordering_keys: list[str | None] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)
     count: int = 0
 
     def add(self, request: EncodedMessages) -> None:
@@ -135,9 +149,12 @@ class _Batches:
             self.counts.append(count)
             self.sizes.append(size)
             self.ordering_keys.append(request.ordering_key)
+        self.shared += request.shared or [""] * len(request.parts)
 
     def _fits(self, request: EncodedMessages) -> bool:
         if not self.counts or request.ordering_key != self.ordering_keys[-1]:
+            return False
+        if request.shared != ([self.shared[-1]] if self.shared[-1] else ()):
             return False
         count = self.counts[-1] + request.count
         return count <= MAX_BATCH and self.sizes[-1] + request.size + count * _ELEMENT_OVERHEAD <= MAX_BATCH_BYTES
@@ -156,6 +173,7 @@ def append_statements(shard_id: int, requests: Sequence[EncodedMessages], now: d
         "ordering_keys": batches.ordering_keys,
         "attributes": _attributes(requests, batches.count),
         "data": array(OIDS["bytea"], [request.data for request in requests], batches.count),
+        "shared_attributes": _shared(batches.shared),
     }
     return (_TAKE_SEQUENCES, {**where, "now": now}), (_APPEND_MESSAGES, {**where, **rows})
 
@@ -165,6 +183,16 @@ def _attributes(requests: Sequence[EncodedMessages], count: int) -> bytes | None
         return None
     elements = (request.attributes or _NULL * request.count for request in requests)
     return array(OIDS["jsonb"], elements, count)
+
+
+def _shared(texts: Sequence[str]) -> bytes | None:
+    if not any(texts):
+        return None
+    return array(OIDS["jsonb"], [_jsonb(text.encode()) if text else _NULL for text in texts], len(texts))
+
+
+def _jsonb(text: bytes) -> bytes:
+    return _LENGTH(len(text) + 1) + _JSONB_VERSION + text
 
 
 async def append_messages(
@@ -186,9 +214,11 @@ async def append_messages(
 
 
 def only_message(row: Any) -> StoredMessage:
-    """The message of a batch of one, a row with its batch, publish_time, ordering_key, attributes and data."""
+    """The message of a batch of one, a row as read_batches.sql has them."""
     [data] = row.data
     attributes = (row.attributes and row.attributes[0]) or _NO_ATTRIBUTES
+    if row.shared is not None:
+        attributes = _with_shared(attributes, row.shared)
     return StoredMessage(row.batch, row.publish_time, row.ordering_key, attributes, data)
 
 
@@ -198,8 +228,11 @@ def stored_messages(
     ordering_key: str | None,
     attributes: list[str | None] | None,
     data: list[bytes],
+    shared: str | None,
 ) -> list[StoredMessage]:
-    """The messages of a batch; `seq` is the first one's."""
+    """The messages of a batch; `seq` is the first one's, `shared` what all have besides their own attributes."""
+    if shared is not None:
+        attributes = [_with_shared(text or _NO_ATTRIBUTES, shared) for text in attributes or [None] * len(data)]
     if attributes is None:
         return [
             StoredMessage(number, publish_time, ordering_key, _NO_ATTRIBUTES, body)
@@ -209,3 +242,8 @@ def stored_messages(
         StoredMessage(number, publish_time, ordering_key, text or _NO_ATTRIBUTES, body)
         for number, text, body in zip(range(seq, seq + len(data)), attributes, data, strict=True)
     ]
+
+
+def _with_shared(attributes: str, shared: str) -> str:
+    """Both in one JSON object."""
+    return shared if attributes == _NO_ATTRIBUTES else f"{attributes[:-1]}, {shared[1:]}"

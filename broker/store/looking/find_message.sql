@@ -27,7 +27,8 @@ WITH RECURSIVE search (low, high, steps) AS (
     WHERE r.high - r.low > interval '1 millisecond' AND r.steps < 64
 )
 SELECT b.publish_time, b.ordering_key,
-       coalesce(b.attributes[%(seq)s - (b.last_seq - b.count)], '{}')::text AS attributes,
+       (coalesce(b.attributes[%(seq)s - (b.last_seq - b.count)], '{}') || coalesce(b.shared_attributes, '{}'))::text
+           AS attributes,
        b.data[%(seq)s - (b.last_seq - b.count)] AS data
 FROM (
     (

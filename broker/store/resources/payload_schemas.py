@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, delete, func, insert, select
+from sqlalchemy import ARRAY, Row, Select, Text, and_, any_, delete, func, insert, literal, select
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from broker.domain.page import Page
@@ -80,6 +80,17 @@ async def find_revisions(connection: ResourceConnection, *, schema_id: int) -> l
         _SCHEMA.where(_SCHEMAS.schema_id == schema_id).order_by(_REVISIONS.number.desc())
     )
     return [_schema(row) for row in rows]
+
+
+async def find_all_revisions(
+    connection: ResourceConnection, *, names: Sequence[str]
+) -> dict[str, Sequence[Schema]]:
+    """The revisions of the schemas of these names, the newest first, as far as they exist."""
+    these = _SCHEMAS.name == any_(literal(names, ARRAY(Text)))
+    found: dict[str, list[Schema]] = {}
+    for row in await connection.execute(_SCHEMA.where(these).order_by(_REVISIONS.number.desc())):
+        found.setdefault(row.name, []).append(_schema(row))
+    return dict(found)
 
 
 async def list_schemas(connection: ResourceConnection, *, project: str, page: Page) -> list[Schema]:

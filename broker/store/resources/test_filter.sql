@@ -33,7 +33,11 @@ FROM (
                %(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath AS matches
         FROM message_batches AS l
         CROSS JOIN LATERAL (
-            SELECT l.last_seq - l.count + ordinal AS seq, ordinal, coalesce(l.attributes[ordinal], '{}') AS attributes
+            SELECT l.last_seq - l.count + ordinal AS seq, ordinal, 
+                   CASE
+                       WHEN l.shared_attributes IS NULL THEN coalesce(l.attributes[ordinal], '{}')
+                       ELSE coalesce(l.attributes[ordinal], '{}') || l.shared_attributes
+                   END AS attributes
             FROM generate_series(l.count, 1, -1) AS ordinal
         ) AS m
         WHERE l.shard_id = %(shard_id)s

@@ -9,8 +9,10 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.page import Page
+from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import DELETED_TOPIC, Topic
+from broker.store.schema.payload_schema_tables import payload_schemas
 from broker.store.schema.tables import shards, snapshots, subscriptions, topics
 
 _SHARD_IDS = (
@@ -19,7 +21,9 @@ _SHARD_IDS = (
     .scalar_subquery()
     .label("shard_ids")
 )
-_TOPIC: Select[Any] = select(topics, _SHARD_IDS)
+_TOPIC: Select[Any] = select(topics, _SHARD_IDS, payload_schemas.c.name.label("schema")).outerjoin_from(
+    topics, payload_schemas, payload_schemas.c.schema_id == topics.c.schema_id
+)
 
 
 def _topic(row: Row[Any]) -> Topic:
@@ -30,7 +34,27 @@ def _topic(row: Row[Any]) -> Topic:
         labels=row.labels,
         message_retention=row.message_retention,
         kept=row.kept,
+        schema_settings=None if row.schema_id is None else _schema_settings(row),
     )
+
+
+def _schema_settings(row: Row[Any]) -> SchemaSettings:
+    return SchemaSettings(
+        schema=row.schema or DELETED_SCHEMA,
+        encoding=row.schema_encoding,
+        first_revision_id=row.first_revision_id,
+        last_revision_id=row.last_revision_id,
+        schema_id=row.schema_id,
+    )
+
+
+def _schema_columns(settings: SchemaSettings | None) -> dict[str, Any]:
+    return {
+        "schema_id": settings and settings.schema_id,
+        "schema_encoding": settings and settings.encoding,
+        "first_revision_id": settings and settings.first_revision_id,
+        "last_revision_id": settings and settings.last_revision_id,
+    }
 
 
 async def insert_topic(
@@ -45,6 +69,7 @@ async def insert_topic(
             message_retention=topic.message_retention,
             kept=topic.kept,
             created_at=now,
+            **_schema_columns(topic.schema_settings),
         )
         .on_conflict_do_nothing()
         .returning(topics.c.topic_id)
@@ -84,7 +109,12 @@ async def update_topic(connection: AsyncConnection, *, topic: Topic) -> None:
     await connection.execute(
         update(topics)
         .where(topics.c.topic_id == topic.topic_id)
-        .values(labels=topic.labels, message_retention=topic.message_retention, kept=topic.kept)
+        .values(
+            labels=topic.labels,
+            message_retention=topic.message_retention,
+            kept=topic.kept,
+            **_schema_columns(topic.schema_settings),
+        )
     )
 
 

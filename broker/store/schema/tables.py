@@ -217,8 +217,8 @@ def _batch_columns() -> list[SchemaItem]:
     """A batch: consecutive messages, published at one time with one ordering key (or none) (docs/decisions/0011).
 
     Its bodies and attributes are arrays with an element for each (no attributes: a null, or no array); `size` is
-    that of all bodies and of the attributes as text.  The views `messages` and `straggler_messages` have a row for
-    each message.
+    that of all bodies and of the attributes as text.  All messages have the `shared_attributes` besides their own,
+    which `size` leaves out.  The views `messages` and `straggler_messages` have a row for each message.
     """
     return [
         Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
@@ -229,6 +229,7 @@ def _batch_columns() -> list[SchemaItem]:
         Column("ordering_key", Text),
         Column("attributes", ARRAY(JSONB)),
         Column("data", ARRAY(LargeBinary), nullable=False),
+        Column("shared_attributes", JSONB),
         CheckConstraint("count BETWEEN 1 AND 1000"),
     ]
 

@@ -1,0 +1,92 @@
+"""What Google's samples show of schemas in the Python client, over gRPC (A11, D2)."""
+
+import io
+import json
+from collections.abc import Iterator
+
+import fastavro
+import grpc
+import pytest
+from google.api_core import exceptions
+from google.api_core.client_options import ClientOptions
+from google.cloud.pubsub_v1 import SchemaServiceClient
+from google.pubsub_v1 import types
+from google.pubsub_v1.services.schema_service.transports import SchemaServiceGrpcTransport
+
+from tests.fixtures.google import SECONDS, Google, Handler
+
+STATE = {
+    "type": "record",
+    "namespace": "utilities",
+    "name": "State",
+    "fields": [{"name": "name", "type": "string"}, {"name": "post_abbr", "type": "string"}],
+}
+WITH_CAPITAL = {
+    **STATE,
+    "fields": [*STATE["fields"], {"name": "capital", "type": ["null", "string"], "default": None}],  # type: ignore[misc]
+}
+
+
+@pytest.fixture
+def schemas(emulator_host: str) -> Iterator[SchemaServiceClient]:
+    with grpc.insecure_channel(emulator_host) as channel:
+        transport = SchemaServiceGrpcTransport(channel=channel)
+        yield SchemaServiceClient(transport=transport, client_options=ClientOptions())
+
+
+def _avro(name: str = "", definition: object = STATE) -> types.Schema:
+    return types.Schema(name=name, type_=types.Schema.Type.AVRO, definition=json.dumps(definition))
+
+
+def _encoded(state: dict[str, str], encoding: str) -> bytes:
+    if encoding == "JSON":
+        return json.dumps(state).encode()
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(STATE), state)
+    return out.getvalue()
+
+
+def _decoded(data: bytes, encoding: str) -> object:
+    return json.loads(data) if encoding == "JSON" else fastavro.schemaless_reader(io.BytesIO(data), STATE, None)
+
+
+def test_a_schema_lives_as_the_samples_have_it(schemas: SchemaServiceClient, project: str) -> None:
+    path = f"{project}/schemas/states"
+    created = schemas.create_schema(request={"parent": project, "schema": _avro(path), "schema_id": "states"})
+    assert (created.name, created.type_) == (path, types.Schema.Type.AVRO)
+    schemas.validate_schema(request={"parent": project, "schema": _avro()})
+    committed = schemas.commit_schema(request={"name": path, "schema": _avro(path, WITH_CAPITAL)})
+    assert committed.revision_id != created.revision_id
+    listed = list(schemas.list_schema_revisions(request={"name": path}))
+    assert [revision.revision_id for revision in listed] == [committed.revision_id, created.revision_id]
+    assert schemas.get_schema(request={"name": f"{path}@{created.revision_id}"}) == created
+    rolled = schemas.rollback_schema(request={"name": path, "revision_id": created.revision_id})
+    assert json.loads(rolled.definition) == STATE
+    deleted = f"{path}@{created.revision_id}"
+    assert schemas.delete_schema_revision(request={"name": deleted}).revision_id == created.revision_id
+    assert [schema.name for schema in schemas.list_schemas(request={"parent": project})] == [path]
+    schemas.delete_schema(request={"name": path})
+    with pytest.raises(exceptions.NotFound):
+        schemas.get_schema(request={"name": path})
+
+
+@pytest.mark.parametrize("encoding", ["JSON", "BINARY"])
+def test_records_are_published_and_received_in_either_encoding(
+    google: Google, schemas: SchemaServiceClient, project: str, encoding: str
+) -> None:
+    path = f"{project}/schemas/states"
+    created = schemas.create_schema(request={"parent": project, "schema": _avro(), "schema_id": "states"})
+    settings = types.SchemaSettings(schema=path, encoding=types.Encoding[encoding])
+    google.publisher.create_topic(request={"name": google.topic, "schema_settings": settings})
+    assert google.publisher.get_topic(topic=google.topic).schema_settings == settings
+    google.subscriber.create_subscription(name=google.subscription, topic=google.topic)
+    alaska = {"name": "Alaska", "post_abbr": "AK"}
+    google.publisher.publish(google.topic, _encoded(alaska, encoding)).result(SECONDS)
+    with pytest.raises(exceptions.InvalidArgument, match="Message failed schema validation"):
+        google.publisher.publish(google.topic, b"neither").result(SECONDS)
+    handler = Handler()
+    with google.subscribed(handler):
+        [message] = handler.wait_for(1)
+    assert _decoded(message.data, message.attributes["googclient_schemaencoding"]) == alaska
+    assert message.attributes["googclient_schemaname"] == path
+    assert message.attributes["googclient_schemarevisionid"] == created.revision_id
