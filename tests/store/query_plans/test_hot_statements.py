@@ -5,11 +5,12 @@ explained with the very parameters it was sent with, once by a custom plan and o
 """
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from psycopg import sql
 
 from broker.domain.log_page import LogPage
@@ -18,6 +19,7 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.domain.standing_page import StandingPage
 from broker.store.claim import bodies, claim, due, fresh, ordered, write
 from broker.store.claim.request import MAX_CLAIMANTS
+from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
 from broker.store.log import delivery_attempts, messages, retained_bytes, shards
 from broker.store.log.delivery_attempts import (
@@ -29,10 +31,13 @@ from broker.store.log.delivery_attempts import (
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.looking import figures, lag, published, readers, standing_messages
 from broker.store.resources import filters
-from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
+from tests.fixtures.database import begin
+from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.fixtures.push_log import PushLog
 from tests.store.interleavings.steps import execute
 from tests.store.query_plans.recorder import Recorder
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PARTITIONS = 6
 EMPTY_PARTITIONS = 6  # and known to be so: the planner thinks that reading them costs nothing
@@ -262,13 +267,18 @@ async def _run_push_statements(log: Log, session: Any) -> None:
     await push_log.claim(*numbers, now=log.start + ACK_DEADLINE, connection=session)
 
 
-@pytest.fixture
-async def recorder(log: Log) -> AsyncIterator[Recorder]:
-    await _fill(log)
-    async with log.database.hot() as connection:
-        recorder = Recorder(connection)
-        await _run_every_statement(log, recorder)
-        yield recorder
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def recorder(clone: Callable[[], Any]) -> AsyncIterator[Recorder]:
+    """One for all tests: they only look at plans."""
+    with clone() as database_url:
+        database = Database(database_url, pool_size=6)
+        log = await make_log(database, await begin(database))
+        await _fill(log)
+        async with database.hot() as connection:
+            recorder = Recorder(connection)
+            await _run_every_statement(log, recorder)
+            yield recorder
+        await database.close()
 
 
 def _literal(value: Any, type_name: str) -> str:
@@ -295,7 +305,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(child)
 
 
-def test_every_hot_statement_is_expected_here() -> None:
+async def test_every_hot_statement_is_expected_here() -> None:
     loaded = {
         f"{module}.{name}"
         for module, content in _MODULES.items()
