@@ -14,6 +14,8 @@ from benchmarks.servers import Broker, PlainHttpBroker
 from benchmarks.throughput import fill
 from tests.fixtures.grpc import channel_to
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 _COUNT = 2_000
 
 

@@ -21,6 +21,8 @@ import pytest
 from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess, repository
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 StartBroker = Callable[..., BrokerProcess]
 
 

@@ -12,6 +12,8 @@ from tests.clients.programs import INSTALL_SECONDS, NODE_PROGRAMS, run_program
 from tests.fixtures.broker import Json
 
 pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.ci,
     pytest.mark.skipif(shutil.which("node") is None, reason="node is not on PATH"),
     pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not on PATH"),
 ]

@@ -12,7 +12,11 @@ import pytest
 
 Gcloud = Callable[..., Any]
 
-pytestmark = pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not on PATH")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.ci,
+    pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not on PATH"),
+]
 
 
 @pytest.fixture

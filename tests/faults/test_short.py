@@ -28,6 +28,8 @@ async def _run_these(directory: Path, layout: Layout, schedule: list[Planned], *
     return result
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.timeout(300)
 async def test_faults_of_a_few_seconds_violate_nothing(tmp_path: Path) -> None:
     schedule = [
@@ -71,6 +73,7 @@ async def test_nor_do_keys_and_roles_that_change_while_callers_must_show_who_the
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("seed", "layout"),

@@ -14,6 +14,8 @@ from broker.front.rest.routes import ROUTES
 from tests.fixtures.broker import BrokerProcess, Json, Rest, text
 from tests.limits.conftest import GoodClient, good_client
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 SETTINGS = {"BROKER_PULL_WAIT_SECONDS": "0.05"}
 SEEDS = range(4)
 DEEP = 100_000

@@ -208,6 +208,8 @@ async def _converse(url: str, sent: bytes, dice: random.Random) -> None:
     writer.close()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", range(3))
 async def test_mutated_conversations_end_and_break_nothing(broker: BrokerProcess, rest: Rest, seed: int) -> None:
     dice = random.Random(seed)

@@ -159,6 +159,8 @@ def _check_generated(operation: str, max_examples: int, target: Target) -> None:
     check_all()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @EACH
 def test_every_operation_answers_generated_requests_as_documented(operation: str, target: Target) -> None:
     _check_generated(operation, 10, target)
