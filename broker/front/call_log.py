@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from broker.domain.errors import BrokerError
+from broker.telemetry.log import of_request
 from broker.telemetry.state_changes import StateChanges
 
 logger = logging.getLogger("broker.calls")
@@ -22,18 +23,19 @@ class CallLog:
         self._states = states
         self._excused = excused
 
-    def answered(self, call: str, code: object, seconds: float, peer: object) -> None:
+    def answered(self, call: str, code: object, seconds: float, peer: object, request_id: bytes) -> None:
         """A call, its status, how long it took, and the caller's address."""
         address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "?"
-        logger.debug("%s %s %.1f ms %s", call, code, seconds * 1000, address)
+        logger.debug("%s %s %.1f ms %s", call, code, seconds * 1000, address, extra=of_request(request_id))
 
-    def refused(self, error: BrokerError) -> None:
+    def refused(self, error: BrokerError, request_id: bytes) -> None:
         """A call was answered with an error.  One that is worth another try tells of too much load."""
         if error.retry_seconds is not None and error.__cause__ is None and not self._excused():
             what = f"calls are refused with {error.code}"
-            self._states.happens("refused calls", f"{error.code} {error.told}", what, error.told.rstrip("."))
+            name, why = f"{error.code} {error.told}", error.told.rstrip(".")
+            self._states.happens("refused calls", name, what, why, request_id=request_id)
 
-    def fault(self, call: str, error: Exception) -> None:
+    def fault(self, call: str, error: Exception, request_id: bytes) -> None:
         """A defect of the broker: the first of a kind is traced, the others are counted."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
@@ -41,7 +43,7 @@ class CallLog:
         where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
         name = f"{type(error).__name__} {where}"
         what = f"unexpected fault in {call}"
-        self._states.happens("faults", name, what, name, level=logging.ERROR, error=error)
+        self._states.happens("faults", name, what, name, level=logging.ERROR, error=error, request_id=request_id)
 
 
 def resource_of(request: bytes) -> str:

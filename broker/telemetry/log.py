@@ -29,6 +29,8 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         where = f"{_process(record)}[{record.process}] {record.name}"
         line = f"{_time(record)} {record.levelname} {where}: {one_line(record.getMessage())}"
+        if request_id := _request_id(record):
+            line += f" [request {request_id}]"
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         for text in (record.exc_text, self.formatStack(record.stack_info) if record.stack_info else None):
@@ -50,6 +52,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": one_line(record.getMessage()),
         }
+        if request_id := _request_id(record):
+            line["request_id"] = request_id
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         texts = (record.exc_text, self.formatStack(record.stack_info) if record.stack_info else None)
@@ -63,6 +67,15 @@ def _time(record: logging.LogRecord) -> str:
         f"{time.tm_year:04}-{time.tm_mon:02}-{time.tm_mday:02}T{time.tm_hour:02}:{time.tm_min:02}:"
         f"{time.tm_sec:02}.{int(record.msecs):03}Z"
     )
+
+
+def of_request(request_id: bytes) -> dict[str, str] | None:
+    """`extra` of a record that a request causes; b"": none does."""
+    return {"request_id": request_id.decode("ascii")} if request_id else None
+
+
+def _request_id(record: logging.LogRecord) -> str:
+    return getattr(record, "request_id", "")
 
 
 def _process(record: logging.LogRecord) -> str | None:

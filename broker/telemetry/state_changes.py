@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from broker.telemetry.log import of_request
+
 REMIND_SECONDS = 3_600.0
 QUIET_SECONDS = 30.0  # after which what only happens, and is not seen to end, is over
 LINES_A_MINUTE = 20  # of each kind
@@ -71,8 +73,11 @@ class StateChanges:
         lasted: float = 0.0,
         level: int = logging.WARNING,
         error: BaseException | None = None,
+        request_id: bytes = b"",
     ) -> None:
-        """It is so, and was maybe so before.  `lasted`: seconds, if it began a while ago; `error`: to be traced."""
+        """It is so, and was maybe so before.  `lasted`: seconds, if it began a while ago; `error`: to be traced;
+        `request_id`: of the request that shows it.
+        """
         now = self._ticks()
         trouble = self._troubles.get((kind, name))
         if trouble is not None:
@@ -81,7 +86,7 @@ class StateChanges:
         self._troubles[kind, name] = _Trouble(what, why, now - lasted, now)
         if self._may_write(kind, now, f"{what}: {why}"):
             since = f", since {_moment(lasted)}" if lasted >= 1 else ""
-            logger.log(level, "%s%s: %s", what, since, why, exc_info=error)
+            logger.log(level, "%s%s: %s", what, since, why, exc_info=error, extra=of_request(request_id))
 
     def ends(self, kind: str, name: str, what: str) -> None:
         """It is over, if it was so."""
@@ -105,11 +110,12 @@ class StateChanges:
         *,
         level: int = logging.WARNING,
         error: BaseException | None = None,
+        request_id: bytes = b"",
     ) -> None:
         """It happened once more; it is over when it has not happened for QUIET_SECONDS."""
         trouble = self._troubles.get((kind, name))
         if trouble is None:
-            self.begins(kind, name, what, why, level=level, error=error)
+            self.begins(kind, name, what, why, level=level, error=error, request_id=request_id)
             trouble = self._troubles[kind, name]
         trouble.count += 1
         trouble.why = why

@@ -7,13 +7,14 @@ from broker.front.grpc.errors import error_trailers
 from broker.front.grpc.messages import ACCEPTED_ENCODINGS
 from broker.port.http2.headers import encode_headers, list_size
 from broker.port.http2.stream import Stream
+from broker.port.request_ids import HEADER
 
 _BEGINNING = (
     (b":status", b"200"),
     (b"content-type", b"application/grpc"),
     (b"grpc-accept-encoding", ACCEPTED_ENCODINGS),
 )
-BEGINNING = encode_headers(*_BEGINNING)
+_PLAIN_BEGINNING = encode_headers(*_BEGINNING)
 OK = encode_headers((b"grpc-status", b"0"))
 _WRONG_CONTENT_TYPE = encode_headers((b":status", b"415"))
 
@@ -23,13 +24,18 @@ def ok_block(trailers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return encode_headers((b"grpc-status", b"0"), *trailers)
 
 
-def error_block(stream: Stream, error: BrokerError, *, begun: bool) -> bytes:
+def beginning(request_id: bytes) -> bytes:
+    """The headers of an answer."""
+    return _PLAIN_BEGINNING + encode_headers((HEADER, request_id))
+
+
+def error_block(stream: Stream, error: BrokerError, request_id: bytes, *, begun: bool) -> bytes:
     """The trailers of a failed call; if it has not `begun` its headers are among them.
 
     Clients limit what they read of headers, and take a larger block for a failure of its own: the details are left
     out then, and at last the message.
     """
-    fields = [*(() if begun else _BEGINNING), *error_trailers(error)]
+    fields = [*(() if begun else (*_BEGINNING, (HEADER, request_id))), *error_trailers(error)]
     while stream.max_header_list is not None and list_size(*fields) > stream.max_header_list:
         if fields[-1][0] == b"grpc-status":
             break
@@ -37,9 +43,9 @@ def error_block(stream: Stream, error: BrokerError, *, begun: bool) -> bytes:
     return encode_headers(*fields)
 
 
-def refuse(stream: Stream, error: BrokerError) -> None:
+def refuse(stream: Stream, error: BrokerError, request_id: bytes) -> None:
     """Answer with an error, and nothing else."""
-    stream.send_trailers(error_block(stream, error, begun=False))
+    stream.send_trailers(error_block(stream, error, request_id, begun=False))
 
 
 def refuse_content_type(stream: Stream) -> None:

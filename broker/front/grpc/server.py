@@ -25,6 +25,7 @@ from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.connection import Http2Connection, Registry
 from broker.port.http2.rotation import Rotation
 from broker.port.http2.stream import Receiver, Stream
+from broker.port.request_ids import HEADER, RequestIds
 from broker.services.services import Services
 
 MAX_RUNNING = 2_000  # calls of a connection, with those that their callers have given up
@@ -64,6 +65,7 @@ class GrpcDoor:
         self._rotation = Rotation()
         self._auditor = auditor
         self._calls = calls
+        self._request_ids = RequestIds()
         self._requests, self._answers = requests, answers
         self._targets = {
             method.path: _Target(
@@ -100,19 +102,22 @@ class GrpcDoor:
             return Ignored()
         target = self._targets.get(fields[b":path"])
         encoding = fields.get(b"grpc-encoding", b"identity")
+        request_id = self._request_ids.of(fields.get(HEADER))
         if target is None:
-            refuse(stream, self._unknown(fields[b":path"]))
+            refuse(stream, self._unknown(fields[b":path"]), request_id)
         elif encoding not in (b"identity", b"gzip", b"deflate"):
-            refuse(stream, unsupported_encoding(encoding))
+            refuse(stream, unsupported_encoding(encoding), request_id)
         elif len(session.running) >= MAX_RUNNING:
             error = Unavailable("Too many calls of this connection are under way; try again.")
-            self._calls.refused(error)
-            refuse(stream, error)
+            self._calls.refused(error, request_id)
+            refuse(stream, error, request_id)
         else:
-            return self._start(session, stream, target, encoding)
+            return self._start(session, stream, target, encoding, request_id)
         return Ignored()
 
-    def _start(self, session: Session, stream: Stream, target: _Target, encoding: bytes) -> Receiver:
+    def _start(
+        self, session: Session, stream: Stream, target: _Target, encoding: bytes, request_id: bytes
+    ) -> Receiver:
         gate = None if target.is_open else self._gate
         timeout = _timeout(stream.headers.fields.get(b"grpc-timeout"))
         if target.unary is not None:
@@ -124,6 +129,7 @@ class GrpcDoor:
                 encoding,
                 timeout,
                 rpc=target.method.rpc,
+                request_id=request_id,
                 gate=gate,
                 waits=target.waits,
             )
@@ -136,6 +142,7 @@ class GrpcDoor:
             encoding,
             timeout,
             rpc=target.method.rpc,
+            request_id=request_id,
             gate=gate,
         )
 

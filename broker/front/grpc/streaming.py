@@ -14,7 +14,7 @@ from broker.front.gate import Gate
 from broker.front.grpc.call import StreamingCall
 from broker.front.grpc.held import BODY_TICKS, Holder
 from broker.front.grpc.messages import MessageReader, pack_message
-from broker.front.grpc.responses import BEGINNING, OK, error_block
+from broker.front.grpc.responses import OK, beginning, error_block
 from broker.front.grpc.unary import Session, caller_of, shown, taken
 from broker.port.http2.stream import Stream
 from broker.services.services import Services
@@ -38,11 +38,13 @@ class StreamingRpc(Holder):
         timeout: float | None,
         *,
         rpc: str,
+        request_id: bytes,
         gate: Gate | None = None,
     ) -> None:
         """`rpc`: "Subscriber.StreamingPull".  `gate`: what the call passes first."""
         super().__init__(session.budget, admission)
         self._rpc = rpc
+        self._request_id = request_id
         self._session = session
         self._gate = gate
         self._stream = stream
@@ -171,7 +173,7 @@ class StreamingRpc(Holder):
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            self._stream.send_headers(BEGINNING)
+            self._stream.send_headers(beginning(self._request_id))
 
     def _cancel(self, error: BrokerError) -> None:
         if self._error is None:
@@ -202,7 +204,7 @@ class StreamingRpc(Holder):
             if not by_caller:
                 raise
         except Exception as error:
-            self._session.calls.fault(shown(self._stream), error)
+            self._session.calls.fault(shown(self._stream), error, self._request_id)
             self._fail(Internal("The broker met an unexpected fault; its log has the details."))
         finally:
             if self._gate is not None:
@@ -221,10 +223,10 @@ class StreamingRpc(Holder):
     def _tell(self, code: str) -> None:
         if self._opened:
             session, call = self._session, f"{shown(self._stream)} {self._resource}"
-            session.calls.answered(call, code, perf_counter() - self._opened, session.peer())
+            session.calls.answered(call, code, perf_counter() - self._opened, session.peer(), self._request_id)
 
     def _fail(self, error: BrokerError) -> None:
         if self._stream.trailers is None and not self._stream.closed:
-            self._session.calls.refused(error)
+            self._session.calls.refused(error, self._request_id)
         self._tell(error.code)
-        self._stream.send_trailers(error_block(self._stream, error, begun=self._begun))
+        self._stream.send_trailers(error_block(self._stream, error, self._request_id, begun=self._begun))

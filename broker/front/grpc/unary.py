@@ -17,7 +17,7 @@ from broker.front.gate import Gate
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.held import BODY_TICKS, ConnectionBudget, Holder
 from broker.front.grpc.messages import MessageReader, pack_message
-from broker.front.grpc.responses import BEGINNING, OK, error_block, ok_block
+from broker.front.grpc.responses import OK, beginning, error_block, ok_block
 from broker.front.request_memory import RequestMemory
 from broker.port.http2.frames import Code
 from broker.port.http2.stream import Stream
@@ -113,6 +113,7 @@ class UnaryRpc(Holder):
         "_handler",
         "_message",
         "_reader",
+        "_request_id",
         "_resource",
         "_rpc",
         "_running",
@@ -132,12 +133,14 @@ class UnaryRpc(Holder):
         timeout: float | None,
         *,
         rpc: str,
+        request_id: bytes,
         gate: Gate | None = None,
         waits: bool = False,
     ) -> None:
         """`rpc`: "Publisher.Publish".  `gate`: what the call passes first; `waits`: it may be open for long."""
         super().__init__(session.budget, admission)
         self._rpc = rpc
+        self._request_id = request_id
         self._gate = gate
         self._waits = waits and gate is not None
         self._session = session
@@ -219,7 +222,7 @@ class UnaryRpc(Holder):
             self._fail(Unavailable("The broker stops."))
             raise
         except Exception as error:
-            self._session.calls.fault(shown(stream), error)
+            self._session.calls.fault(shown(stream), error, self._request_id)
             self._fail(Internal("The broker met an unexpected fault; its log has the details."))
         finally:
             self._running = False
@@ -250,7 +253,7 @@ class UnaryRpc(Holder):
         stream = self._stream
         if stream.closed or stream.trailers is not None:
             return False
-        stream.send_headers(BEGINNING)
+        stream.send_headers(beginning(self._request_id))
         stream.send_data(pack_message(answer))
         stream.send_trailers(ok_block(self._call.trailers) if self._call.trailers else OK)
         if self._began:
@@ -273,14 +276,14 @@ class UnaryRpc(Holder):
         """Answer with an error, if there is no answer yet; what else arrives is ignored."""
         self._finish()
         if self._stream.trailers is None:
-            self._session.calls.refused(error)
-            self._stream.send_trailers(error_block(self._stream, error, begun=False))
+            self._session.calls.refused(error, self._request_id)
+            self._stream.send_trailers(error_block(self._stream, error, self._request_id, begun=False))
             if self._began:
                 self._tell(error.code)
 
     def _tell(self, code: str) -> None:
         session, call = self._session, f"{shown(self._stream)} {self._resource}"
-        session.calls.answered(call, code, perf_counter() - self._began, session.peer())
+        session.calls.answered(call, code, perf_counter() - self._began, session.peer(), self._request_id)
 
     def _finish(self) -> None:
         if self._deadline is not None:

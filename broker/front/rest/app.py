@@ -83,7 +83,7 @@ class RestDoor:
 
     def failed(self, exchange: Exchange, error: Exception) -> None:
         """Log a defect of what answers a request."""
-        self._calls.fault(_shown(exchange.head), error)
+        self._calls.fault(_shown(exchange.head), error, exchange.request_id)
 
     async def serve(self, exchange: Exchange) -> None:
         """Answer a request, whatever happens."""
@@ -98,7 +98,7 @@ class RestDoor:
                 body, held, large = await self._bodies.read(exchange, target.admission, name)
                 answer = await target.handler(Call(self._services, name, _query(head), body, exchange))
         except BrokerError as error:
-            self._calls.refused(error)
+            self._calls.refused(error, exchange.request_id)
             status, answer, retry_after = encode_error(error)
         except asyncio.CancelledError:  # the server does that to what is left when it has stopped for long enough
             status, answer, retry_after = encode_error(Unavailable("The broker stops; try again."))
@@ -109,7 +109,7 @@ class RestDoor:
         finally:
             self._bodies.let_go(held, large)
         if began:
-            self._calls.answered(_shown(head), status, perf_counter() - began, exchange.peer)
+            self._calls.answered(_shown(head), status, perf_counter() - began, exchange.peer, exchange.request_id)
         exchange.respond(status, _headers(status, retry_after), answer)
         if len(answer) >= LARGE_ANSWER_BYTES:
             await self._taken(exchange, len(answer))

@@ -24,7 +24,9 @@ from broker.port.http1.patience import Pace, Patience
 from broker.port.http1.reader import BODY, IDLE, Refusal, RequestReader
 from broker.port.http1.responses import FAULT, closing_answer, error_answer
 from broker.port.http1.web_pages import SERVED, WebPages
+from broker.port.request_ids import HEADER, RequestIds, sane_id
 from broker.port.tls.client_certificate import client_certificate
+from broker.telemetry.log import of_request
 
 MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
 _SMALL_ANSWER_BYTES = 16_384  # a record of TLS
@@ -68,6 +70,7 @@ class Http1Server:
         self.connections = connections
         self.tasks = tasks
         self.heads = KnownHeads()
+        self.request_ids = RequestIds()
 
 
 class Http1Connection(asyncio.Protocol):
@@ -230,8 +233,9 @@ class Http1Connection(asyncio.Protocol):
         verdict = head.verdict
         if verdict is None:
             verdict = head.verdict = server.pages.judge(head)
-        if verdict is not SERVED:
-            exchange.headers = verdict.headers
+            head.request_id = sane_id(head.header(HEADER))
+        request_id = exchange.request_id = head.request_id or server.request_ids.make()
+        exchange.headers = b"%bx-request-id: %b\r\n" % (verdict.headers, request_id)
         if verdict is not SERVED and not server.pages.serves(verdict, secure=self._is_secure):
             work = server.pages.answer(exchange, verdict)
         elif server.door.has(head.path):
@@ -325,8 +329,9 @@ class Http1Connection(asyncio.Protocol):
             return
         still_sends = refusal is not None or self._newest is not None or self._reading_paused
         if refusal is not None:
-            logger.debug("refused a request: %s", refusal.reason)
-            self._transport.write(closing_answer(refusal.status, refusal.reason))
+            request_id = self._server.request_ids.make()
+            logger.debug("refused a request: %s", refusal.reason, extra=of_request(request_id))
+            self._transport.write(closing_answer(refusal.status, refusal.reason, request_id))
         if not still_sends:
             self._close()
             return

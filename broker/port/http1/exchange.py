@@ -54,6 +54,7 @@ class Exchange:
         "gone",
         "head",
         "headers",
+        "request_id",
         "whole",
     )
 
@@ -61,6 +62,7 @@ class Exchange:
         """`body`: what has come of it; `whole`: that is all of it."""
         self.head = head
         self.headers = b""  # lines that each answer has besides its own
+        self.request_id = b""  # from its turn on
         self.whole = whole
         self.begun = self.answered = self.gone = False
         self._connection = connection

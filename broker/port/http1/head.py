@@ -19,7 +19,7 @@ class Head:
 
     `length`: bytes of the body, None where it comes in chunks.  `keep_alive`: the client means to send another
     request.  `expects_continue`: it waits to be asked for the body.  All these stay as they are; `verdict` is what
-    web_pages.py finds of it (None: not asked yet).
+    web_pages.py finds of it (None: not asked yet), and `request_id` the caller's with it (b"": none that will do).
     """
 
     method: str
@@ -31,6 +31,11 @@ class Head:
     keep_alive: bool
     expects_continue: bool
     verdict: "Verdict | None" = None
+    request_id: bytes = b""
+
+    def header(self, name: bytes) -> bytes:
+        """The first of that name; b"": there is none."""
+        return next((value for each, value in self.headers if each == name), b"")
 
 
 class KnownHeads:

@@ -24,9 +24,11 @@ def error_answer(status: int, reason: str) -> tuple[int, bytes, bytes]:
     return status, _JSON, json.dumps({"error": error}).encode()
 
 
-def closing_answer(status: int, reason: str) -> bytes:
-    """An error as the last that is sent on a connection."""
+def closing_answer(status: int, reason: str, request_id: bytes = b"") -> bytes:
+    """An error as the last that is sent on a connection; `request_id`: of the request, if there is one."""
     status, headers, body = error_answer(status, reason)
+    if request_id:
+        headers += b"x-request-id: %b\r\n" % request_id
     return b"%b\r\n%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (
         STATUS_LINES[status], headers, len(body), body,
     )  # fmt: skip

@@ -26,7 +26,7 @@ from broker.telemetry.state_changes import StateChanges
 
 _LONGEST = 200  # characters of a host or an origin that are shown
 _FIELD_NAMES = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z, -]{0,1000}")
-_EXPOSED = b"retry-after, www-authenticate"
+_EXPOSED = b"retry-after, www-authenticate, x-request-id"
 _METHODS = b"GET, POST, PUT, PATCH, DELETE"
 _PREFLIGHT_SECONDS = 600  # for which a browser need not ask again
 _SITES_OF_OURS = (b"same-origin", b"none")  # none: the visitor has typed the address
@@ -87,7 +87,7 @@ class WebPages:
     async def answer(self, exchange: Exchange, verdict: Verdict) -> None:
         """The answer to a browser that asks whether it may, or the refusal."""
         if verdict.preflight and not verdict.host:
-            exchange.respond(204, verdict.headers, b"")
+            exchange.respond(204, b"", b"")  # the verdict's headers are among the exchange's
         elif verdict.origin:
             self._refuse(
                 exchange,
