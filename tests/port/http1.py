@@ -1,6 +1,7 @@
 """The port's HTTP/1.1 with a door and an application of the test's own behind it."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,11 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 async def no_application(scope: Any, receive: Any, send: Any) -> None:
     raise AssertionError(scope)
+
+
+def without_ids(answers: bytes) -> bytes:
+    """Answers without the header that each has and that differs each time."""
+    return re.sub(rb"\r\nx-request-id: [0-9a-f]{10}-[0-9a-f]+(?=\r\n)", b"", answers)
 
 
 @dataclass

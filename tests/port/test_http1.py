@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,7 +13,7 @@ from broker.port.http1.exchange import MOST_UNREAD_BYTES
 from broker.port.http1.patience import Pace
 from tests.fixtures.broker import eventually
 from tests.limits.raw import calling, request
-from tests.port.http1 import NEVER, Served, serving
+from tests.port.http1 import NEVER, Served, serving, without_ids
 
 HOST = b"Host: x\r\n"
 CHUNKED = b"POST /c HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -116,7 +117,39 @@ async def test_requests_are_answered_to_the_byte_however_they_are_parted(
         assert answer.count(b"HTTP/1.1 ") == 1
         assert served.seen == []
     else:
-        assert answer == expected
+        assert without_ids(answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "is_taken"),
+    [
+        ("0af7651916cd43dd8448eb211c80319c", True),
+        ("a.b_c:d/e+f=g@h-1", True),
+        ("x" * 128, True),
+        ("x" * 129, False),
+        ('a"b', False),
+        ("a b", False),
+        ("", False),
+    ],
+)
+async def test_an_answer_has_the_caller_s_request_id_if_it_is_sane(
+    served: Served, given: str, is_taken: bool
+) -> None:
+    async with calling(served.url) as caller:
+        caller.send(request("GET", "/a", f"X-Request-Id: {given}") * 2, LAST)
+        answers = await caller.rest()
+    ids = re.findall(rb"x-request-id: (.*)\r\n", answers)
+    assert len(ids) == 3
+    assert (ids[:2] == [given.encode()] * 2) is is_taken
+    assert len(set(ids)) == (2 if is_taken else 3)
+
+
+async def test_a_request_that_is_refused_before_it_has_a_meaning_has_an_id_too(served: Served) -> None:
+    async with calling(served.url) as caller:
+        caller.send(b"GET /a b c HTTP/1.1\r\n\r\n")
+        answer = await caller.rest()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert re.search(rb"\r\nx-request-id: [0-9a-f]{10}-[0-9a-f]+\r\n", answer)
 
 
 async def test_a_head_that_was_seen_before_is_answered_as_the_first_time(served: Served) -> None:
@@ -142,7 +175,7 @@ async def test_a_head_that_is_known_does_not_hide_what_comes_with_it(served: Ser
         caller.send(post + b"\r\n" + post)
         assert [(await caller.answer()).body for _ in range(2)] == [b"POST /a  2"] * 2
         caller.send(LAST, post, post)
-        assert await caller.rest() == LAST_OK
+        assert without_ids(await caller.rest()) == LAST_OK
 
 
 async def test_a_refusal_is_one_answer_and_names_what_is_wrong(served: Served) -> None:
@@ -161,14 +194,14 @@ async def test_a_client_that_waits_to_be_asked_is_asked_when_its_body_is_wanted(
         asked = await caller.answer()
         assert asked.head == b"HTTP/1.1 100 Continue\r\n\r\n"
         caller.send(b"{}", LAST)
-        assert await caller.rest() == ok("POST /a  2") + LAST_OK
+        assert without_ids(await caller.rest()) == ok("POST /a  2") + LAST_OK
 
 
 async def test_a_client_that_waits_to_be_asked_and_is_not_finds_the_connection_closed(served: Served) -> None:
     """Whether it sends the body all the same cannot be known: the next request could be taken for it."""
     async with calling(served.url) as caller:
         caller.send(request("POST", "/early", "Expect: 100-continue", "Content-Length: 50"))
-        assert await caller.rest() == ok("POST /early  0", CLOSE)
+        assert without_ids(await caller.rest()) == ok("POST /early  0", CLOSE)
         caller.send(request("DELETE", "/a"))
     assert len(served.seen) == 1
 
@@ -176,7 +209,7 @@ async def test_a_client_that_waits_to_be_asked_and_is_not_finds_the_connection_c
 async def test_a_body_that_was_sent_without_being_asked_for_is_not_asked_for(served: Served) -> None:
     async with calling(served.url) as caller:
         caller.send(request("POST", "/a", "Expect: 100-continue", "Connection: close", body=b"{}"))
-        assert await caller.rest() == ok("POST /a  2", CLOSE)
+        assert without_ids(await caller.rest()) == ok("POST /a  2", CLOSE)
 
 
 async def test_no_more_of_a_body_is_read_than_the_door_asks_for(served: Served) -> None:
@@ -241,7 +274,7 @@ async def test_a_connection_that_is_shut_down_answers_what_is_here_and_closes(se
         assert await idle.rest() == b""
         assert await begun.rest() == b""
         served.proceed.set()
-        assert await caller.rest() == ok("GET /wait  0") + ok("GET /b  0", CLOSE)
+        assert without_ids(await caller.rest()) == ok("GET /wait  0") + ok("GET /b  0", CLOSE)
 
 
 class _Cancelled(set[asyncio.Task[Any]]):

@@ -1,5 +1,7 @@
 """What the log says of calls: nothing, or at debug a line for each; and once that calls are refused."""
 
+import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,6 +11,7 @@ from broker.app import Broker
 from broker.app_config import AppConfig
 from broker.front.call_log import resource_of
 from broker.front.generated import messages
+from broker.telemetry.log import JsonFormatter, LineFormatter
 from tests.fixtures.broker import Rest
 from tests.fixtures.in_process import running_in_process
 from tests.grpc.wire import serving
@@ -49,6 +52,40 @@ async def test_a_call_over_grpc_has_one_too(caplog: pytest.LogCaptureFixture) ->
     said = _said(caplog, "broker.calls")
     assert [line.split()[:3] for line in said][-1] == ["/test.Service/Fault", "-", "INTERNAL"]
     assert " ms 127.0.0.1:" in said[-1]
+
+
+async def test_the_line_of_a_call_has_the_id_that_its_caller_is_told(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "broker.calls")
+    async with _rest(database_url) as rest:
+        made = await rest.client.get("/v1/projects/p/topics")
+        given = await rest.client.get("/v1/projects/p/topics/none", headers={"X-Request-Id": "mine-1"})
+    assert given.headers["x-request-id"] == "mine-1"
+    lines = [LineFormatter().format(record) for record in caplog.records if record.name == "broker.calls"]
+    told = [made.headers["x-request-id"], "mine-1"]
+    assert [line.rpartition(" [request ")[2] for line in lines] == [f"{each}]" for each in told]
+
+
+async def test_over_grpc_the_id_is_in_the_metadata(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "broker.calls")
+    async with serving() as served:
+        peer = await served.connect()
+        told = []
+        for number, method in enumerate(("Nothing", "Fault", "Unknown")):
+            peer.call(2 * number + 1, method=method, x_request_id=f"mine-{number}")
+            answer = await peer.answer(2 * number + 1)
+            told.append({**answer.headers, **answer.trailers}[b"x-request-id"])
+        peer.call(7, method="Nothing")
+        assert re.fullmatch(
+            rb"[0-9a-f]{10}-[0-9a-f]+", {**(last := await peer.answer(7)).headers, **last.trailers}[b"x-request-id"]
+        )
+    assert told == [b"mine-0", b"mine-1", b"mine-2"]
+    said = [json.loads(JsonFormatter().format(each)) for each in caplog.records if "Fault" in each.getMessage()]
+    assert [(line["logger"], line["request_id"]) for line in said] == [
+        ("broker.state", "mine-1"),
+        ("broker.calls", "mine-1"),
+    ]
 
 
 async def test_calls_that_are_refused_are_one_line_however_many_they_are(
