@@ -43,8 +43,7 @@ class StreamingRpc(Holder):
     ) -> None:
         """`rpc`: "Subscriber.StreamingPull".  `gate`: what the call passes first."""
         super().__init__(session.budget, admission)
-        self._rpc = rpc
-        self._request_id = request_id
+        self._rpc, self._request_id = rpc, request_id
         self._session = session
         self._gate = gate
         self._stream = stream
@@ -54,8 +53,7 @@ class StreamingRpc(Holder):
         self._queued = 0  # bytes of those requests
         self._ticks = 0  # since the request that arrives has begun
         self._charged = 0  # bytes of the body that no request in the queue stands for yet
-        self._ended = False
-        self._begun = False
+        self._ended = self._begun = False
         self._error: BrokerError | None = None  # what the call fails with
         self._news = asyncio.Event()
         self._started = False

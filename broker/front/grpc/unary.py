@@ -139,8 +139,7 @@ class UnaryRpc(Holder):
     ) -> None:
         """`rpc`: "Publisher.Publish".  `gate`: what the call passes first; `waits`: it may be open for long."""
         super().__init__(session.budget, admission)
-        self._rpc = rpc
-        self._request_id = request_id
+        self._rpc, self._request_id = rpc, request_id
         self._gate = gate
         self._waits = waits and gate is not None
         self._session = session
