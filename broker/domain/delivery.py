@@ -21,6 +21,7 @@ from datetime import datetime
 import msgspec
 
 from broker.domain.errors import InvalidArgument
+from broker.domain.journal import NOBODY, Author
 from broker.domain.stretch import Source, Stretch, close_runs, count_of, size_of
 
 MAX_MESSAGES_PER_ATTEMPT = 1000  # Google's cap on one pull response; also the width of a row's bit string
@@ -48,12 +49,13 @@ class StoredMessage(msgspec.Struct, gc=False):  # of atomic values: the garbage 
 class Demand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one waiting pull would take: at most so many messages and about so many bytes.
 
-    `evenly`: no more than its part of what there is, if others wait as well.
+    `evenly`: no more than its part of what there is, if others wait as well.  `author`: whom the journal names.
     """
 
     max_messages: int
     max_bytes: int
     evenly: bool = False
+    author: Author = NOBODY
 
     def within(self, max_messages: int | None, max_bytes: int) -> "Demand":
         """The same, for at most so many messages (None: as many as it is) and bytes."""

@@ -1,9 +1,10 @@
 """What became of a message for one subscription (F3): from what is kept of both, exactly, or not at all."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from broker.domain.journal import Author, Entry, Event
 from broker.domain.message_id import message_id
 from broker.domain.standing_page import StandingMessage
 from broker.domain.subscription import Subscription
@@ -13,7 +14,7 @@ MAX_COUNTED = 10_000  # messages that stand before one
 
 
 class Fate(StrEnum):
-    """Those of MessageState, and what is over.  `SETTLED`: acked, sought past or expired, which is not known."""
+    """Those of MessageState, and what is over.  `SETTLED`: acked, sought past or expired; a journal may tell."""
 
     OUTSTANDING = "OUTSTANDING"
     RETRY_AT = "RETRY_AT"
@@ -25,6 +26,8 @@ class Fate(StrEnum):
     BEFORE_SUBSCRIPTION = "BEFORE_SUBSCRIPTION"
     DEAD_LETTERED = "DEAD_LETTERED"
     DETACHED = "DETACHED"
+    ACKNOWLEDGED = "ACKNOWLEDGED"
+    SEEKED_PAST = "SEEKED_PAST"
     SETTLED = "SETTLED"
 
 
@@ -90,6 +93,27 @@ def fate_of(facts: Facts, now: datetime) -> MessageFate:
         state=Fate.SETTLED,
         verdict="It is done with: acked, sought past or expired. Which of these is not kept without a journal.",
     )
+
+
+def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
+    """What the journal makes of one that is SETTLED; `entry`: what settled it, if that is told."""
+    if entry is None:
+        return fate
+    at = format_timestamp(entry.time)
+    if entry.event is Event.ACKED:
+        how = f", pushed and answered {entry.answer}" if entry.answer else _by(entry.author)
+        verdict = f"It was acked at {at}{how} (attempt {entry.attempt})."
+        return replace(fate, state=Fate.ACKNOWLEDGED, verdict=verdict)
+    if entry.event is Event.DEAD_LETTERED:
+        verdict = f"It went to the dead-letter topic at {at}, after {entry.attempt} attempts: {entry.answer}."
+        return replace(fate, state=Fate.DEAD_LETTERED, verdict=verdict)
+    return replace(fate, state=Fate.SEEKED_PAST, verdict=f"A seek at {at} has passed it.")
+
+
+def _by(author: Author) -> str:
+    """Who, and from where; an address alone is not who."""
+    who = author.principal or author.client
+    return f" by {who}" if who else ""
 
 
 def _to_come(facts: Facts, now: datetime) -> MessageFate:

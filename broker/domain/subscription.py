@@ -9,6 +9,7 @@ from broker.domain.ack_deadline import check_ack_deadline
 from broker.domain.alerts import NO_ALERTS, Alerts, check_alerts
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
+from broker.domain.journal import NO_JOURNAL, Journal, check_journal
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
@@ -75,12 +76,14 @@ class Extensions:
     """Options that Google's subscriptions do not have.
 
     `one_per_ordering_key`: one message of a key is out at a time, also within a response (A6).  `push`: how a push
-    subscription delivers.  `alerts`: when somebody wants to be told of it.
+    subscription delivers.  `alerts`: when somebody wants to be told of it.  `journal`: what is written
+    down of what happens to its messages.
     """
 
     one_per_ordering_key: bool = False
     push: PushOptions = GOOGLES_OPTIONS
     alerts: Alerts = NO_ALERTS
+    journal: Journal = NO_JOURNAL
 
     def replaced_by(self, wanted: "Extensions") -> "Extensions":
         """`wanted`, but with the secrets that there are unless it says which: who read them could not send them."""
@@ -140,6 +143,11 @@ class Subscription:
         topic does not exist (google.pubsub.v1.ReceivedMessage.delivery_attempt).
         """
         return self.dead_letter_policy is not None
+
+    @property
+    def journal(self) -> Journal | None:
+        """What is written down of what happens to its messages; None: nothing is."""
+        return self.extensions.journal if self.extensions.journal.mode is not None else None
 
     @property
     def is_push(self) -> bool:
@@ -238,6 +246,7 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
         ordered=subscription.enable_message_ordering,
     )
     check_alerts(subscription.extensions.alerts)
+    check_journal(subscription.extensions.journal)
     _check_exports(subscription)
     if subscription.expiration_ttl is not None:
         _check_expiration_ttl(subscription.expiration_ttl)  # first: a retention that is not given follows it

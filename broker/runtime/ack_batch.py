@@ -5,8 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from broker.domain.ack_id import AttemptName
+from broker.domain.journal import Told
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.log.delivery_attempts import AttemptStatus, MessageNames
+
+# Acks that are written in the journal: of each attempt the ordinals that somebody asked for, by whom.
+ToldAcks = dict[AttemptName, list[tuple[set[int], Told]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,7 @@ class NewDeadline:
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
     failure: str | None = None
+    told: Told | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,9 @@ class RefusedAcks:
 
 @dataclass(slots=True)
 class Batch:
-    """`done` gives the acks that were refused, and the messages whose deadline change was stale."""
+    """`done` gives the acks that were refused, and the messages whose deadline change was stale.  `told`: the acks
+    that are written in the journal, by whoever asked for them.
+    """
 
     done: asyncio.Future[tuple[RefusedAcks, MessageNames]]
     acks: MessageNames = field(default_factory=dict)
@@ -55,6 +62,7 @@ class Batch:
     acks_in_order: MessageNames = field(default_factory=dict)
     exactly_once: set[int] = field(default_factory=set)  # subscriptions
     deadlines: dict[AttemptName, dict[int, NewDeadline]] = field(default_factory=dict)
+    told: ToldAcks = field(default_factory=dict)
 
     def fail(self, error: BaseException) -> None:
         self.done.set_exception(error)

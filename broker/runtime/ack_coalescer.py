@@ -22,6 +22,7 @@ from itertools import chain
 from broker.domain.ack_id import AttemptName
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.fair_stock import FairStock
+from broker.domain.journal import Told
 from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks, own
 from broker.runtime.ack_writer import AckWriter
 from broker.runtime.fair_turns import FairTurns, Turn
@@ -81,12 +82,17 @@ class AckCoalescer:
         self._lines: dict[tuple[str, int], _Line] = {}
 
     async def acknowledge(
-        self, acks: Mapping[AttemptName, set[int]], *, project: str, exactly_once: bool = False
+        self,
+        acks: Mapping[AttemptName, set[int]],
+        *,
+        project: str,
+        exactly_once: bool = False,
+        told: Told | None = None,
     ) -> RefusedAcks:
         """Acknowledge messages; returns once that is durable.  Raises Unavailable, also at once.
 
-        `project` is whose turn it is to be.  Returns those that could not be acked; always none unless
-        `exactly_once`.
+        `project` is whose turn it is to be.  `told`: it is written in the journal, so.  Returns those that could
+        not be acked; always none unless `exactly_once`.
         """
         batches = self._batches(project, acks)
         for attempt, ordinals in acks.items():
@@ -94,6 +100,8 @@ class AckCoalescer:
             batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(ordinals)
             # Here rather than in the service: a push that succeeded is an ack as well.
             self._activity.used(attempt.subscription_id)
+            if told is not None:
+                batch.told.setdefault(attempt, []).append((ordinals, told))
             if exactly_once:
                 batch.exactly_once.add(attempt.subscription_id)
         refused = [(await asyncio.shield(batch.done))[0] for batch in batches.values()]

@@ -4,7 +4,8 @@ Each kind is one statement and one commit.  What a statement did not find is loo
 waited for may have moved it.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -12,7 +13,7 @@ from itertools import islice
 from typing import TypeVar
 
 from broker.domain.ack_id import AttemptName
-from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks
+from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks, ToldAcks
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.jitter import Jitter, retry_jitter
@@ -30,6 +31,7 @@ from broker.store.log.delivery_attempts import (
     modify_ack_deadline,
     modify_ordered_deadline,
 )
+from broker.store.log.journal import Ledger, open_ledger
 
 V = TypeVar("V")
 
@@ -65,40 +67,62 @@ class AckWriter:
 
         Raises Aborted, Unavailable: some of it may be written.
         """
-        await self._write_acks(shard_id, batch.acks)
-        stale = await self._write_exactly_once_acks(shard_id, batch.exactly_once_acks)
-        refused = await self._write_acks_in_order(shard_id, batch.acks_in_order, batch.exactly_once)
+        await self._write_acks(shard_id, batch.acks, batch.told)
+        stale = await self._write_exactly_once_acks(shard_id, batch.exactly_once_acks, batch.told)
+        refused = await self._write_acks_in_order(shard_id, batch.acks_in_order, batch.exactly_once, batch.told)
         refused = RefusedAcks({**refused.stale, **stale}, refused.out_of_order)
         return refused, await self._write_deadlines(shard_id, batch)
 
-    async def _write_acks(self, shard_id: int, acks: MessageNames) -> None:
+    @asynccontextmanager
+    async def _connection(
+        self, shard_id: int, attempts: Iterable[AttemptName], told: Container[AttemptName]
+    ) -> AsyncIterator[tuple[HotConnection, Ledger | None]]:
+        """One to change attempts by; if any of them is `told`, in one transaction with what the ledger tells."""
+        async with self._database.hot() as connection:
+            names = list(attempts) if told else []
+            if not any(attempt in told for attempt in names):
+                yield connection, None
+                return
+            try:
+                ledger = await open_ledger(connection, shard_id=shard_id, attempts=names)
+                yield connection, ledger
+                await ledger.close(connection, self._clock.now())
+            except BaseException:
+                await connection.close()  # its transaction is open
+                raise
+
+    async def _write_acks(self, shard_id: int, acks: MessageNames, told: ToldAcks) -> None:
         for some in _statements(acks.items()):
-            async with self._database.hot() as connection:
+            async with self._connection(shard_id, acks, told) as (connection, ledger):
                 missing = await acknowledge(connection, shard_id=shard_id, acks=dict(some))
                 if missing:  # gone, or moved to another part of the attempt while we waited: try once more
                     missing = await acknowledge(connection, shard_id=shard_id, acks=missing)
+                if ledger is not None:
+                    ledger.acked(some, [missing], told)
             self._counts.acked(some, missing, self._clock.now())
 
-    async def _write_exactly_once_acks(self, shard_id: int, acks: MessageNames) -> MessageNames:
+    async def _write_exactly_once_acks(self, shard_id: int, acks: MessageNames, told: ToldAcks) -> MessageNames:
         stale: MessageNames = {}
         for some in _statements(acks.items()):
             now = self._clock.now()
-            async with self._database.hot() as connection:
+            async with self._connection(shard_id, acks, told) as (connection, ledger):
                 missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=dict(some), now=now)
                 if missing:
                     missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=missing, now=now)
                     stale |= missing
+                if ledger is not None:
+                    ledger.acked(some, [missing], told)
             self._counts.acked(some, missing, now)
         return stale
 
     async def _write_acks_in_order(
-        self, shard_id: int, acks: MessageNames, exactly_once: Container[int]
+        self, shard_id: int, acks: MessageNames, exactly_once: Container[int], told: ToldAcks
     ) -> RefusedAcks:
         stale: MessageNames = {}
         out_of_order: MessageNames = {}
         for some in _statements(acks.items()):
             now = self._clock.now()
-            async with self._database.hot() as connection:
+            async with self._connection(shard_id, acks, told) as (connection, ledger):
                 write = partial(
                     acknowledge_in_order, connection, shard_id=shard_id, exactly_once=exactly_once, now=now
                 )
@@ -106,6 +130,9 @@ class AckWriter:
                 missing = {a: of_it for a, of_it in tries[0].stale.items() if a.subscription_id in exactly_once}
                 if missing:  # gone, or acked before and put aside by a claim while we waited: try once more
                     tries.append(await write(acks=missing))
+                if ledger is not None:
+                    refused = [{**tries[0].stale, **{attempt: set() for attempt in missing}, **tries[-1].stale}]
+                    ledger.acked(some, refused + [each.out_of_order for each in tries], told)
             self._counts.acked_in_order(some, tries, missing, now)
             stale |= tries[-1].stale
             for acked in tries:
@@ -144,10 +171,12 @@ class AckWriter:
                 retry_policy=deadline.retry_policy,
                 exactly_once=deadline.exactly_once,
                 failure=deadline.failure,
+                told=deadline.told,
             )
             for attempt, (deadline, ordinals) in wave
         ]
-        async with self._database.hot() as connection:
+        told = {change.attempt for change in changes if change.told is not None}
+        async with self._connection(shard_id, [attempt for attempt, _ in wave], told) as (connection, ledger):
             missing = await self._modify(connection, shard_id, changes)
             again = [
                 replace(change, ordinals=rest)
@@ -155,6 +184,8 @@ class AckWriter:
                 if (rest := change.ordinals & missing.get(change.attempt, set()))
             ]
             stale = await self._modify(connection, shard_id, again) if again else {}
+            if ledger is not None:
+                ledger.changed(changes, stale)
             await self._merge(connection, shard_id, changes)
         self._counts.nacked(changes, stale)
         return stale

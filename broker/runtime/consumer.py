@@ -45,6 +45,7 @@ def claimant_of(subscription: Subscription, now: datetime, **terms: Unpack[Terms
         filter_path=subscription.filter_path,
         max_attempts=subscription.max_delivery_attempts,
         ordered=subscription.enable_message_ordering,
+        journal=subscription.journal,
         **terms,
     )
 

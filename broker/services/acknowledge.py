@@ -9,6 +9,7 @@ from broker.domain.ack_deadline import check_nack_delay, check_new_ack_deadline
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
 from broker.domain.dead_letter import NACK, REJECT
 from broker.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from broker.domain.journal import NOBODY, Author, Told
 from broker.domain.names import leaf, project_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import Subscription
@@ -52,30 +53,34 @@ class AcknowledgeService:
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
         await self._count(subscription, principal)
-        refused = await self._acknowledge(subscription, ack_ids)
+        refused = await self._acknowledge(subscription, ack_ids, Author(principal))
         if refused:
             raise _refused(refused)
 
-    async def acknowledge_on_stream(self, subscription_name: str, ack_ids: Sequence[str]) -> Confirmation | None:
-        """As `acknowledge`, for who hears later what became of it, and only with exactly-once delivery.
+    async def acknowledge_on_stream(
+        self, subscription_name: str, ack_ids: Sequence[str], author: Author = NOBODY
+    ) -> Confirmation | None:
+        """As `acknowledge`, for who hears later what became of it, and only with exactly-once delivery.  Here and
+        below, `author` is whom the journal names.
 
         Raises NotFound, InvalidArgument for an id that this subscription never had, and without exactly-once
         delivery Unavailable.
         """
         subscription = await self._resources.subscription(subscription_name)
         try:
-            refused = await self._acknowledge(subscription, ack_ids)
+            refused = await self._acknowledge(subscription, ack_ids, author)
         except Unavailable:
             if subscription.enable_exactly_once_delivery:
                 return Confirmation(temporary_failed=ack_ids)
             raise
         return _confirmation(ack_ids, refused) if subscription.enable_exactly_once_delivery else None
 
-    async def _acknowledge(self, subscription: Subscription, ack_ids: Sequence[str]) -> RefusedAcks:
+    async def _acknowledge(self, subscription: Subscription, ack_ids: Sequence[str], author: Author) -> RefusedAcks:
         return await self._coalescer.acknowledge(
             group_ack_ids(ack_ids, subscription_id=subscription.subscription_id),
             project=project_of(subscription.name),
             exactly_once=subscription.enable_exactly_once_delivery,
+            told=_told(subscription, author),
         )
 
     async def modify_ack_deadline(
@@ -89,12 +94,16 @@ class AcknowledgeService:
         _require(ack_ids)
         check_new_ack_deadline(ack_deadline_seconds)
         await self._count(subscription, principal)
-        stale = await self._modify(subscription, ack_ids, ack_deadline_seconds)
+        stale = await self._modify(subscription, ack_ids, ack_deadline_seconds, Author(principal))
         if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
 
     async def modify_ack_deadlines_on_stream(
-        self, subscription_name: str, ack_ids: Sequence[str], ack_deadlines: Sequence[int]
+        self,
+        subscription_name: str,
+        ack_ids: Sequence[str],
+        ack_deadlines: Sequence[int],
+        author: Author = NOBODY,
     ) -> Confirmation | None:
         """As `modify_ack_deadline`, each id to a deadline of its own; confirmed as `acknowledge_on_stream`.
 
@@ -106,7 +115,7 @@ class AcknowledgeService:
             check_new_ack_deadline(seconds)
             by_seconds.setdefault(seconds, []).append(ack_id)
         group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)  # all are known, or nothing changes
-        changes = [self._modify(subscription, ids, seconds) for seconds, ids in by_seconds.items()]
+        changes = [self._modify(subscription, ids, seconds, author) for seconds, ids in by_seconds.items()]
         try:
             stale = await asyncio.gather(*changes)
         except Unavailable:
@@ -118,12 +127,12 @@ class AcknowledgeService:
         return _confirmation(ack_ids, *(RefusedAcks(stale=messages) for messages in stale))
 
     async def _modify(
-        self, subscription: Subscription, ack_ids: Sequence[str], seconds: int
+        self, subscription: Subscription, ack_ids: Sequence[str], seconds: int, author: Author
     ) -> Mapping[AttemptName, set[int]]:
         if seconds:
-            deadline = self._deadline(subscription, seconds)
+            deadline = self._deadline(subscription, author, seconds)
         else:
-            deadline = self._deadline(subscription, 0, "nacked", NACK, subscription.retry_policy)
+            deadline = self._deadline(subscription, author, 0, "nacked", NACK, subscription.retry_policy)
         return await self._change(subscription, ack_ids, deadline)
 
     async def nack(
@@ -140,7 +149,7 @@ class AcknowledgeService:
         await self._count(subscription, principal)
         seconds = 0 if delay is None else delay.total_seconds()
         retry_policy = subscription.retry_policy if delay is None else None
-        deadline = self._deadline(subscription, seconds, "nacked", NACK, retry_policy)
+        deadline = self._deadline(subscription, Author(principal), seconds, "nacked", NACK, retry_policy)
         stale = await self._change(subscription, ack_ids, deadline)
         if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
@@ -160,7 +169,7 @@ class AcknowledgeService:
                 f"(resource={leaf(subscription_name)})."
             )
         await self._count(subscription, principal)
-        deadline = self._deadline(subscription, 0, "exhausted", REJECT)
+        deadline = self._deadline(subscription, Author(principal), 0, "exhausted", REJECT)
         failed = await self._change(subscription, ack_ids, deadline)
         if failed:
             count = sum(map(len, failed.values()))
@@ -179,12 +188,20 @@ class AcknowledgeService:
     @staticmethod
     def _deadline(
         subscription: Subscription,
+        author: Author,
         seconds: float,
         status: AttemptStatus = "delivering",
         failure: str | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> NewDeadline:
-        return NewDeadline(seconds, status, retry_policy, subscription.enable_exactly_once_delivery, failure)
+        return NewDeadline(
+            seconds,
+            status,
+            retry_policy,
+            subscription.enable_exactly_once_delivery,
+            failure,
+            _told(subscription, author),
+        )
 
     async def _change(
         self, subscription: Subscription, ack_ids: Sequence[str], deadline: NewDeadline
@@ -192,6 +209,11 @@ class AcknowledgeService:
         messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
         self._activity.used(subscription.subscription_id)
         return await self._coalescer.modify_ack_deadline(messages, deadline, project=project_of(subscription.name))
+
+
+def _told(subscription: Subscription, author: Author) -> Told | None:
+    journal = subscription.journal
+    return None if journal is None else Told(journal, author)
 
 
 def _refused(refused: RefusedAcks) -> InvalidArgument:

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from broker.domain.errors import NotFound, PermissionDenied
-from broker.domain.fate import MAX_COUNTED, Fate, MessageFate, fate_of
+from broker.domain.fate import MAX_COUNTED, Fate, MessageFate, fate_of, settled_by
+from broker.domain.journal import Entry
 from broker.domain.lag import endpoint_verdict
 from broker.domain.message_id import parse_message_id
 from broker.domain.names import project_of
@@ -13,9 +14,11 @@ from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_turns import ResourceTurns
+from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.looking.fates import LoggedMessage, count_before, read_facts, read_message
+from broker.store.looking.journal import read_entries, read_settlement
 from broker.store.resources import push_states, subscriptions, topics
 
 HungUp = Callable[[], Awaitable[None]]
@@ -31,6 +34,16 @@ class MessageFates:
     message: LoggedMessage
     fates: Sequence[tuple[Subscription, MessageFate]]
     next_page_token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """`entries` are what the journal tells of a message, the oldest first; `fate` None: it is not in the log."""
+
+    subscription: Subscription
+    message_id: str
+    fate: MessageFate | None
+    entries: Sequence[Entry]
 
 
 class FateService:
@@ -71,6 +84,30 @@ class FateService:
                 topic=topic_name, message=message, fates=await self._fates(message, seen), next_page_token=token
             )
 
+    async def get_timeline(
+        self, subscription_name: str, message_id: str, *, hung_up: HungUp | None = None
+    ) -> Timeline:
+        """What became of a message for one subscription, and what its journal tells of it.
+
+        Raises InvalidArgument, NotFound (no subscription; a message that is not retained, and not told of),
+        Unavailable.
+        """
+        shard_id, seq = parse_message_id(message_id)
+        async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
+            async with self._database.transaction() as connection:
+                subscription = await existing_subscription(connection, subscription_name)
+            entries: Sequence[Entry] = ()
+            message = None
+            if shard_id in subscription.shard_ids:
+                wanted = {"subscription_id": subscription.subscription_id, "shard_id": shard_id, "seq": seq}
+                async with self._database.hot() as hot:
+                    message = await read_message(hot, shard_id=shard_id, seq=seq)
+                    entries = await read_entries(hot, **wanted)
+            fates = [] if message is None else await self._fates(message, [subscription])
+            if not fates and not entries:
+                raise _no_message(message_id, f"of {subscription_name}, or it is not retained any more")
+            return Timeline(subscription, message_id, fates[0][1] if fates else None, entries)
+
     async def _subscriptions(self, topic_name: str, page: Page) -> tuple[Topic, Sequence[Subscription], str]:
         async with self._database.transaction() as connection:
             topic = await topics.find_topic(connection, name=topic_name)
@@ -92,6 +129,14 @@ class FateService:
         async with self._database.hot() as hot:
             for facts in await read_facts(hot, message=message, subscriptions=seen, now=now):
                 fate = fate_of(facts, now)
+                if fate.state is Fate.SETTLED:
+                    settled = await read_settlement(
+                        hot,
+                        subscription_id=facts.subscription.subscription_id,
+                        shard_id=facts.shard_id,
+                        seq=facts.seq,
+                    )
+                    fate = settled_by(fate, settled)
                 if fate.state is Fate.WAITING and facts.standing is None:
                     before, more = await count_before(hot, facts, now=now)
                     count = f"more than {MAX_COUNTED}" if more else f"{before}"

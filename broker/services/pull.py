@@ -5,8 +5,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from msgspec.structs import replace
+
 from broker.domain.delivery import MAX_RESPONSE_BYTES, Delivery, Demand, demand_of
 from broker.domain.errors import FailedPrecondition
+from broker.domain.journal import Author
 from broker.domain.names import leaf, project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.long_poll import LongPoll
@@ -65,6 +68,8 @@ class PullService:
         """
         subscription = await pullable(self._resources, subscription_name)
         demand = demand_of(max_messages, max_bytes)
+        if subscription.journal is not None:
+            demand = replace(demand, author=Author(principal, address))
         reading = self._readers.pulls(subscription.subscription_id, principal, address)
         wait_seconds = 0 if return_immediately else self._longest_wait(seconds_left)
         if not self._quotas.on:

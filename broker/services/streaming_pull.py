@@ -9,6 +9,7 @@ from broker.domain.ack_id import attempt_name
 from broker.domain.delivery import MAX_GRPC_RESPONSE_BYTES, MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import Aborted, NotFound, Unavailable
 from broker.domain.flow_control import FlowControl
+from broker.domain.journal import NOBODY, Author
 from broker.domain.names import leaf, project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.connections import Connection
@@ -139,10 +140,17 @@ class MessageStream:
                 return []
         return await self._parts.long_poll.pull(
             self.subscription,
-            Demand(max_messages=room, max_bytes=size, evenly=True),
+            Demand(max_messages=room, max_bytes=size, evenly=True, author=self.author),
             wait_seconds=WAIT_SECONDS,
             terms=self._terms,
         )
+
+    @property
+    def author(self) -> Author:
+        """Whom the journal names."""
+        if self.subscription.journal is None:
+            return NOBODY
+        return Author(self._reading.principal, self._reading.client_id)
 
     async def _within_quotas(self, room: int, size: int) -> tuple[int, int]:
         """How many messages and bytes may come now; none, once it has waited: a stream is slowed, not ended."""

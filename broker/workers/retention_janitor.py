@@ -7,13 +7,14 @@ from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.access.audit_entries import delete_old_audit_entries
 from broker.store.driver.database import Database, translate_errors
+from broker.store.log.journal import delete_old_journal
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_dead_letters, delete_unwanted, drop_partitions_behind, tidying
 from broker.store.resources.snapshots import delete_expired_snapshots
 from broker.telemetry.state_changes import StateChanges
 
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
-_PARTS = (make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_dead_letters)
+_PARTS = (make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_dead_letters, delete_old_journal)
 
 
 class RetentionJanitor:

@@ -28,7 +28,15 @@ BANNED = {
 }
 # Words that have meant several things: by how they begin, the rooms in which their one meaning is at home.
 HOMES = {
-    "settle": ("engine.py", "runtime/", "workers/push/", "domain/fate.py"),  # messages, by who had them
+    "settle": (  # messages, by who had them
+        "engine.py",
+        "runtime/",
+        "workers/push/",
+        "domain/fate.py",
+        "domain/journal.py",
+        "services/fates.py",
+        "store/looking/journal.py",
+    ),
     "place": ("store/claim/",),  # a position with a filter
     "position": ("domain/", "front/rest/", "services/", "store/"),  # a point of a log
     "ordinal": ("domain/", "runtime/", "services/", "store/", "workers/push/"),  # a message in its attempt or batch

@@ -45,7 +45,15 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         for route in ROUTES
         if route.rpc.startswith(("IAM.", "ApiKeys.", "Quotas.", "Logging.", "Settings."))
     }  # of other APIs
-    looks = {"FindMessage", "GetMessage", "ListConsumers", "ListLag", "ListSubscriptionMessages", "TailTopic"}
+    looks = {
+        "FindMessage",
+        "GetMessage",
+        "GetSubscriptionMessage",
+        "ListConsumers",
+        "ListLag",
+        "ListSubscriptionMessages",
+        "TailTopic",
+    }
     extensions = {"GetPosition", "Nack", "Reject", "TestFilter"} | looks | pushes | access
     assert {route.rpc for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions
     assert extensions <= support()["extensions"].keys()

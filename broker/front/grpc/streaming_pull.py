@@ -135,11 +135,13 @@ class _Client:
     async def _apply(self, request: Any) -> None:
         acknowledge, name = self._call.services.acknowledge, self._stream.subscription.name
         if request.ack_ids:
-            confirmation = await acknowledge.acknowledge_on_stream(name, list(request.ack_ids))
+            confirmation = await acknowledge.acknowledge_on_stream(name, list(request.ack_ids), self._stream.author)
             await self._confirm("acknowledge_confirmation", confirmation)
         if request.modify_deadline_ack_ids:
             ack_ids, seconds = list(request.modify_deadline_ack_ids), list(request.modify_deadline_seconds)
-            confirmation = await acknowledge.modify_ack_deadlines_on_stream(name, ack_ids, seconds)
+            confirmation = await acknowledge.modify_ack_deadlines_on_stream(
+                name, ack_ids, seconds, self._stream.author
+            )
             await self._confirm("modify_ack_deadline_confirmation", confirmation)
 
     async def _confirm(self, field: str, confirmation: Confirmation | None) -> None:

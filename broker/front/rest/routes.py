@@ -129,6 +129,7 @@ ROUTES = [
         "ListSubscriptionMessages",
         standing_messages.list_messages,
     ),
+    Route("GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage", fates.get_subscription_message),
     Route("GET", f"{TOPIC}:tail", "TailTopic", tail.tail_topic),
     Route("GET", f"{TOPIC}/messages/*", "GetMessage", fates.get_message),
     Route("GET", "projects/*/messages/*", "FindMessage", fates.find_message),

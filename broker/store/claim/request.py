@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
+from broker.domain.journal import Journal
 from broker.domain.ordered_run import Preferred, nobody
 from broker.domain.push_config import Digest
 from broker.domain.retry_policy import RetryPolicy
@@ -23,7 +24,8 @@ class Claimant:
     the demand numbered `preferred(key)` if there is one and it has room.  Redeliveries are looked for only if
     `looks_for_due`; `wants_next`: whoever asks wants to know when the next falls due even if he gets something.
     With a `digest` nothing fresh is taken unless its `max_messages` or `max_bytes` wait, or the oldest that waits
-    was published its `max_delay` ago; redeliveries do not wait for it.
+    was published its `max_delay` ago; redeliveries do not wait for it.  With a `journal` hand-outs
+    are written down.
     """
 
     subscription_id: int
@@ -38,6 +40,7 @@ class Claimant:
     max_run: int = MAX_MESSAGES_PER_ATTEMPT
     preferred: Preferred = nobody
     digest: Digest | None = None
+    journal: Journal | None = None
     looks_for_due: bool = True
     wants_next: bool = False
 

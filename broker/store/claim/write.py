@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from broker.domain.delivery import Delivery
+from broker.domain.journal import Event, rows_of
 from broker.domain.ordered_run import Phase
 from broker.domain.stretch import count_of, multirange
 from broker.store.claim.bodies import Bodies, read_bodies
@@ -21,6 +22,7 @@ from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnec
 from broker.store.driver.statements import COMMIT
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.due_attempt import replacements
+from broker.store.log.journal import journal_statement
 
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 _MOVE_CURSORS = statements.hot("move_cursors")
@@ -51,7 +53,7 @@ async def write(
         *_next_delivery_ats(request, asking),
         take=lambda rows: upcoming.update((row.subscription_id, row.next_delivery_at) for row in rows),
     )
-    trip.add(*rewrite_runs(request, works, at), *_new_rows(request, attempts, at))
+    trip.add(*rewrite_runs(request, works, at), *_new_rows(request, attempts, at), *_journal(request, attempts, at))
     trip.add(*read_bodies(request, [attempt.parcel.stretches for attempt in attempts], bodies), take=bodies.add)
     # Without attempts nothing need wait for the disk: what was passed over would only be passed over again.
     trip.add(*(((COMMIT, {}),) if attempts else NOTHING_CHANGED))
@@ -159,6 +161,27 @@ def _new_rows(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime)
         yield _INSERT_DELIVERY_ATTEMPTS, {"shard_id": request.shard_id, "now": at, **_plain_rows(plain, at)}
     of_keys = [attempt for attempt in attempts if attempt.parcel.ordered and attempt.parcel.run is None]
     yield from new_runs(request, [(a.work.claimant, a.attempt_id, a.parcel.stretches) for a in of_keys], at)
+
+
+def _journal(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime) -> Iterator[Bound]:
+    """What goes out, of subscriptions that have it written down."""
+    told = [attempt for attempt in attempts if attempt.work.claimant.journal is not None]
+    if not told:
+        return
+    rows = [
+        row
+        for attempt in told
+        for row in rows_of(
+            attempt.work.claimant.journal,
+            attempt.work.subscription_id,
+            Event.HANDED_OUT,
+            attempt.parcel.number,
+            [(stretch.first_seq, stretch.end) for stretch in attempt.parcel.stretches],
+            author=attempt.work.claimant.demands[attempt.parcel.demand].author,
+        )
+    ]
+    if rows:
+        yield journal_statement(request.shard_id, rows, at)
 
 
 def _plain_rows(attempts: Sequence[_Attempt], at: datetime) -> dict[str, Any]:

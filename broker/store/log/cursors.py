@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from broker.domain.journal import Event, Range, ranges_of, rows_of, without
 from broker.domain.position import MAX_SCANNED, Position
 from broker.domain.replay import MAX_COUNTED, ShardReplay
 from broker.domain.sequences import from_bits, from_multirange, to_bits
 from broker.store.driver import statements
 from broker.store.driver.database import Connection, ResourceConnection
+from broker.store.log.journal import write_journal
 
 _LOCK_CURSORS = statements.load("lock_cursors")
 _LOCK_ATTEMPTS = statements.load("lock_attempts")
@@ -31,9 +33,11 @@ _RESTORE_ORDERED_ATTEMPTS = statements.load("restore_ordered_attempts")
 _MOVE_CURSORS = statements.load("move_cursors")
 _LOWER_FIRST_SEQUENCE = statements.load("lower_first_sequence")
 _READ_SNAPSHOT_POSITION = statements.load("read_snapshot_position")
+_READ_UNSETTLED = statements.load("read_unsettled")
 _COUNT_REPLAYED = statements.load("count_replayed")
 _READ_POSITIONS = statements.load("read_positions")
 
+_END_OF_LOG = 2**63 - 1  # past any sequence
 _EVER, _END_OF_TIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -74,6 +78,7 @@ async def seek_to_time(
     cursor = await _lock(connection, seek)
     if cursor is None:
         return None
+    before = await _unsettled(connection, seek, cursor[1])
     next_publish_time, next_seq = cursor
     until: datetime | None = None
     until_seq: int | None = None
@@ -95,6 +100,7 @@ async def seek_to_time(
         _RENEW_ATTEMPTS, {**seek.where, "first_attempt_id": seek.first_attempt_id, "now": seek.now}
     )
     await _move(connection, seek, next_publish_time, next_seq)
+    await _write_down(connection, seek, before, next_seq)
     asked_since = time if time <= cursor[0] else None
     return await _count(connection, seek, cursor, (next_publish_time, next_seq), asked_since)
 
@@ -113,6 +119,7 @@ async def seek_to_snapshot(
     if not held:
         return None
     [row] = held
+    before = await _unsettled(connection, seek, cursor[1])
     await connection.exec_driver_sql(_DELETE_ALL_ATTEMPTS, seek.where)
     restored = {
         "snapshot_id": snapshot_id,
@@ -123,6 +130,7 @@ async def seek_to_snapshot(
     restore = _RESTORE_ORDERED_ATTEMPTS if seek.ordered else _RESTORE_ATTEMPTS
     await connection.exec_driver_sql(restore, {**seek.where, **restored})
     await _move(connection, seek, *row)
+    await _write_down(connection, seek, before, row[1])
     asked_since = row[0] if row[1] < cursor[1] else None
     return await _count(connection, seek, cursor, (row[0], row[1]), asked_since)
 
@@ -214,6 +222,26 @@ async def _position_at(connection: ResourceConnection, seek: ShardSeek, time: da
 def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
     all_seqs = from_multirange(seqs)
     return to_bits([ordinal for ordinal in from_bits(bits) if kept(all_seqs[ordinal])], len(bits))
+
+
+async def _unsettled(connection: ResourceConnection, seek: ShardSeek, next_seq: int) -> list[Range]:
+    """What is delivered and not settled, and what the cursor has not passed."""
+    rows = await _rows(connection, _READ_UNSETTLED, seek.where)
+    seqs: set[int] = set()
+    for held, bits in rows:
+        all_seqs = from_multirange(held)
+        seqs.update(all_seqs[ordinal] for ordinal in from_bits(bits))
+    return [*ranges_of(sorted(seq for seq in seqs if seq < next_seq)), (next_seq, _END_OF_LOG)]
+
+
+async def _write_down(
+    connection: ResourceConnection, seek: ShardSeek, before: Sequence[Range], next_seq: int
+) -> None:
+    """In the journal, whatever was chosen: what the seek has settled, and what it makes to be delivered."""
+    after = await _unsettled(connection, seek, next_seq)
+    events = ((Event.SEEKED_PAST, without(before, after)), (Event.REPLAYED, without(after, before)))
+    rows = [row for event, of in events for row in rows_of(None, seek.subscription_id, event, 0, of, span=True)]
+    await write_journal(connection, shard_id=seek.shard_id, rows=rows, now=seek.now)
 
 
 async def _move(connection: ResourceConnection, seek: ShardSeek, publish_time: datetime, seq: int) -> None:

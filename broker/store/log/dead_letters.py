@@ -11,6 +11,7 @@ import msgspec
 
 from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID, UNKNOWN
 from broker.domain.delivery import StoredMessage
+from broker.domain.journal import Event, Row, ranges_of, rows_of
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
 from broker.domain.sequences import to_multirange
@@ -20,6 +21,7 @@ from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.due_attempt import DueAttempt, due_attempt, replacements
+from broker.store.log.journal import journal_statement
 from broker.store.log.messages import append_statements, encode_messages
 
 _FIND_DEAD_LETTER_WORK = statements.hot("find_dead_letter_work")
@@ -153,6 +155,9 @@ async def _write(
     changed = replacements([(subscription.subscription_id, row) for row in rows])
     if changed:
         writes.append((_REPLACE_ATTEMPTS, {"shard_id": shard_id, **changed}))
+    given_up = [letter for batch in letters.values() for letter in batch]
+    if given_up:
+        writes.append(journal_statement(shard_id, _journal_rows(given_up, subscription), now))
     published_at = now - timedelta(microseconds=now.microsecond % 1000)
     for letter_shard, batch in sorted(letters.items()):  # shard heads last, by id: the one lock order
         requests = [encode_messages([_as_published(letter, subscription, shard_id)]) for letter in batch]
@@ -163,6 +168,25 @@ async def _write(
     if not all(taken):
         raise DeadLetterTopicClosed
     await connection.run((COMMIT, {}))
+
+
+def _journal_rows(letters: Sequence[_Letter], subscription: Subscription) -> list[Row]:
+    """Whatever the subscription's journal."""
+    alike: dict[tuple[int, str], list[int]] = {}
+    for letter in letters:
+        alike.setdefault((letter.delivery_attempts, letter.reason), []).append(letter.source.seq)
+    return [
+        row
+        for (attempt, reason), seqs in alike.items()
+        for row in rows_of(
+            None,
+            subscription.subscription_id,
+            Event.DEAD_LETTERED,
+            attempt,
+            ranges_of(sorted(seqs)),
+            answer=reason,
+        )
+    ]
 
 
 def _as_published(letter: _Letter, subscription: Subscription, shard_id: int) -> NewMessage:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from broker.domain.ack_id import AttemptName
+from broker.domain.journal import Told
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.sequences import from_bits, to_bits
 from broker.store.driver import statements
@@ -34,6 +35,7 @@ class DeadlineChange:
     `status`: "delivering" moves the ack deadline, "nacked" is a nack (a retry policy delays it from there on), and
     "exhausted" gives the messages up to the dead-letter forwarder.  "released" is a nack of what reached nobody:
     the attempt does not count.  `failure` is how the attempt has failed (domain/dead_letter.py), if it has.
+    `told`: it is written in the journal, so.
     """
 
     attempt: AttemptName
@@ -43,6 +45,7 @@ class DeadlineChange:
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
     failure: str | None = None
+    told: Told | None = None
 
 
 # Messages by what their ack ids name: of each attempt their ordinals, from 0.

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from broker.domain.alerts import NO_ALERTS, Alerts
+from broker.domain.journal import NO_JOURNAL, Journal, JournalMode
 from broker.domain.push_config import (
     GOOGLES_OPTIONS,
     CircuitBreaker,
@@ -43,6 +44,8 @@ def encode_extensions(extensions: Extensions) -> dict[str, Any]:
         stored["push"] = options | _stored_secrets(extensions.push.webhook_secrets or ())
     if extensions.alerts != NO_ALERTS:
         stored["alerts"] = _in_seconds(asdict(extensions.alerts))
+    if extensions.journal != NO_JOURNAL:
+        stored["journal"] = _in_seconds(asdict(extensions.journal))
     return stored
 
 
@@ -51,7 +54,21 @@ def decode_extensions(stored: dict[str, Any]) -> Extensions:
     options = stored.get("push")
     push = GOOGLES_OPTIONS if options is None else _push_options(options)
     alerts = _alerts(stored["alerts"]) if "alerts" in stored else NO_ALERTS
-    return Extensions(one_per_ordering_key=stored.get("one_per_ordering_key", False), push=push, alerts=alerts)
+    return Extensions(
+        one_per_ordering_key=stored.get("one_per_ordering_key", False),
+        push=push,
+        alerts=alerts,
+        journal=_journal(stored["journal"]) if "journal" in stored else NO_JOURNAL,
+    )
+
+
+def _journal(stored: dict[str, Any]) -> Journal:
+    mode = stored["mode"]
+    return Journal(
+        mode=None if mode is None else JournalMode(mode),
+        sample=stored["sample"],
+        retention=timedelta(seconds=stored["retention"]),
+    )
 
 
 def _alerts(stored: dict[str, Any]) -> Alerts:

@@ -3,6 +3,7 @@
 from broker.store.schema import (
     access_tables,
     event_tables,
+    journal_tables,
     payload_schema_tables,
     quota_tables,
     reader_tables,
@@ -10,4 +11,12 @@ from broker.store.schema import (
 )
 
 metadata = tables.metadata
-DECLARED_IN = (tables, access_tables, event_tables, quota_tables, reader_tables, payload_schema_tables)
+DECLARED_IN = (
+    tables,
+    access_tables,
+    event_tables,
+    journal_tables,
+    quota_tables,
+    reader_tables,
+    payload_schema_tables,
+)

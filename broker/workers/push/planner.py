@@ -8,6 +8,7 @@ import asyncio
 from datetime import datetime, timedelta
 
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Demand
+from broker.domain.journal import PUSH
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.consumer import Answer, claimant_of
@@ -77,7 +78,9 @@ class _EndpointConsumer:
         parcels = endpoint.wants(asyncio.get_running_loop().time())
         most = parcels if digest is None else digest.max_messages
         max_bytes = MAX_BYTES_HELD if digest is None else digest.max_bytes
-        demand = Demand(max_messages=min(most, MAX_MESSAGES_PER_ATTEMPT), max_bytes=min(max_bytes, MAX_BYTES))
+        demand = Demand(
+            max_messages=min(most, MAX_MESSAGES_PER_ATTEMPT), max_bytes=min(max_bytes, MAX_BYTES), author=PUSH
+        )
         claimant = claimant_of(
             subscription,
             now,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from broker.domain.ack_id import AttemptName
 from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.fair_stock import ALPHA
+from broker.domain.journal import PUSH, Told
 from broker.runtime.ack_batch import NewDeadline
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.workers.push.endpoint import Endpoint, Item
 
-_RELEASED = NewDeadline(0, "released")
 _AWAY_SECONDS = 0.5  # after which acks that the database did not take are sent to it again
 _MAX_KEPT = 100_000  # attempts whose acks wait for the database; what is beyond is delivered again
 
@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Outcomes:
-    """What is to be written for the endpoints of a project, of one shard."""
+    """What is to be written for the endpoints of a project, of one shard; acks by what is told of them."""
 
-    acks: dict[AttemptName, set[int]] = field(default_factory=dict)
+    acks: dict[Told | None, dict[AttemptName, set[int]]] = field(default_factory=dict)
     deadlines: dict[NewDeadline, dict[AttemptName, set[int]]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -50,19 +50,21 @@ class Settlement:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
 
-    def acknowledge(self, endpoint: Endpoint, items: Iterable[Item]) -> None:
-        """They were delivered."""
+    def acknowledge(self, endpoint: Endpoint, items: Iterable[Item], answer: str = "") -> None:
+        """They were delivered; `answer`: what the endpoint said, for the journal."""
+        told = _told(endpoint, answer)
         for item in items:
-            acks = self._of(endpoint.payer, item.name.shard_id).acks
+            acks = self._of(endpoint.payer, item.name.shard_id).acks.setdefault(told, {})
             acks.setdefault(item.name, set()).add(item.ordinal)
 
     def nack(self, endpoint: Endpoint, items: Iterable[Item], failure: str) -> None:
         """They were refused, or not answered in time: `failure` says which (domain/dead_letter.py)."""
-        self._add(endpoint, items, NewDeadline(0, "nacked", endpoint.subscription.retry_policy, failure=failure))
+        policy = endpoint.subscription.retry_policy
+        self._add(endpoint, items, NewDeadline(0, "nacked", policy, failure=failure, told=_told(endpoint)))
 
     def release(self, endpoint: Endpoint, items: Iterable[Item]) -> None:
         """They were not sent: due at once, the attempt not counted."""
-        self._add(endpoint, items, _RELEASED)
+        self._add(endpoint, items, NewDeadline(0, "released", told=_told(endpoint)))
 
     def _add(self, endpoint: Endpoint, items: Iterable[Item], deadline: NewDeadline) -> None:
         for item in items:
@@ -107,32 +109,40 @@ class Settlement:
     async def _flush(self, project: str, outcomes: _Outcomes) -> bool:
         """Write what there is.  Returns whether the database took it."""
         taken = outcomes.take()
-        of_acks, *others = await asyncio.gather(
-            self._coalescer.acknowledge(taken.acks, project=project),
+        ended = await asyncio.gather(
+            *(self._coalescer.acknowledge(acks, project=project, told=told) for told, acks in taken.acks.items()),
             *(
                 self._coalescer.modify_ack_deadline(messages, new, project=project)
                 for new, messages in taken.deadlines.items()
             ),
             return_exceptions=True,
         )
-        if isinstance(of_acks, Unavailable):
-            self._take_back(project, outcomes, taken.acks)
-        for outcome in (of_acks, *others):
+        for (told, acks), outcome in zip(taken.acks.items(), ended, strict=False):  # those of deadlines follow
+            if isinstance(outcome, Unavailable):
+                self._take_back(project, outcomes.acks.setdefault(told, {}), acks)
+        for outcome in ended:
             if isinstance(outcome, BaseException) and not isinstance(outcome, BrokerError):
                 raise outcome
-        failed = next((outcome for outcome in (of_acks, *others) if isinstance(outcome, BrokerError)), None)
+        failed = next((outcome for outcome in ended if isinstance(outcome, BrokerError)), None)
         if failed is not None:
             logger.debug("results of pushes were not written: %s", failed)
         return failed is None
 
-    def _take_back(self, project: str, outcomes: _Outcomes, acks: dict[AttemptName, set[int]]) -> None:
+    def _take_back(
+        self, project: str, kept: dict[AttemptName, set[int]], acks: dict[AttemptName, set[int]]
+    ) -> None:
         """As many as there is room for, which projects share (domain/fair_stock.py)."""
-        held = [(project, len(each.acks)) for (project, _), each in self._outcomes.items()]
+        held = [(project, sum(map(len, each.acks.values()))) for (project, _), each in self._outcomes.items()]
         own = sum(number for of_project, number in held if of_project == project)
         free = _MAX_KEPT - sum(number for _, number in held)
         for name, ordinals in acks.items():
-            if name not in outcomes.acks:
+            if name not in kept:
                 if own >= ALPHA * free:
                     continue
                 own, free = own + 1, free - 1
-            outcomes.acks.setdefault(name, set()).update(ordinals)
+            kept.setdefault(name, set()).update(ordinals)
+
+
+def _told(endpoint: Endpoint, answer: str = "") -> Told | None:
+    journal = endpoint.subscription.journal
+    return None if journal is None else Told(journal, PUSH, answer)

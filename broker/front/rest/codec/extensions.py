@@ -1,12 +1,13 @@
 """A subscription's extensions in JSON: options that Google's subscriptions do not have."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from broker.domain.alerts import NO_ALERTS, Alerts
 from broker.domain.durations import format_duration
+from broker.domain.journal import DEFAULT_RETENTION, NO_JOURNAL, Journal, JournalMode
 from broker.domain.push_config import CircuitBreaker, Digest, PushOptions, fingerprint
 from broker.domain.subscription import Extensions
 from broker.front.rest.codec.requests import Int32, convert_json
@@ -40,10 +41,17 @@ class AlertsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     backlog: int | None = None
 
 
+class JournalBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    mode: Literal["ALL", "FAILURES"]
+    sample: float = 1.0
+    retention: str | None = None
+
+
 class ExtensionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     one_per_ordering_key: bool = False
     push: PushOptionsBody | None = None
     alerts: AlertsBody | None = None
+    journal: JournalBody | None = None
 
 
 class _Beside(msgspec.Struct):
@@ -64,6 +72,7 @@ def decode_extensions(beside: Mapping[str, Any]) -> Extensions:
         one_per_ordering_key=body.one_per_ordering_key,
         push=_push_options(body.push),
         alerts=NO_ALERTS if body.alerts is None else _alerts(body.alerts),
+        journal=NO_JOURNAL if body.journal is None else _journal(body.journal),
     )
 
 
@@ -73,12 +82,27 @@ def _alerts(body: AlertsBody) -> Alerts:
     return Alerts(age=None if age is None else parse_duration(age, where), backlog=body.backlog)
 
 
+def _journal(body: JournalBody) -> Journal:
+    where = "extensions.journal.retention"
+    return Journal(
+        mode=JournalMode(body.mode),
+        sample=body.sample,
+        retention=DEFAULT_RETENTION if body.retention is None else parse_duration(body.retention, where),
+    )
+
+
 def extensions_json(extensions: Extensions) -> Mapping[str, Any]:
     """What is not as by default; {} if all is."""
     push = _push_options_json(extensions.push)
     body: dict[str, Any] = {"onePerOrderingKey": True} if extensions.one_per_ordering_key else {}
     alerts = _alerts_json(extensions.alerts)
-    return body | ({"push": push} if push else {}) | ({"alerts": alerts} if alerts else {})
+    body |= ({"push": push} if push else {}) | ({"alerts": alerts} if alerts else {})
+    return body if extensions.journal == NO_JOURNAL else body | {"journal": _journal_json(extensions.journal)}
+
+
+def _journal_json(journal: Journal) -> Mapping[str, Any]:
+    """In full."""
+    return {"mode": journal.mode, "sample": journal.sample, "retention": format_duration(journal.retention)}
 
 
 def _alerts_json(alerts: Alerts) -> Mapping[str, Any]:

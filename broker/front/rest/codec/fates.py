@@ -5,12 +5,13 @@ from typing import Any
 import msgspec
 
 from broker.domain.fate import MessageFate
+from broker.domain.journal import Entry
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import message_id
 from broker.domain.message_state import MessageState
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
-from broker.services.fates import MessageFates
+from broker.services.fates import MessageFates, Timeline
 
 _TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRY_AT: "retryTime"}
 
@@ -30,6 +31,22 @@ def fates_json(found: MessageFates) -> dict[str, Any]:
         "subscriptions": [_fate(*one) for one in found.fates],
     }
     return body | ({"nextPageToken": found.next_page_token} if found.next_page_token else {})
+
+
+def timeline_json(found: Timeline) -> dict[str, Any]:
+    """One fate, where it is known, and the entries of the journal."""
+    fate: dict[str, Any] = {"subscription": found.subscription.name}
+    if found.fate is not None:
+        fate = _fate(found.subscription, found.fate)
+    return {**fate, "messageId": found.message_id, "timeline": [_entry(entry) for entry in found.entries]}
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    body: dict[str, Any] = {"time": format_timestamp(entry.time), "event": entry.event}
+    if entry.attempt:
+        body["deliveryAttempt"] = entry.attempt
+    said = {"principal": entry.author.principal, "client": entry.author.client, "answer": entry.answer}
+    return body | {name: text for name, text in said.items() if text}
 
 
 def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
