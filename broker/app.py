@@ -110,7 +110,7 @@ class Broker:
         parts = self._database, self._clock, self._tasks
         self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, self.counters)
         self.long_poll = self._long_poll()
-        self._outstanding = Outstanding(self._database, self._clock)
+        self._outstanding, self._schema_checks = Outstanding(*parts[:2]), SchemaChecks(self._resources)
         self.readers, self.tails = Readers(self._database, self._clock), Tails()
         self.quotas = self._quotas()
         self._processes = self._running_processes()
@@ -184,7 +184,7 @@ class Broker:
         )
 
     def _services(self, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
-        checks = SchemaChecks(self._resources)
+        checks = self._schema_checks
         database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
         quotas = self.quotas
         topics = TopicService(database, clock, wake_ups, quotas, shards_per_topic=self._config.shards_per_topic)
@@ -195,7 +195,7 @@ class Broker:
             topics=topics,
             subscriptions=subscriptions,
             snapshots=snapshots,
-            schemas=(schemas := SchemaService(database, clock, wake_ups)),
+            schemas=(schemas := SchemaService(database, clock, wake_ups, checks)),
             publish=PublishService(self._resources, quotas, self._publishes, checks, self.counters),
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
@@ -321,6 +321,7 @@ class Broker:
                 self.dead_letter_forwarder.tell()
                 await self._finish_pushes()
                 await self._tasks.close()
+                await self._schema_checks.close()
                 if self.audit_trail is not None:
                     await self.audit_trail.close()
                 await self._record_last_activity()

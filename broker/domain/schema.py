@@ -18,8 +18,8 @@ MAX_SCHEMAS = 10_000  # a project
 
 DELETED_SCHEMA = "_deleted-schema_"  # what a topic shows once its schema is gone (Google's spec)
 AVRO = "AVRO"
-TYPES = (AVRO,)
-UNSUPPORTED_FIELDS = {"compiled_proto_schema": "protobuf is not served yet"}  # refused when set, and why
+PROTOCOL_BUFFER = "PROTOCOL_BUFFER"
+TYPES = (AVRO, PROTOCOL_BUFFER)
 ENCODINGS = ("JSON", "BINARY")
 
 _REVISION_ID = re.compile(r"[0-9a-f]{8}")
@@ -44,7 +44,9 @@ class Schema:
     """A schema at one of its revisions.
 
     `name` is the full resource name without the revision, `type` one of TYPES.  `number` says which revision is
-    newer.  What a call wants to be made has no ids, no number and no `created_at` (when the revision was made).
+    newer.  Protobuf's are `compiled`, a FileDescriptorSet in which `root_message` is the full name of the message;
+    without a definition they were given so.  What a call wants to be made has no ids, no number and no `created_at`
+    (when the revision was made).
     """
 
     schema_id: int = 0
@@ -52,6 +54,8 @@ class Schema:
     name: str
     type: str
     definition: str = ""
+    compiled: bytes = b""
+    root_message: str = ""
     revision_id: str = ""
     created_at: datetime | None = None
 
@@ -92,7 +96,13 @@ def check_definition(schema: Schema) -> None:
             f"Invalid schema type (schema.type={schema.type or 'TYPE_UNSPECIFIED'}): it must be one of "
             f"{', '.join(TYPES)}."
         )
-    size = len(schema.definition.encode())
+    size = len(schema.definition.encode()) or len(schema.compiled)
+    if schema.compiled and (schema.definition or schema.type != PROTOCOL_BUFFER):
+        raise InvalidArgument(
+            f"The field schema.compiledProtoSchema is for schemas of type {PROTOCOL_BUFFER} without a definition."
+        )
+    if schema.compiled and not schema.root_message:
+        raise InvalidArgument("The field schema.compiledProtoSchema.rootMessage is empty: it names the message.")
     if not size:
         raise InvalidArgument("The field schema.definition is empty: a schema needs a definition.")
     if size > MAX_DEFINITION_BYTES:
@@ -100,6 +110,7 @@ def check_definition(schema: Schema) -> None:
             f"The field schema.definition is too long: {size} bytes, the maximum is {MAX_DEFINITION_BYTES}."
         )
     refuse_nul(schema.definition, "schema.definition")
+    refuse_nul(schema.root_message, "schema.compiledProtoSchema.rootMessage")
 
 
 def within(settings: SchemaSettings, revisions: Sequence[Schema]) -> Sequence[Schema]:

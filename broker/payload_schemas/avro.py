@@ -48,7 +48,7 @@ class AvroSchema:
                 f"Could not parse schema definition (schema.type=AVRO, schema.definition): {_said(error)}."
             ) from error
 
-    def is_quick(self, size: int) -> bool:
+    def is_quick(self, size: int, encoding: str) -> bool:
         """Whether a message of so many bytes takes little time, memory and stack, whatever is in it."""
         if self._size.is_recursive and size > MAX_RECURSIVE_BYTES:
             return False

@@ -3,12 +3,13 @@
 from typing import Protocol
 
 from broker.domain.errors import InvalidArgument
-from broker.domain.schema import AVRO, Schema
+from broker.domain.schema import AVRO, PROTOCOL_BUFFER, Schema
 from broker.payload_schemas.avro import AvroSchema
+from broker.payload_schemas.protobuf import ProtobufSchema
 
 
 class CompiledSchema(Protocol):
-    def is_quick(self, size: int) -> bool:
+    def is_quick(self, size: int, encoding: str) -> bool:
         """Whether a message of so many bytes takes little time, memory and stack, whatever is in it."""
 
     def check(self, data: bytes, encoding: str) -> None:
@@ -16,7 +17,9 @@ class CompiledSchema(Protocol):
 
 
 def compile_schema(schema: Schema) -> CompiledSchema:
-    """Raises InvalidArgument for a definition that is none of its type."""
+    """Raises InvalidArgument for a definition that is none of its type.  Protobuf's must have been `compiled`."""
     if schema.type == AVRO:
         return AvroSchema(schema.definition)
+    if schema.type == PROTOCOL_BUFFER:
+        return ProtobufSchema(schema.compiled, schema.root_message)
     raise InvalidArgument(f"Invalid schema type (schema.type={schema.type}).")

@@ -2,4 +2,8 @@
 
 
 class Mismatch(Exception):
-    """`str()` says where in the message and why, without a value of it: it may be logged."""
+    """`str()` says where in the message and why."""
+
+
+class TooLarge(Mismatch):
+    """It cannot be told what the message is like; another revision would not do better."""

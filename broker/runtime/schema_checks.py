@@ -1,22 +1,26 @@
 """Whether what is published is as its topic's schema says, and by which revision (A11).
 
 Revisions never change, so that each is compiled once in a process.  Messages that take little to read are read
-here, a few milliseconds at a time.
+here, a few milliseconds at a time, and others in a process of their own (schema_process.py).
 """
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 
 import msgspec
 
 from broker.domain.errors import InvalidArgument, NotFound
 from broker.domain.message import NewMessage
-from broker.domain.schema import Schema, SchemaSettings, within
+from broker.domain.schema import PROTOCOL_BUFFER, Schema, SchemaSettings, within
+from broker.payload_schemas.apart import Check, Compile
 from broker.payload_schemas.compiled import CompiledSchema, compile_schema
-from broker.payload_schemas.mismatch import Mismatch
+from broker.payload_schemas.mismatch import Mismatch, TooLarge
+from broker.payload_schemas.protobuf import root_of
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.schema_process import TOO_LONG, SchemaProcess
 
 MAX_COMPILED = 200  # of 300 KB at most, which compiled are some MB
 _AT_ONCE_SECONDS = 0.005  # then others have their turn
@@ -27,6 +31,7 @@ class SchemaChecks:
 
     def __init__(self, resources: ResourceCache) -> None:
         self._resources = resources
+        self._process = SchemaProcess()
         self._compiled: OrderedDict[int, CompiledSchema] = OrderedDict()  # by the number of the revision
 
     async def check(self, settings: SchemaSettings, messages: Sequence[NewMessage]) -> list[str]:
@@ -42,19 +47,48 @@ class SchemaChecks:
         told = {revision.number: _attributes(revision, settings.encoding) for revision in candidates}
         found, began = [], perf_counter()
         for index, message in enumerate(messages):
-            found.append(told[self._accepting(candidates, message.data, settings.encoding, index).number])
+            accepting = await self._accepting(candidates, message.data, settings.encoding, index)
+            found.append(told[accepting.number])
             if perf_counter() - began > _AT_ONCE_SECONDS:
                 await asyncio.sleep(0)
                 began = perf_counter()
         return found
 
-    def _accepting(self, candidates: Sequence[Schema], data: bytes, encoding: str, index: int) -> Schema:
+    async def prepare(self, schema: Schema) -> Schema:
+        """The schema as it is stored: compiled, where it can be.  Raises InvalidArgument, Unavailable."""
+        if schema.type == PROTOCOL_BUFFER and schema.definition:
+            answer = await self._process.run(Compile(schema.definition))
+            if answer.error:
+                what = f"schema.type={schema.type}, schema.definition"
+                raise InvalidArgument(f"Could not parse schema definition ({what}): {answer.error}")
+            schema = replace(schema, compiled=answer.data, root_message=root_of(answer.data))
+        compile_schema(schema)
+        return schema
+
+    async def check_message(self, schema: Schema, data: bytes, encoding: str) -> None:
+        """Raises Mismatch, InvalidArgument (there is no such schema), Unavailable."""
+        compiled = self._compiled.get(schema.number) or compile_schema(schema)
+        if schema.number:
+            self._keep(schema.number, compiled)
+        if compiled.is_quick(len(data), encoding):
+            compiled.check(data, encoding)
+            return
+        answer = await self._process.run(Check(schema, data, encoding))
+        if answer.error:
+            raise (TooLarge if answer.error == TOO_LONG else Mismatch)(answer.error)
+
+    async def close(self) -> None:
+        await self._process.close()
+
+    async def _accepting(self, candidates: Sequence[Schema], data: bytes, encoding: str, index: int) -> Schema:
         first: Mismatch | None = None
         for revision in candidates:
             try:
-                self._check(revision, data, encoding)
+                await self.check_message(revision, data, encoding)
             except Mismatch as mismatch:
                 first = first or mismatch
+                if isinstance(mismatch, TooLarge):
+                    break
             else:
                 return revision
         raise InvalidArgument(
@@ -62,16 +96,11 @@ class SchemaChecks:
             f"{candidates[0].revision_name} in {encoding} ({first})."
         )
 
-    def _check(self, revision: Schema, data: bytes, encoding: str) -> None:
-        compiled = self._compiled.get(revision.number)
-        if compiled is None:
-            compiled = self._compiled[revision.number] = compile_schema(revision)
-            if len(self._compiled) > MAX_COMPILED:
-                self._compiled.popitem(last=False)
-        self._compiled.move_to_end(revision.number)
-        if not compiled.is_quick(len(data)):
-            raise Mismatch("it is too large to be checked against this schema")
-        compiled.check(data, encoding)
+    def _keep(self, number: int, compiled: CompiledSchema) -> None:
+        self._compiled[number] = compiled
+        self._compiled.move_to_end(number)
+        if len(self._compiled) > MAX_COMPILED:
+            self._compiled.popitem(last=False)
 
 
 def _attributes(revision: Schema, encoding: str) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NoReturn
 
 from broker.domain.errors import AlreadyExists, BrokerError, FailedPrecondition, InvalidArgument
 from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, project_of
@@ -19,9 +18,9 @@ from broker.domain.schema import (
     revision_not_found,
     split_revision,
 )
-from broker.payload_schemas.compiled import CompiledSchema, compile_schema
 from broker.payload_schemas.mismatch import Mismatch
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database, ResourceConnection
@@ -36,15 +35,16 @@ def schema_not_found(name: str) -> BrokerError:
 class SchemaService:
     """Google's SchemaService.  Every change is announced to all processes."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps) -> None:
+    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, checks: SchemaChecks) -> None:
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
+        self._checks = checks
 
     async def create_schema(self, wanted: Schema) -> Schema:
         """Raises InvalidArgument, AlreadyExists, FailedPrecondition (the project has MAX_SCHEMAS)."""
         check_schema(wanted)
-        compile_schema(wanted)
+        wanted = await self._checks.prepare(wanted)
         project = project_of(wanted.name)
         async with self._database.transaction() as connection:
             schema = await payload_schemas.insert_schema(connection, schema=self._revision(wanted))
@@ -91,7 +91,7 @@ class SchemaService:
         """Make a new revision.  Raises InvalidArgument, NotFound, FailedPrecondition (it has MAX_REVISIONS)."""
         name = _without_revision(name)
         check_definition(wanted)
-        compile_schema(wanted)
+        wanted = await self._checks.prepare(wanted)
         return await self._add_revision(name, wanted)
 
     async def rollback_schema(self, name: str, revision_id: str) -> Schema:
@@ -145,7 +145,7 @@ class SchemaService:
         if schema.name:
             check_name(schema.name, "schemas")
         check_definition(schema)
-        compile_schema(schema)
+        await self._checks.prepare(schema)
 
     async def validate_message(
         self, project: str, name: str, schema: Schema | None, message: bytes, encoding: str
@@ -163,7 +163,13 @@ class SchemaService:
             schema = await self.get_schema(name)
         else:
             check_definition(schema)
-        _check_message(compile_schema(schema), message, encoding)
+            schema = await self._checks.prepare(schema)
+        try:
+            await self._checks.check_message(schema, message, encoding)
+        except Mismatch as mismatch:
+            raise InvalidArgument(
+                f"Invalid data in message: Message failed schema validation ({mismatch})."
+            ) from mismatch
 
     def _revision(self, schema: Schema) -> Schema:
         return replace(schema, revision_id=new_revision_id(), created_at=self._clock.now())
@@ -190,19 +196,6 @@ class SchemaService:
             )
         await self._wake_ups.announce(name)
         return schema
-
-
-def _check_message(compiled: CompiledSchema, message: bytes, encoding: str) -> None:
-    try:
-        if not compiled.is_quick(len(message)):
-            raise Mismatch("it is too large to be checked against this schema")
-        compiled.check(message, encoding)
-    except Mismatch as mismatch:
-        _refuse(mismatch)
-
-
-def _refuse(mismatch: Mismatch) -> NoReturn:
-    raise InvalidArgument(f"Invalid data in message: Message failed schema validation ({mismatch}).") from mismatch
 
 
 def _without_revision(name: str) -> str:

@@ -9,7 +9,6 @@ from google.pubsub_v1.services.publisher.transports import PublisherTransport
 from google.pubsub_v1.services.schema_service.transports import SchemaServiceTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberTransport
 
-from broker.domain import schema as payload_schema
 from broker.domain import snapshot, subscription, topic
 from broker.front.generated.messages import POOL
 from broker.front.grpc.methods import METHODS
@@ -25,7 +24,6 @@ UNSUPPORTED = {
     "Topic": topic.UNSUPPORTED_FIELDS,
     "Subscription": subscription.UNSUPPORTED_FIELDS,
     "CreateSnapshotRequest": snapshot.UNSUPPORTED_FIELDS,
-    "Schema": payload_schema.UNSUPPORTED_FIELDS,
 }
 
 

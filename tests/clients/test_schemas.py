@@ -90,3 +90,29 @@ def test_records_are_published_and_received_in_either_encoding(
     assert _decoded(message.data, message.attributes["googclient_schemaencoding"]) == alaska
     assert message.attributes["googclient_schemaname"] == path
     assert message.attributes["googclient_schemarevisionid"] == created.revision_id
+
+
+def test_protobuf_is_published_and_received_in_either_encoding(
+    google: Google, schemas: SchemaServiceClient, project: str
+) -> None:
+    definition = 'syntax = "proto3"; package utilities; message State { string name = 1; string post_abbr = 2; }'
+    schema = types.Schema(type_=types.Schema.Type.PROTOCOL_BUFFER, definition=definition)
+    created = schemas.create_schema(request={"parent": project, "schema": schema, "schema_id": "states"})
+    sent = {
+        types.Encoding.BINARY: b"\n\x06Alaska\x12\x02AK",
+        types.Encoding.JSON: b'{"name": "Alaska", "postAbbr": "AK"}',
+    }
+    settings = types.SchemaSettings(schema=created.name, encoding=types.Encoding.BINARY)
+    google.publisher.create_topic(request={"name": google.topic, "schema_settings": settings})
+    google.subscriber.create_subscription(name=google.subscription, topic=google.topic)
+    for encoding, data in sent.items():
+        topic = types.Topic(name=google.topic, schema_settings={"schema": created.name, "encoding": encoding})
+        google.publisher.update_topic(request={"topic": topic, "update_mask": {"paths": ["schema_settings"]}})
+        google.publisher.publish(google.topic, data).result(SECONDS)
+        with pytest.raises(exceptions.InvalidArgument, match="Message failed schema validation"):
+            google.publisher.publish(google.topic, b"\xff{").result(SECONDS)
+    handler = Handler()
+    with google.subscribed(handler):
+        received = handler.wait_for(2)
+    told = {(message.attributes["googclient_schemaencoding"], message.data) for message in received}
+    assert told == {(encoding.name, data) for encoding, data in sent.items()}

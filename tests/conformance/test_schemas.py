@@ -4,6 +4,7 @@ import base64
 import json
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from broker.domain.schema import MAX_DEFINITION_BYTES, MAX_REVISIONS
 from tests.fixtures.broker import Json, Rest
@@ -17,6 +18,10 @@ def record(name: str = "Order", **fields: object) -> str:
 
 def avro(definition: str = "") -> Json:
     return {"type": "AVRO", "definition": definition or record()}
+
+
+def proto(definition: str) -> Json:
+    return {"type": "PROTOCOL_BUFFER", "definition": definition}
 
 
 async def create(rest: Rest, name: str = "orders", definition: str = "") -> Json:
@@ -139,6 +144,29 @@ async def test_what_is_missing_is_said_to_be(rest: Rest) -> None:
         (avro(record(id="string") + " " * MAX_DEFINITION_BYTES), "is too long"),
         (avro(record("Node", next="Node")), "contains itself without an end: Node"),
         (avro(json.dumps({"type": "array", "items": "null"})), "items take no bytes"),
+        (proto("message Order {"), "schema.proto:1:16: Reached end of input"),
+        (
+            proto('import "google/protobuf/any.proto"; message A {}'),
+            'Import "google/protobuf/any.proto" was not found',
+        ),
+        (proto('syntax = "proto3"; import "/etc/passwd"; message A {}'), 'Import "/etc/passwd" was not found'),
+        (proto('syntax = "proto3"; message A {} message B {}'), "has 2 messages at the top"),
+        (proto('syntax = "proto3"; message A {} service S {}'), "has services"),
+        (proto('syntax = "proto3"; option (mine) = 1; message A {}'), 'Option "(mine)" unknown'),
+        (proto('syntax = "proto3";' + "message A {" * 5_000 + "}" * 5_000), "maximum recursion limit"),
+        (
+            proto('syntax = "proto3"; message A {' + "".join(f"message M{n}{{}}" for n in range(6_000)) + "}"),
+            "5000",
+        ),
+        (avro() | {"compiledProtoSchema": {"compiledBytes": "AAAA"}}, "is for schemas of type PROTOCOL_BUFFER"),
+        (
+            {"type": "PROTOCOL_BUFFER", "compiledProtoSchema": {"compiledBytes": "AAAA"}},
+            "schema.compiledProtoSchema.rootMessage is empty",
+        ),
+        (
+            {"type": "PROTOCOL_BUFFER", "compiledProtoSchema": {"compiledBytes": "AAAA", "rootMessage": "A"}},
+            "is no FileDescriptorSet",
+        ),
     ],
 )
 async def test_a_schema_that_cannot_be_is_refused_wherever_it_is_given(rest: Rest, body: Json, said: str) -> None:
@@ -220,3 +248,100 @@ async def test_a_message_that_is_nested_without_an_end_is_refused_and_ends_nothi
     body = {"schema": avro(definition), "message": _message(deep), "encoding": encoding}
     code, text = await rest.error("POST", f"{rest.project}/schemas:validateMessage", body)
     assert (code, "Message failed schema validation" in text) == ("INVALID_ARGUMENT", True)
+
+
+ORDER = 'syntax = "proto3"; package shop; message Order { string id = 1; repeated Order parts = 2; int32 n = 3; }'
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "said"),
+    [
+        ("BINARY", b"\n\x01x", ""),
+        ("BINARY", b"", ""),
+        ("BINARY", b"\n\x05x", "it is not protobuf, or a field is not of its type"),
+        ("BINARY", b"\x20\x01", "it has a field that the schema has not, or that is of another type there"),
+        ("BINARY", b"\x12\x02\x20\x01", "it has a field that the schema has not, or that is of another type there"),
+        ("BINARY", b"\x12\x80\x80\x04" * 100_000, "it is not protobuf, or a field is not of its type"),
+        ("JSON", b'{"id": "x", "parts": [{"n": 3}]}', ""),
+        ("JSON", b'{"id": "x", "parts": [{"m": 3}]}', 'has no field named "m"'),
+        ("JSON", b'{"n": "many"}', "Failed to parse n field"),
+        ("JSON", b'{"n": 3', "Failed to load JSON"),
+        ("JSON", b'{"parts":[' * 5_000, "Failed to load JSON"),
+    ],
+)
+async def test_a_message_is_validated_against_protobuf(rest: Rest, encoding: str, data: bytes, said: str) -> None:
+    created = await rest.ok("POST", f"{rest.project}/schemas", proto(ORDER), params={"schemaId": "orders"})
+    assert (created["type"], created["definition"]) == ("PROTOCOL_BUFFER", ORDER)
+    for target in ({"name": _name(rest)}, {"schema": proto(ORDER)}):
+        body = {**target, "message": _message(data), "encoding": encoding}
+        path = f"{rest.project}/schemas:validateMessage"
+        if not said:
+            assert await rest.ok("POST", path, body) == {}
+        else:
+            code, text = await rest.error("POST", path, body)
+            assert (code, said in text) == ("INVALID_ARGUMENT", True), text
+
+
+async def test_a_message_of_proto2_needs_its_required_fields(rest: Rest) -> None:
+    schema = proto('syntax = "proto2"; message Order { required string id = 1; }')
+    for data, encoding in ((b"", "BINARY"), (b"{}", "JSON")):
+        body = {"schema": schema, "message": _message(data), "encoding": encoding}
+        code, text = await rest.error("POST", f"{rest.project}/schemas:validateMessage", body)
+        assert (code, "required fields are missing: id" in text) == ("INVALID_ARGUMENT", True)
+
+
+async def test_protobuf_may_be_given_compiled(rest: Rest) -> None:
+    note = FileDescriptorProto(name="note.proto", package="shop", syntax="proto3")
+    note.message_type.add(name="Note").field.add(name="text", number=1, type=9, label=1, json_name="text")
+    order = FileDescriptorProto(name="order.proto", package="shop", syntax="proto3", dependency=["note.proto"])
+    field = order.message_type.add(name="Order").field.add(
+        name="note", number=1, type=11, label=1, json_name="note"
+    )
+    field.type_name = ".shop.Note"
+    compiled = _message(FileDescriptorSet(file=[note, order]).SerializeToString())
+    schema = {
+        "type": "PROTOCOL_BUFFER",
+        "compiledProtoSchema": {"compiledBytes": compiled, "rootMessage": "shop.Order"},
+    }
+    await rest.ok("POST", f"{rest.project}/schemas", schema, params={"schemaId": "orders"})
+    shown = await rest.ok("GET", _name(rest))
+    assert shown["compiledProtoSchema"] == schema["compiledProtoSchema"]
+    assert "definition" not in shown
+    body = {"name": _name(rest), "message": _message(b'{"note": {"text": "x"}}'), "encoding": "JSON"}
+    assert await rest.ok("POST", f"{rest.project}/schemas:validateMessage", body) == {}
+    wrong = {**schema, "compiledProtoSchema": {"compiledBytes": compiled, "rootMessage": "shop.None"}}
+    assert (await rest.error("POST", f"{rest.project}/schemas:validate", {"schema": wrong}))[
+        0
+    ] == "INVALID_ARGUMENT"
+
+
+async def test_all_revisions_have_one_type(rest: Rest) -> None:
+    await create(rest)
+    code, text = await rest.error("POST", f"{_name(rest)}:commit", {"schema": proto(ORDER)})
+    assert (code, "is of type AVRO" in text) == ("INVALID_ARGUMENT", True)
+
+
+async def test_a_large_message_is_read_in_a_process_of_its_own(rest: Rest) -> None:
+    """One that is nested a few thousand levels can be read there, one that is nested deeper ends that process."""
+    schema = avro(record("Node", next=["null", "Node"]))
+    path = f"{rest.project}/schemas:validateMessage"
+    many = {"schema": avro(json.dumps({"type": "array", "items": "int"})), "encoding": "BINARY"}
+    assert (
+        await rest.ok("POST", path, {**many, "message": _message(b"\x80\xc8\x01" + b"\x02" * 12_800 + b"\0")}) == {}
+    )
+    assert (
+        await rest.ok(
+            "POST", path, {"schema": schema, "message": _message(b"\x02" * 1_500 + b"\0"), "encoding": "BINARY"}
+        )
+        == {}
+    )
+    code, text = await rest.error(
+        "POST", path, {"schema": schema, "message": _message(b"\x02" * 900_000), "encoding": "BINARY"}
+    )
+    assert (code, "too many levels to read" in text) == ("INVALID_ARGUMENT", True)
+    assert (
+        await rest.ok(
+            "POST", path, {"schema": schema, "message": _message(b"\x02" * 1_500 + b"\0"), "encoding": "BINARY"}
+        )
+        == {}
+    )

@@ -3,11 +3,10 @@
 from typing import Any
 
 from broker.domain.names import random_name
-from broker.domain.refusals import refuse_unsupported
-from broker.domain.schema import UNSUPPORTED_FIELDS, Schema, SchemaSettings
+from broker.domain.schema import Schema, SchemaSettings
 from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
-from broker.front.resources.requests import given_fields, page_of, project_name
+from broker.front.resources.requests import page_of, project_name
 from broker.front.resources.times import from_datetime
 
 _BASIC, _FULL = 1, 2  # google.pubsub.v1.SchemaView; unspecified: as each call has it
@@ -16,8 +15,13 @@ _UNSPECIFIED = {"TYPE_UNSPECIFIED", "ENCODING_UNSPECIFIED"}
 
 def schema_from(message: Any, name: str = "") -> Schema:
     """The schema that a call wants; what only answers have is not looked at.  Raises InvalidArgument."""
-    refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
-    return Schema(name=name, type=_name_of(message, "type_"), definition=message.definition)
+    return Schema(
+        name=name,
+        type=_name_of(message, "type_"),
+        definition=message.definition,
+        compiled=message.compiled_proto_schema.compiled_bytes,
+        root_message=message.compiled_proto_schema.root_message,
+    )
 
 
 def schema_message(schema: Schema, view: int = _FULL) -> Any:
@@ -25,8 +29,11 @@ def schema_message(schema: Schema, view: int = _FULL) -> Any:
     message.type_ = message.DESCRIPTOR.enum_types_by_name["Type"].values_by_name[schema.type].number
     if schema.created_at is not None:
         message.revision_create_time.CopyFrom(from_datetime(schema.created_at))
-    if view == _FULL:
+    if view == _FULL and schema.definition:
         message.definition = schema.definition
+    elif view == _FULL:
+        message.compiled_proto_schema.compiled_bytes = schema.compiled
+        message.compiled_proto_schema.root_message = schema.root_message
     return message
 
 

@@ -27,6 +27,8 @@ def _schema(row: Row[Any]) -> Schema:
         name=row.name,
         type=row.type,
         definition=row.definition,
+        compiled=row.compiled or b"",
+        root_message=row.root_message or "",
         revision_id=row.revision_id,
         created_at=row.created_at,
     )
@@ -53,6 +55,8 @@ async def insert_revision(connection: ResourceConnection, *, schema_id: int, sch
             schema_id=schema_id,
             revision_id=schema.revision_id,
             definition=schema.definition,
+            compiled=schema.compiled or None,
+            root_message=schema.root_message or None,
             created_at=schema.created_at,
         )
         .returning(_REVISIONS.number)

@@ -1,0 +1,121 @@
+"""The process in which protobuf is compiled, and messages are read that could cost much: it may end at any time.
+
+`python -m broker.payload_schemas.apart` reads jobs from its input and writes an answer to each, and ends with its
+input.  Whatever it is given, it has so much memory and no more; its parent bounds the time.
+"""
+
+import os
+import re
+import resource
+import struct
+import sys
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.schema import Schema
+from broker.payload_schemas.compiled import CompiledSchema, compile_schema
+from broker.payload_schemas.mismatch import Mismatch
+
+MAX_MEMORY = 2_000_000_000  # bytes of address space; Python and protoc take some 500 MB of it
+LENGTH = struct.Struct("!I")
+_MAX_KNOWN = 50
+_LOG_LINE = re.compile(r"[IWEF]\d{4} ")  # of the library that protoc logs with
+
+
+class Compile(msgspec.Struct, tag=True):
+    """A definition in protobuf's language; the answer has its FileDescriptorSet as `data`."""
+
+    definition: str
+
+
+class Check(msgspec.Struct, tag=True):
+    """A message.  `schema`: at a revision whose `number` no other has; 0: it is not kept."""
+
+    schema: Schema
+    data: bytes
+    encoding: str
+
+
+class Answer(msgspec.Struct):
+    """`error`: what is wrong with what was given; empty: nothing."""
+
+    error: str = ""
+    data: bytes = b""
+
+
+JOBS = msgspec.msgpack.Decoder(Compile | Check)
+ANSWERS = msgspec.msgpack.Decoder(Answer)
+encode = msgspec.msgpack.Encoder().encode
+
+
+def frame(message: object) -> bytes:
+    body = encode(message)
+    return LENGTH.pack(len(body)) + body
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._known: dict[int, CompiledSchema] = {}
+
+    def answer(self, job: Compile | Check) -> Answer:
+        try:
+            if isinstance(job, Compile):
+                return _run_protoc(job.definition)
+            self._compiled(job.schema).check(job.data, job.encoding)
+        except (Mismatch, InvalidArgument) as error:
+            return Answer(error=str(error))
+        except MemoryError:
+            return Answer(error="it takes too much memory to read")
+        return Answer()
+
+    def _compiled(self, schema: Schema) -> CompiledSchema:
+        compiled = self._known.get(schema.number) or compile_schema(schema)
+        if schema.number:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[schema.number] = compiled
+        return compiled
+
+
+def _run_protoc(definition: str) -> Answer:
+    """What protoc makes of it; its messages go to the second file descriptor, whatever Python has there."""
+    from grpc_tools import protoc  # here alone: it takes some 10 MB
+
+    with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile() as said:
+        source, target = Path(directory) / "schema.proto", Path(directory) / "set"
+        source.write_text(definition, encoding="utf-8")
+        before = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            code = protoc.main(["protoc", f"-I{directory}", f"--descriptor_set_out={target}", str(source)])
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+        if code == 0:
+            return Answer(data=target.read_bytes())
+        said.seek(0)
+        text = said.read(2_000).decode(errors="replace").replace(f"{directory}/", "")
+        lines = [line for line in text.splitlines() if "schema.proto:" in line and not _LOG_LINE.match(line)]
+        return Answer(error=" ".join(lines or text.split()) or "protoc refuses it")
+
+
+def _read(stream: BinaryIO) -> bytes:
+    header = stream.read(LENGTH.size)
+    return stream.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else b""
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    worker = _Worker()
+    while body := _read(sys.stdin.buffer):
+        sys.stdout.buffer.write(frame(worker.answer(JOBS.decode(body))))
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
