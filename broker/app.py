@@ -14,7 +14,7 @@ from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
 from broker.engine import make_acks, make_claims, make_database, make_long_poll, make_publishes, make_push_client
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
-from broker.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_gate
+from broker.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_call_log, make_gate
 from broker.port.http1.web_pages import WebPages
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
@@ -139,6 +139,7 @@ class Broker:
     def _guard(self) -> None:
         config, states = self._config, self.states
         self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=states)
+        self.calls = make_call_log(config, states, excused=self.is_excused)
         self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
         self.auditor = make_auditor(self._config, self.audit_trail)
 

@@ -10,7 +10,6 @@ from starlette.types import ASGIApp
 
 from broker.app import Broker, WhileAway
 from broker.app_config import AppConfig
-from broker.front.call_log import CallLog
 from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
@@ -85,7 +84,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
         "requests": broker.requests,
         "answers": broker.answers,
         "resource_calls": ResourceCalls(ResourceTurns().of),
-        "calls": CallLog(broker.states, excused=broker.is_excused),
+        "calls": broker.calls,
         "gate": broker.gate,
         "auditor": broker.auditor,
     }

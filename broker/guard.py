@@ -7,10 +7,12 @@ from broker.access.access import ROTATION_SECONDS, Access
 from broker.access.audit.trail import AuditTrail
 from broker.app_config import AppConfig
 from broker.front.auditor import Auditor
+from broker.front.call_log import CallLog
 from broker.front.gate import Gate
 from broker.front.permissions import FindSubscription
 from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
+from broker.telemetry.log import open_access_log
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.supervisor import Loop, Worker
@@ -46,6 +48,12 @@ def make_audit_trail(
 ) -> AuditTrail | None:
     """None: there is no audit log."""
     return AuditTrail(database, now=now, path=config.audit_file, states=states) if config.is_audited else None
+
+
+def make_call_log(config: AppConfig, states: StateChanges, *, excused: Callable[[], bool]) -> CallLog:
+    """Of both doors."""
+    access = open_access_log(config.access_log)
+    return CallLog(states, excused=excused, access=access, slow_seconds=config.slow_request_seconds)
 
 
 def make_auditor(config: AppConfig, trail: AuditTrail | None) -> Auditor | None:

@@ -88,6 +88,12 @@ def check_new_file(path: str) -> None:
         raise ValueError(f"there is no directory {directory}")
 
 
+def check_access_log(where: str) -> None:
+    """A file, or one of two words."""
+    if where not in ("off", "on"):
+        check_new_file(where)
+
+
 def check_password_file(path: str) -> None:
     read_password(path)
 

@@ -16,6 +16,7 @@ from broker.domain.audit_entry import AUDIT_DAYS
 from broker.domain.database_url import check_database_url, check_schema_name, without_password
 from broker.domain.web_origins import check_hosts, check_origins
 from broker.setting_checks import (
+    check_access_log,
     check_ca_file,
     check_certificate_file,
     check_certificate_principals,
@@ -226,6 +227,14 @@ class Settings:
     )
     log_level: str = _setting("info", "The least that is logged.", OneOf(("debug", "info", "warning", "error")))
     log_format: str = _setting("text", "How a line of the log looks.", OneOf(("text", "json")))
+    access_log: str = _setting(
+        "off",
+        "A line for each call: in the log, or in a file of its own.",
+        Text("off, on, or a path in a directory that exists", "off|on|FILE", check_access_log, may_be_empty=False),
+    )
+    slow_request_seconds: float = _setting(
+        0.0, "A call that takes so long has a line that says where the time went; 0: none.", Seconds(0, 3600)
+    )
 
 
 NAMES: tuple[str, ...] = tuple(setting.name for setting in fields(Settings))

@@ -219,6 +219,8 @@ def _config(settings: Settings, ports: Ports, url: str, schema: str) -> AppConfi
         push_private_addresses=settings.push_private_addresses,
         push_allowed_networks=settings.push_allowed_networks,
         push_ca_file=settings.push_ca_file,
+        access_log=settings.access_log,
+        slow_request_seconds=settings.slow_request_seconds,
     )
 
 

@@ -6,27 +6,58 @@ A call is named by its method and its resource; what else a caller sends is not 
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 
 from broker.domain.errors import BrokerError
 from broker.telemetry.log import of_request
+from broker.telemetry.spent import SPENT, Spent
 from broker.telemetry.state_changes import StateChanges
 
 logger = logging.getLogger("broker.calls")
 
 
 class CallLog:
-    """One for a process.  `on`: whether each call has a line; looked up once, so that calls need not ask."""
+    """One for a process.  `on`: whether calls are to `begin`; looked up once, so that they need not ask."""
 
-    def __init__(self, states: StateChanges, *, excused: Callable[[], bool] = lambda: False) -> None:
-        """`excused()`: calls are refused for a reason that was told (the database is away, the broker stops)."""
-        self.on = logger.isEnabledFor(logging.DEBUG)
+    def __init__(
+        self,
+        states: StateChanges,
+        *,
+        excused: Callable[[], bool] = lambda: False,
+        access: logging.Logger | None = None,
+        slow_seconds: float = 0.0,
+    ) -> None:
+        """`excused()`: calls are refused for a reason that was told (the database is away, the broker stops).
+        `access` has a line for each call; `slow_seconds`: a call that takes so long has one that says why; 0: none.
+        """
+        self._line = access.info if access else logger.debug
+        self._has_lines = access is not None or logger.isEnabledFor(logging.DEBUG)
+        self.on = self._has_lines or slow_seconds > 0
+        self._slow_seconds = slow_seconds
         self._states = states
         self._excused = excused
 
-    def answered(self, call: str, code: object, seconds: float, peer: object, request_id: bytes) -> None:
-        """A call, its status, how long it took, and the caller's address."""
-        address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "?"
-        logger.debug("%s %s %.1f ms %s", call, code, seconds * 1000, address, extra=of_request(request_id))
+    def begin(self) -> float:
+        """A call, in this task; by perf_counter."""
+        if self._slow_seconds:
+            SPENT.set(Spent())
+        return perf_counter()
+
+    def arrived(self, began: float) -> None:
+        """A call that began then is complete, and goes on in this task."""
+        if self._slow_seconds:
+            SPENT.set(Spent(body=perf_counter() - began))
+
+    def answered(self, call: str, code: object, began: float, peer: object, request_id: bytes) -> None:
+        """A call, its status, when it began, and the caller's address."""
+        seconds = perf_counter() - began
+        if self._has_lines:
+            address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "?"
+            self._line("%s %s %.1f ms %s", call, code, seconds * 1000, address, extra=of_request(request_id))
+        spent = SPENT.get()
+        if self._slow_seconds and spent is not None and seconds - spent.messages >= self._slow_seconds:
+            what = f"slow request: {call} {code} took {seconds:.3f} s: {spent.told(seconds)}"
+            self._states.tell("slow requests", what, level=logging.WARNING, request_id=request_id)
 
     def refused(self, error: BrokerError, request_id: bytes) -> None:
         """A call was answered with an error.  One that is worth another try tells of too much load."""

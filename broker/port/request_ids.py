@@ -5,7 +5,7 @@ import secrets
 from itertools import count
 
 HEADER = b"x-request-id"
-_SANE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")  # nothing that a log, a header or a shell takes for its own
+_SANE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,100}")  # nothing that a log, a header or a shell takes for its own
 
 
 class RequestIds:
@@ -19,7 +19,7 @@ class RequestIds:
         return b"%b-%x" % (self._prefix, self._next())
 
     def of(self, given: bytes | None) -> bytes:
-        """The caller's, if it is up to 128 letters, digits and ``._:/+=@-``; else one of ours."""
+        """The caller's, if it is up to 100 letters, digits and ``._:/+=@-``; else one of ours."""
         return given if given and _SANE.fullmatch(given) else self.make()
 
 

@@ -49,6 +49,7 @@ from broker.telemetry.metrics.families import (
     PUBLISHED_MESSAGES,
     SEQUENCING,
 )
+from broker.telemetry.spent import SPENT, Spent
 
 MAX_FLUSH_MESSAGES = 4_000  # past some thousand rows a larger commit gains nothing
 MAX_FLUSH_BYTES = 16_000_000
@@ -64,6 +65,7 @@ class _Publish:
     batch: EncodedMessages
     appended: asyncio.Future[Appended]
     arrived: float  # by perf_counter; the loop's own clock counts milliseconds
+    spent: Spent | None  # of its request, where slow ones are told
 
 
 @dataclass(slots=True)
@@ -121,7 +123,7 @@ class PublishCoalescer:
         if queue is None:
             queue = self._queues[shard_id] = _ShardQueue(project, topic)
         loop = asyncio.get_running_loop()
-        publish = _Publish(batch, loop.create_future(), perf_counter())
+        publish = _Publish(batch, loop.create_future(), perf_counter(), SPENT.get())
         queue.waiting.append(publish)
         queue.waiting_messages += batch.count
         queue.waiting_bytes += batch.size
@@ -175,6 +177,7 @@ class PublishCoalescer:
         messages = sum(publish.batch.count for publish in publishes)
         queue.flushing_messages += messages
         stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
+        sent = perf_counter() if publishes[0].spent is not None else 0.0
         try:
             await self._flush(shard_id, queue, publishes)
         finally:
@@ -183,6 +186,8 @@ class PublishCoalescer:
             queue.flush_seconds += (queue.answered_at - before - queue.flush_seconds) / 4
             queue.flushing_messages -= messages
             self._let_go(queue, publishes)
+            if sent:
+                _note_spent(publishes, sent)
 
     def _may_flush(self, queue: _ShardQueue, *, others: int) -> bool:
         """Whether a flush of what waits may be sent now, beside so many others in flight."""
@@ -300,6 +305,14 @@ def _take(queue: _ShardQueue) -> list[_Publish]:
         queue.waiting_messages -= batch.count
         queue.waiting_bytes -= batch.size
     return taken
+
+
+def _note_spent(publishes: list[_Publish], sent: float) -> None:
+    stored = perf_counter()
+    for publish in publishes:
+        if publish.spent is not None:
+            publish.spent.turns += sent - publish.arrived
+            publish.spent.database += stored - sent
 
 
 def _fail(publishes: list[_Publish], error: BaseException) -> None:

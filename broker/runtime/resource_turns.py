@@ -12,6 +12,7 @@ from typing import Any
 from broker.domain.errors import DeadlineExceeded, Unavailable
 from broker.domain.fair_stock import FairStock
 from broker.runtime.fair_turns import FairTurns, Turn
+from broker.telemetry.spent import spending
 
 AT_ONCE = 8  # connections of the pool of such calls (store/driver/database.py)
 LOOKING_AT_ONCE = 1  # of calls that read up to 10,000 messages: publishes and pulls need the connections
@@ -46,7 +47,8 @@ class ResourceTurns:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
-                turn = await self._turn(project, hung_up)
+                with spending("turns"):
+                    turn = await self._turn(project, hung_up)
                 began = loop.time()
                 try:
                     yield

@@ -19,6 +19,7 @@ from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.store.log.delivery_attempts import AttemptStatus
+from broker.telemetry.spent import spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,14 @@ class AcknowledgeService:
         return _confirmation(ack_ids, refused) if subscription.enable_exactly_once_delivery else None
 
     async def _acknowledge(self, subscription: Subscription, ack_ids: Sequence[str], author: Author) -> RefusedAcks:
-        return await self._coalescer.acknowledge(
-            group_ack_ids(ack_ids, subscription_id=subscription.subscription_id),
-            project=project_of(subscription.name),
-            exactly_once=subscription.enable_exactly_once_delivery,
-            told=_told(subscription, author),
-        )
+        messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
+        with spending("database"):
+            return await self._coalescer.acknowledge(
+                messages,
+                project=project_of(subscription.name),
+                exactly_once=subscription.enable_exactly_once_delivery,
+                told=_told(subscription, author),
+            )
 
     async def modify_ack_deadline(
         self, subscription_name: str, ack_ids: Sequence[str], ack_deadline_seconds: int, principal: str = ""
@@ -208,7 +211,9 @@ class AcknowledgeService:
     ) -> Mapping[AttemptName, set[int]]:
         messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
         self._activity.used(subscription.subscription_id)
-        return await self._coalescer.modify_ack_deadline(messages, deadline, project=project_of(subscription.name))
+        project = project_of(subscription.name)
+        with spending("database"):
+            return await self._coalescer.modify_ack_deadline(messages, deadline, project=project)
 
 
 def _told(subscription: Subscription, author: Author) -> Told | None:

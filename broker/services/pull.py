@@ -18,6 +18,7 @@ from broker.runtime.quotas import Quotas
 from broker.runtime.readers import Readers, Reading
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.telemetry.spent import spending
 
 # An empty answer comes so much before the caller's own deadline: a quarter of the time that there is, a second at
 # most.  Google's emulator answers 0.9 s before a deadline of 3 s.
@@ -99,7 +100,10 @@ class PullService:
             try:
                 self._activity.used(subscription.subscription_id)
                 wait = max(deadline - time.monotonic(), 0)
-                deliveries = await self._long_poll.pull(subscription, demand, wait_seconds=wait, hung_up=hung_up)
+                with spending("messages"):
+                    deliveries = await self._long_poll.pull(
+                        subscription, demand, wait_seconds=wait, hung_up=hung_up
+                    )
             except SubscriptionChanged:
                 self._resources.drop(subscription.name)
                 await asyncio.sleep(0)

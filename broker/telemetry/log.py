@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import sys
+from logging.handlers import WatchedFileHandler
 from time import gmtime
 
 MAX_MESSAGE = 8_000  # characters; what is longer is cut
@@ -114,6 +115,23 @@ class _News(logging.Filter):
 
 
 _FORMATTERS: dict[str, type[logging.Formatter]] = {"text": LineFormatter, "json": JsonFormatter}
+
+
+def open_access_log(where: str) -> logging.Logger | None:
+    """The logger of calls' lines.  `where`: "off" (None), "on": beside the log; else a file, which may be moved
+    away at any time.  Its lines look as those of the log.  Raises OSError.
+    """
+    if where == "off":
+        return None
+    access = logging.getLogger("broker.access")
+    access.setLevel(logging.INFO)  # whatever else is logged
+    if where != "on":
+        handler = WatchedFileHandler(where, encoding="utf-8")
+        own = [each.formatter for each in logging.getLogger().handlers if isinstance(each.formatter, JsonFormatter)]
+        handler.setFormatter(own[0] if own else LineFormatter())
+        access.handlers[:] = [handler]
+        access.propagate = False
+    return access
 
 
 def set_up_log(level: str, format_: str = "text") -> None:

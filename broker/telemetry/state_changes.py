@@ -121,10 +121,10 @@ class StateChanges:
         trouble.why = why
         trouble.last_at = self._ticks()
 
-    def tell(self, kind: str, what: str, *, level: int = logging.INFO) -> None:
+    def tell(self, kind: str, what: str, *, level: int = logging.INFO, request_id: bytes = b"") -> None:
         """Something has happened that neither lasts nor is a trouble."""
         if self._may_write(kind, self._ticks(), what):
-            logger.log(level, "%s", what)
+            logger.log(level, "%s", what, extra=of_request(request_id))
 
     async def run_once(self) -> None:
         """`tick`, for a worker."""

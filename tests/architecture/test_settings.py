@@ -113,6 +113,8 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "push_ca_file": (certifi.where(), "/no/such.pem"),
     "log_level": ("debug", "loud"),
     "log_format": ("json", "yaml"),
+    "access_log": ("on", "/no/such/directory/access.log"),
+    "slow_request_seconds": ("0.5", "-1"),
 }
 
 

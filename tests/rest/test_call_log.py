@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from tests.grpc.wire import serving
 
 
 @asynccontextmanager
-async def _rest(database_url: str, **config: int) -> AsyncIterator[Rest]:
+async def _rest(database_url: str, **config: Any) -> AsyncIterator[Rest]:
     broker = Broker(AppConfig(database_url=database_url, **config))
     async with running_in_process(broker) as client:
         yield Rest(client, "projects/p")
@@ -65,6 +67,51 @@ async def test_the_line_of_a_call_has_the_id_that_its_caller_is_told(
     lines = [LineFormatter().format(record) for record in caplog.records if record.name == "broker.calls"]
     told = [made.headers["x-request-id"], "mine-1"]
     assert [line.rpartition(" [request ")[2] for line in lines] == [f"{each}]" for each in told]
+
+
+async def test_the_access_log_is_a_file_of_lines_if_it_is_asked_to_be(database_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    async with _rest(database_url, access_log=str(path)) as rest:
+        await rest.create_topic()
+        path.rename(tmp_path / "moved")
+        await rest.error("GET", rest.topic("none"), params={"key": "SECRET"})
+    moved, written = (tmp_path / "moved").read_text(), path.read_text()
+    assert re.search(r" INFO .* broker.access: PUT /v1/projects/p/topics/topic 200 .* \[request .*\]\n$", moved)
+    assert " GET /v1/projects/p/topics/none 404 " in written
+    assert "SECRET" not in written
+
+
+async def test_a_slow_request_has_a_line_that_says_where_its_time_went(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _rest(database_url, slow_request_seconds=0.000_001) as rest:
+        await rest.create_topic()
+        await rest.create_subscription()
+        await rest.publish("m")
+        caplog.clear()
+        answer = await rest.client.post(f"/v1/{rest.topic()}:publish", json={"messages": [{"data": "bQ=="}]})
+    [record] = [record for record in caplog.records if record.getMessage().startswith("slow request: ")]
+    said = re.fullmatch(
+        r"slow request: POST /v1/projects/p/topics/topic:publish 200 took ([\d.]+) s: body ([\d.]+), "
+        r"turns ([\d.]+), database ([\d.]+), messages 0.000, rest ([\d.]+)",
+        record.getMessage(),
+    )
+    assert said
+    total, *parts = map(float, said.groups())
+    assert abs(total - sum(parts)) < 0.004  # they are rounded
+    assert parts[2] > 0
+    assert record.request_id == answer.headers["x-request-id"]  # type: ignore[attr-defined]
+
+
+async def test_a_pull_that_waits_for_messages_is_not_slow(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _rest(database_url, slow_request_seconds=0.5, pull_wait_seconds=0.6) as rest:
+        await rest.create_topic()
+        await rest.create_subscription()
+        caplog.clear()
+        assert await rest.pull(wait=True) == []
+    assert [line for line in _said(caplog, "broker.state") if "pull" in line] == []
 
 
 async def test_over_grpc_the_id_is_in_the_metadata(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ _BEGINNING = (
     (b"content-type", b"application/grpc"),
     (b"grpc-accept-encoding", ACCEPTED_ENCODINGS),
 )
-_PLAIN_BEGINNING = encode_headers(*_BEGINNING)
+_WITH_ID = encode_headers(*_BEGINNING, (HEADER, b""))[:-1]  # without the length of the id
 OK = encode_headers((b"grpc-status", b"0"))
 _WRONG_CONTENT_TYPE = encode_headers((b":status", b"415"))
 
@@ -26,7 +26,7 @@ def ok_block(trailers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 def beginning(request_id: bytes) -> bytes:
     """The headers of an answer."""
-    return _PLAIN_BEGINNING + encode_headers((HEADER, request_id))
+    return b"%b%c%b" % (_WITH_ID, len(request_id), request_id)  # below 127: one byte (RFC 7541, 5.1)
 
 
 def error_block(stream: Stream, error: BrokerError, request_id: bytes, *, begun: bool) -> bytes:

@@ -221,7 +221,7 @@ class StreamingRpc(Holder):
     def _tell(self, code: str) -> None:
         if self._opened:
             session, call = self._session, f"{shown(self._stream)} {self._resource}"
-            session.calls.answered(call, code, perf_counter() - self._opened, session.peer(), self._request_id)
+            session.calls.answered(call, code, self._opened, session.peer(), self._request_id)
 
     def _fail(self, error: BrokerError) -> None:
         if self._stream.trailers is None and not self._stream.closed:

@@ -200,6 +200,8 @@ class UnaryRpc(Holder):
 
     async def _run(self, request: bytes) -> None:
         call, stream = self._call, self._stream
+        if self._began:
+            self._session.calls.arrived(self._began)
         if self._began or self._session.auditor is not None:
             self._resource = resource_of(request)
         try:
@@ -282,7 +284,7 @@ class UnaryRpc(Holder):
 
     def _tell(self, code: str) -> None:
         session, call = self._session, f"{shown(self._stream)} {self._resource}"
-        session.calls.answered(call, code, perf_counter() - self._began, session.peer(), self._request_id)
+        session.calls.answered(call, code, self._began, session.peer(), self._request_id)
 
     def _finish(self) -> None:
         if self._deadline is not None:

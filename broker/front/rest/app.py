@@ -7,7 +7,6 @@ does not use.  Starlette serves what surrounds it (broker/app.py).
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -29,6 +28,7 @@ from broker.front.rest.routes import Handler, Route
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.head import Head
 from broker.services.services import Services
+from broker.telemetry.spent import spending
 
 PREFIX = "/v1/"
 _PREFIX = PREFIX.encode()
@@ -89,13 +89,14 @@ class RestDoor:
         """Answer a request, whatever happens."""
         head = exchange.head
         status, retry_after, held, large = 200, None, 0, None
-        began = perf_counter() if self._calls.on else 0.0
+        began = self._calls.begin() if self._calls.on else 0.0
         try:
             target, name = self._find(head)
             if self._is_guarded:
                 answer = await self._serve_guarded(exchange, target, name)
             else:
-                body, held, large = await self._bodies.read(exchange, target.admission, name)
+                with spending("body"):
+                    body, held, large = await self._bodies.read(exchange, target.admission, name)
                 answer = await target.handler(Call(self._services, name, _query(head), body, exchange))
         except BrokerError as error:
             self._calls.refused(error, exchange.request_id)
@@ -109,7 +110,7 @@ class RestDoor:
         finally:
             self._bodies.let_go(held, large)
         if began:
-            self._calls.answered(_shown(head), status, perf_counter() - began, exchange.peer, exchange.request_id)
+            self._calls.answered(_shown(head), status, began, exchange.peer, exchange.request_id)
         exchange.respond(status, _headers(status, retry_after), answer)
         if len(answer) >= LARGE_ANSWER_BYTES:
             await self._taken(exchange, len(answer))
@@ -124,7 +125,8 @@ class RestDoor:
                 if target.is_of_path:
                     passed = gate.passed(caller, target.rpc, name)
                     required = await gate.allow(caller, target.rpc, name) if passed is None else passed
-            body, held, large = await self._bodies.read(exchange, target.admission, name)
+            with spending("body"):
+                body, held, large = await self._bodies.read(exchange, target.admission, name)
             call = Call(self._services, name, _query(exchange.head), body, exchange, caller, gate)
             if gate is not None and target.waits:
                 answer = await _held(gate, target, call, required)

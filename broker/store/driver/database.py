@@ -29,6 +29,7 @@ from broker.store.driver.statements import Statement
 from broker.telemetry.log import reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import CONNECTION_WAITS, ROUND_TRIPS
+from broker.telemetry.spent import spending
 from broker.telemetry.state_changes import StateChanges
 
 logger = logging.getLogger(__name__)
@@ -229,10 +230,12 @@ class Database:
             self._refuse_if_away()
             async with AsyncExitStack() as stack:
                 try:
-                    connection = await stack.enter_async_context(connecting)
+                    with spending("turns"):
+                        connection = await stack.enter_async_context(connecting)
                 except InvalidRequestError as error:  # the first was found to be lost, and so was the next
                     raise psycopg.OperationalError("connections are lost as soon as they are made") from error
-                yield connection
+                with spending("database"):
+                    yield connection
 
     def went_away(self, why: str) -> None:
         """It cannot be reached, or does not answer."""

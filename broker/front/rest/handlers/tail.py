@@ -8,6 +8,7 @@ from broker.front.rest.call import Call
 from broker.front.rest.codec.tail import ALIVE, encode_failure, encode_news
 from broker.front.rest.event_stream import EventStream
 from broker.services.tail import News
+from broker.telemetry.spent import spending
 
 
 async def tail_topic(call: Call) -> bytes:
@@ -19,7 +20,8 @@ async def tail_topic(call: Call) -> bytes:
             sending = asyncio.ensure_future(_send(stream, news))
             gone = asyncio.ensure_future(call.exchange.hung_up())
             try:
-                await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
+                with spending("messages"):
+                    await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for task in (sending, gone):
                     task.cancel()
