@@ -114,7 +114,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "log_level": ("debug", "loud"),
     "log_format": ("json", "yaml"),
     "access_log": ("on", "/no/such/directory/access.log"),
-    "slow_request_seconds": ("0.5", "-1"),
+    "slow_request_seconds": (0.5, "-1"),
 }
 
 
