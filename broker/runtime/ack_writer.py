@@ -31,7 +31,7 @@ from broker.store.log.delivery_attempts import (
     modify_ack_deadline,
     modify_ordered_deadline,
 )
-from broker.store.log.journal import Ledger, open_ledger
+from broker.store.log.journal import Ledger, written_down
 
 V = TypeVar("V")
 
@@ -80,16 +80,11 @@ class AckWriter:
         """One to change attempts by; if any of them is `told`, in one transaction with what the ledger tells."""
         async with self._database.hot() as connection:
             names = list(attempts) if told else []
-            if not any(attempt in told for attempt in names):
-                yield connection, None
-                return
-            try:
-                ledger = await open_ledger(connection, shard_id=shard_id, attempts=names)
+            is_told = any(attempt in told for attempt in names)
+            async with written_down(
+                connection, shard_id=shard_id, attempts=names, told=is_told, clock=self._clock.now
+            ) as ledger:
                 yield connection, ledger
-                await ledger.close(connection, self._clock.now())
-            except BaseException:
-                await connection.close()  # its transaction is open
-                raise
 
     async def _write_acks(self, shard_id: int, acks: MessageNames, told: ToldAcks) -> None:
         for some in _statements(acks.items()):

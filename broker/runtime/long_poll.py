@@ -14,9 +14,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
+from broker.domain.ack_id import attempt_name
 from broker.domain.delivery import Delivery, Demand
 from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.fair_stock import FairStock, Over
+from broker.domain.journal import Told
 from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_scheduler import ClaimScheduler
@@ -27,6 +29,7 @@ from broker.runtime.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, Waiting
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from broker.store.log.delivery_attempts import release_attempts
+from broker.store.log.journal import written_down
 
 logger = logging.getLogger(__name__)
 
@@ -111,32 +114,40 @@ class LongPoll:
             return await self._wait_parked(queue, pull, wait_seconds, hung_up)
         except asyncio.CancelledError:
             if not queue.leave(pull):
-                release = self._release_answer(subscription.subscription_id, pull)
+                release = self._release_answer(subscription, pull)
                 self._tasks.start(release, name=f"release for {subscription.name}")
             raise
 
-    async def release(self, subscription_id: int, deliveries: Sequence[Delivery]) -> None:
+    async def release(self, subscription: Subscription, deliveries: Sequence[Delivery]) -> None:
         """Give back deliveries that reached nobody: due at once, the attempt not counted.
 
         If that cannot be written their ack deadlines pass: nothing that anybody waits for has failed.
         """
         try:
-            await self._release(subscription_id, deliveries)
+            await self._release(subscription, deliveries)
         except BrokerError as error:
             logger.debug("messages that reached nobody will fall due by themselves: %s", error)
         else:
-            self._scheduler.wake(None, subscription_id)
+            self._scheduler.wake(None, subscription.subscription_id)
 
-    async def _release(self, subscription_id: int, deliveries: Sequence[Delivery]) -> None:
+    async def _release(self, subscription: Subscription, deliveries: Sequence[Delivery]) -> None:
+        subscription_id, journal, clock = subscription.subscription_id, subscription.journal, self._clock.now
         for shard_id in sorted({delivery.shard_id for delivery in deliveries}):
-            async with self._database.hot() as connection:
+            names = [attempt_name(subscription_id, each) for each in deliveries if each.shard_id == shard_id]
+            told = journal is not None
+            async with (
+                self._database.hot() as connection,
+                written_down(connection, shard_id=shard_id, attempts=names, told=told, clock=clock) as ledger,
+            ):
                 await release_attempts(
                     connection,
                     shard_id=shard_id,
                     subscription_id=subscription_id,
-                    attempt_ids=[d.attempt_id for d in deliveries if d.shard_id == shard_id],
-                    now=self._clock.now(),
+                    attempt_ids=[name.attempt_id for name in names],
+                    now=clock(),
                 )
+                if ledger is not None and journal is not None:
+                    ledger.released(names, Told(journal))
 
     def subscription_changed(self, name: str | None) -> None:
         """Send the waiting pulls of a subscription (None: of all) to read it again."""
@@ -209,11 +220,11 @@ class LongPoll:
         await asyncio.wait((pull.answer,))  # a claim for it is in flight, its outcome counts
         return pull.answer.result()
 
-    async def _release_answer(self, subscription_id: int, pull: WaitingPull) -> None:
+    async def _release_answer(self, subscription: Subscription, pull: WaitingPull) -> None:
         """For a caller that was cancelled: why a claim has failed is nothing to him any more."""
         await asyncio.wait((pull.answer,))
         if pull.answer.exception() is None and (deliveries := pull.answer.result()):
-            await self.release(subscription_id, deliveries)
+            await self.release(subscription, deliveries)
 
 
 def _too_many(over: Over, *, wait: bool) -> Unavailable:

@@ -127,7 +127,7 @@ class PullService:
 
     async def release(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Give back what could not be handed to the caller: due at once, the attempt not counted."""
-        await self._long_poll.release(subscription.subscription_id, deliveries)
+        await self._long_poll.release(subscription, deliveries)
 
 
 def handed_out(quotas: Quotas, subscription: Subscription, principal: str, deliveries: Sequence[Delivery]) -> None:

@@ -181,7 +181,7 @@ class MessageStream:
         subscription_id = self.subscription.subscription_id
         names = [attempt_name(subscription_id, delivery) for delivery in deliveries]
         self._parts.outstanding.remove([{name: range(name.count) for name in names}])
-        release = self._parts.long_poll.release(subscription_id, deliveries)
+        release = self._parts.long_poll.release(self.subscription, deliveries)
         self._parts.tasks.start(release, name=f"release for {self.subscription.name}")
 
     def close(self) -> None:

@@ -160,3 +160,18 @@ async def test_a_journal_is_given_back_and_can_be_changed(rest: Rest) -> None:
     [id_] = await rest.publish("1")
     await rest.drain()
     assert await events(rest, id_) == []
+
+
+async def test_a_dead_letter_is_told_with_its_reason_without_a_journal_too(rest: Rest) -> None:
+    await rest.create_topic("dead")
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 5}
+    await journaled(rest, extensions={}, deadLetterPolicy=policy)
+    [id_] = await rest.publish("1")
+    reject = {"ackIds": [m["ackId"] for m in await rest.pull()]}
+    await rest.ok("POST", f"{rest.subscription()}:reject", reject)
+
+    async def told() -> Json:
+        return (await story(rest, id_))["timeline"]
+
+    [entry] = await eventually(told)
+    assert (entry["event"], entry["deliveryAttempt"], entry["answer"]) == ("DEAD_LETTERED", 1, "rejected")

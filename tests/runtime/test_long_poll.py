@@ -118,8 +118,8 @@ async def test_what_reached_nobody_is_given_back_quietly_though_the_database_is_
     deliveries = await _pull(long_poll, log.subscription)
     nowhere = Database("postgresql://postgres@127.0.0.1:1/nowhere")
     away = LongPoll(nowhere, long_poll._clock, long_poll._scheduler, tasks)
-    await away.release(log.subscription.subscription_id, deliveries)
-    tasks.start(away.release(log.subscription.subscription_id, deliveries), name="release")
+    await away.release(log.subscription, deliveries)
+    tasks.start(away.release(log.subscription, deliveries), name="release")
     await eventually(lambda: not tasks._running)
     gc.collect()  # a task's exception that nobody asked for is logged then
     await nowhere.close()

@@ -5,7 +5,8 @@ only their statements know: a Ledger sees their rows before, under the locks tha
 way of a message ever reads the journal.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
@@ -111,6 +112,11 @@ class Ledger:
             answer = change.told.answer or change.failure or ""
             self._add(change.attempt, done, _EVENTS[change.status], change.told._replace(answer=answer))
 
+    def released(self, attempts: Iterable[AttemptName], told: Told) -> None:
+        """Whole attempts, which reached nobody."""
+        for attempt in attempts:
+            self._add(attempt, range(attempt.count), Event.RELEASED, told)
+
     def _in_order(self, change: DeadlineChange, done: Collection[int]) -> frozenset[int]:
         """Of a key: its first message alone moves the deadline; what comes back takes all behind it along."""
         [row] = self.rows.get(_of(change.attempt), [None])
@@ -151,8 +157,32 @@ class Ledger:
         await connection.run(*insert, (COMMIT, {}))
 
 
-async def open_ledger(connection: HotConnection, *, shard_id: int, attempts: Collection[AttemptName]) -> Ledger:
-    """Begin a transaction that changes these attempts; who runs it closes the connection if anything fails."""
+@asynccontextmanager
+async def written_down(
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    attempts: Collection[AttemptName],
+    told: bool,
+    clock: Callable[[], datetime],
+) -> AsyncIterator[Ledger | None]:
+    """A transaction that changes these attempts, and commits at the end with what its ledger has.
+
+    Unless anything is `told` there is none: each statement is a transaction of its own.
+    """
+    if not told:
+        yield None
+        return
+    try:
+        ledger = await _open(connection, shard_id, attempts)
+        yield ledger
+        await ledger.close(connection, clock())
+    except BaseException:
+        await connection.close()  # its transaction is open
+        raise
+
+
+async def _open(connection: HotConnection, shard_id: int, attempts: Collection[AttemptName]) -> Ledger:
     names = sorted({_of(attempt) for attempt in attempts})
     lock = (
         _LOCK_TOLD_ATTEMPTS,
