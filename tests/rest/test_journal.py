@@ -174,4 +174,4 @@ async def test_a_dead_letter_is_told_with_its_reason_without_a_journal_too(rest:
         return (await story(rest, id_))["timeline"]
 
     [entry] = await eventually(told)
-    assert (entry["event"], entry["deliveryAttempt"], entry["answer"]) == ("DEAD_LETTERED", 1, "rejected")
+    assert (entry["event"], entry["deliveryAttempt"], entry["answer"]) == ("DEAD_LETTERED", 1, "reject")
