@@ -19,6 +19,7 @@ from tests.model.model import (
     Model,
     Options,
     Snapshot,
+    Standing,
     Subscription,
     Topic,
     Verdict,
@@ -116,7 +117,9 @@ class Both:
             code = "NOT_FOUND"
         else:
             code = "ALREADY_EXISTS" if full in self.model.subscriptions else "OK"
-        self._expect(code, "PUT", full, {"topic": self._topic(topic), **_options_json(options, dead)})
+        self._expect(
+            code, "PUT", full, {"topic": self._topic(topic), **_options_json(options, dead), **_journal_json(full)}
+        )
         if code == "OK":
             assert found is not None
             subscription = Subscription(full, found, options, self.model.now)
@@ -218,7 +221,18 @@ class Both:
             subscription.deliver(standing, r["ackId"], self.model.now)
             shown = standing.attempts if subscription.dead_letter_topic else 0
             assert r.get("deliveryAttempt", 0) == shown, f"{message}: attempt {standing.attempts}, not {r}"
+        for message in messages[-2:]:
+            self._compare_journal(subscription, subscription.standings[message], "HANDED_OUT")
         return [r["ackId"] for r in received]
+
+    def _compare_journal(self, subscription: Subscription, standing: Standing, event: str) -> None:
+        """What has just happened to a message is the last that its journal tells; of every other subscription."""
+        if not _journaled(subscription.name):
+            return
+        told = self._expect("OK", "GET", f"{subscription.name}/messages/{standing.message.message_id}")["timeline"][
+            -1
+        ]
+        assert (told["event"], told["deliveryAttempt"]) == (event, standing.attempts), standing.message
 
     def _identify(self, subscription: Subscription, body: Json) -> Message:
         for message in subscription.topic.log:
@@ -241,6 +255,11 @@ class Both:
         for ack_id in dict.fromkeys(ack_ids):
             if ack_id not in failed:
                 subscription.acknowledge(ack_id, self.model.now)
+        for ack_id in list(verdicts)[-2:]:
+            standing = subscription.ack_ids[ack_id]
+            certain = verdicts[ack_id] is Verdict.TAKES_EFFECT and not keyed(subscription, standing.message)
+            if certain and subscription.retained(standing.message, self.model.now):
+                self._compare_journal(subscription, standing, "ACKED")
 
     def modify_ack_deadline(self, name: str, ack_ids: Sequence[str], seconds: int) -> None:
         subscription = self.model.subscriptions[self._subscription(name)]
@@ -430,6 +449,14 @@ def _body(message: Message) -> Json:
         "messageId": "",
         "publishTime": time,
     }
+
+
+def _journaled(name: str) -> bool:
+    return sum(map(ord, name)) % 2 == 0
+
+
+def _journal_json(name: str) -> Json:
+    return {"extensions": {"journal": {"mode": "ALL", "retention": "2678400s"}}} if _journaled(name) else {}
 
 
 def _options_json(options: Options, dead_letter_topic: str | None) -> Json:
