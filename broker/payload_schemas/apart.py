@@ -40,6 +40,16 @@ class Check(msgspec.Struct, tag=True):
     encoding: str
 
 
+class Compare(msgspec.Struct, tag=True):
+    """A new revision and those that it must be compatible with, the newest first."""
+
+    schema: Schema
+    revisions: list[Schema]
+
+
+Job = Compile | Check | Compare
+
+
 class Answer(msgspec.Struct):
     """`error`: what is wrong with what was given; empty: nothing."""
 
@@ -47,7 +57,7 @@ class Answer(msgspec.Struct):
     data: bytes = b""
 
 
-JOBS = msgspec.msgpack.Decoder(Compile | Check)
+JOBS = msgspec.msgpack.Decoder(Job)
 ANSWERS = msgspec.msgpack.Decoder(Answer)
 encode = msgspec.msgpack.Encoder().encode
 
@@ -61,10 +71,12 @@ class _Worker:
     def __init__(self) -> None:
         self._known: dict[int, CompiledSchema] = {}
 
-    def answer(self, job: Compile | Check) -> Answer:
+    def answer(self, job: Job) -> Answer:
         try:
             if isinstance(job, Compile):
                 return _run_protoc(job.definition)
+            if isinstance(job, Compare):
+                return _compare(job.schema, job.revisions)
             self._compiled(job.schema).check(job.data, job.encoding)
         except (Mismatch, InvalidArgument) as error:
             return Answer(error=str(error))
@@ -79,6 +91,16 @@ class _Worker:
                 self._known.clear()
             self._known[schema.number] = compiled
         return compiled
+
+
+def _compare(schema: Schema, revisions: list[Schema]) -> Answer:
+    from broker.payload_schemas.compatibility import incompatibility  # here alone, as protoc
+
+    for revision in revisions:
+        said = incompatibility(schema, revision)
+        if said:
+            return Answer(error=f"Revision is incompatible with previous revision: {revision.revision_id}. {said}.")
+    return Answer()
 
 
 def _run_protoc(definition: str) -> Answer:

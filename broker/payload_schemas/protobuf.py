@@ -3,6 +3,7 @@
 from typing import Any
 
 from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
@@ -24,16 +25,7 @@ class ProtobufSchema:
 
         Raises InvalidArgument.
         """
-        files = _files(compiled)
-        pool = DescriptorPool()
-        try:
-            for file in files:
-                pool.Add(file)
-            self._class: Any = GetMessageClass(pool.FindMessageTypeByName(root_message))
-        except (TypeError, KeyError, ValueError, UnicodeError) as error:
-            raise InvalidArgument(
-                f"Could not parse schema definition (schema.type=PROTOCOL_BUFFER): {_said(error)}."
-            ) from error
+        self._class: Any = GetMessageClass(descriptor_of(compiled, root_message))
 
     def is_quick(self, size: int, encoding: str) -> bool:
         return size <= MAX_QUICK_BYTES[encoding]
@@ -74,6 +66,20 @@ def _check_complete(message: Message) -> None:
     if not message.IsInitialized():
         missing = ", ".join(message.FindInitializationErrors())  # type: ignore[attr-defined]
         raise Mismatch(f"required fields are missing: {missing[:_SHOWN]}")
+
+
+def descriptor_of(compiled: bytes, root_message: str) -> Descriptor:
+    """The message of this full name in a FileDescriptorSet.  Raises InvalidArgument."""
+    files = _files(compiled)
+    pool = DescriptorPool()
+    try:
+        for file in files:
+            pool.Add(file)
+        return pool.FindMessageTypeByName(root_message)
+    except (TypeError, KeyError, ValueError, UnicodeError) as error:
+        raise InvalidArgument(
+            f"Could not parse schema definition (schema.type=PROTOCOL_BUFFER): {_said(error)}."
+        ) from error
 
 
 def root_of(compiled: bytes) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from broker.domain.errors import InvalidArgument, NotFound
 from broker.domain.message import NewMessage
 from broker.domain.schema import PROTOCOL_BUFFER, Schema, SchemaSettings, within
-from broker.payload_schemas.apart import Check, Compile
+from broker.payload_schemas.apart import Check, Compare, Compile
 from broker.payload_schemas.compiled import CompiledSchema, compile_schema
 from broker.payload_schemas.mismatch import Mismatch, TooLarge
 from broker.payload_schemas.protobuf import root_of
@@ -64,6 +64,13 @@ class SchemaChecks:
             schema = replace(schema, compiled=answer.data, root_message=root_of(answer.data))
         compile_schema(schema)
         return schema
+
+    async def check_compatible(self, schema: Schema, revisions: Sequence[Schema]) -> None:
+        """Raises InvalidArgument unless each of the revisions and the schema can read each other's messages."""
+        answer = await self._process.run(Compare(schema, list(revisions)))
+        if answer.error:
+            cannot = "The revisions cannot be compared: " if answer.error == TOO_LONG else ""
+            raise InvalidArgument(f"{cannot}{answer.error}")
 
     async def check_message(self, schema: Schema, data: bytes, encoding: str) -> None:
         """Raises Mismatch, InvalidArgument (there is no such schema), Unavailable."""

@@ -10,7 +10,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
 
 from broker.domain.errors import Unavailable
-from broker.payload_schemas.apart import ANSWERS, LENGTH, Answer, Check, Compile, frame
+from broker.payload_schemas.apart import ANSWERS, LENGTH, Answer, Job, frame
 
 JOB_SECONDS = 15.0  # 10 MB of small records take two, on a machine that does nothing else
 TOO_LONG = "it takes too long, too much memory or too many levels to read"
@@ -24,7 +24,7 @@ class SchemaProcess:
         self._process: Process | None = None
         self._turn = asyncio.Lock()
 
-    async def run(self, job: Compile | Check) -> Answer:
+    async def run(self, job: Job) -> Answer:
         """Its answer; an error where the job has ended the process, or would not end.
 
         Raises Unavailable if the process cannot be started.
@@ -68,7 +68,7 @@ class SchemaProcess:
             process.stdin.close()
 
 
-async def _ask(process: Process, job: Compile | Check) -> Answer:
+async def _ask(process: Process, job: Job) -> Answer:
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(frame(job))

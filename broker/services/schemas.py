@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.domain.errors import AlreadyExists, BrokerError, FailedPrecondition, InvalidArgument
+from broker.domain.errors import Aborted, AlreadyExists, BrokerError, FailedPrecondition, InvalidArgument
 from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, project_of
 from broker.domain.page import Page, cut_page
 from broker.domain.schema import (
@@ -88,11 +88,24 @@ class SchemaService:
         return cut_page(older[: page.size + 1], page, lambda schema: f"{schema.name}@{schema.number}")
 
     async def commit_schema(self, name: str, wanted: Schema) -> Schema:
-        """Make a new revision.  Raises InvalidArgument, NotFound, FailedPrecondition (it has MAX_REVISIONS)."""
+        """Make a new revision.
+
+        Raises InvalidArgument (also if it is not compatible with all others), NotFound, FailedPrecondition (it has
+        MAX_REVISIONS), Aborted (another one was made meanwhile).
+        """
         name = _without_revision(name)
         check_definition(wanted)
         wanted = await self._checks.prepare(wanted)
-        return await self._add_revision(name, wanted)
+        async with self._database.transaction() as connection:
+            newest = await _existing(connection, name)
+            revisions = await payload_schemas.find_revisions(connection, schema_id=newest.schema_id)
+        if wanted.type != newest.type:
+            raise InvalidArgument(
+                f"Invalid schema type (schema.type={wanted.type}): {leaf(name)} is of type {newest.type}, "
+                "which all its revisions have."
+            )
+        await self._checks.check_compatible(wanted, revisions)
+        return await self._add_revision(name, wanted, after=newest)
 
     async def rollback_schema(self, name: str, revision_id: str) -> Schema:
         """Make a new revision that is a copy of an older one.
@@ -174,18 +187,14 @@ class SchemaService:
     def _revision(self, schema: Schema) -> Schema:
         return replace(schema, revision_id=new_revision_id(), created_at=self._clock.now())
 
-    async def _add_revision(self, name: str, wanted: Schema | str) -> Schema:
-        """`wanted`: the new definition, or the id of a revision to copy."""
+    async def _add_revision(self, name: str, wanted: Schema | str, after: Schema | None = None) -> Schema:
+        """`wanted`: the new definition, or the id of a revision to copy.  `after`: the newest, if it still is."""
         async with self._database.transaction() as connection:
             schema_id = await _locked(connection, name)
-            newest = await _existing(connection, name)
+            if after is not None and (await _existing(connection, name)).number != after.number:
+                raise Aborted(f"Another revision of {leaf(name)} was made meanwhile; try again.")
             if isinstance(wanted, str):
                 wanted = await _existing(connection, name, wanted)
-            elif wanted.type != newest.type:
-                raise InvalidArgument(
-                    f"Invalid schema type (schema.type={wanted.type}): {leaf(name)} is of type {newest.type}, "
-                    "which all its revisions have."
-                )
             if len(await payload_schemas.find_revisions(connection, schema_id=schema_id)) >= MAX_REVISIONS:
                 raise FailedPrecondition(
                     f"Schema {leaf(name)} has {MAX_REVISIONS} revisions already; delete one that is not needed "

@@ -12,7 +12,10 @@ from tests.fixtures.broker import Json, Rest
 
 def record(name: str = "Order", **fields: object) -> str:
     """The definition of a record."""
-    listed = [{"name": field, "type": kind} for field, kind in (fields or {"id": "string"}).items()]
+    listed = [
+        {"name": field, "type": kind} | ({"default": None} if "null" in kind and field != "next" else {})  # type: ignore[operator]
+        for field, kind in (fields or {"id": "string"}).items()
+    ]
     return json.dumps({"type": "record", "name": name, "fields": listed})
 
 
@@ -313,6 +316,54 @@ async def test_protobuf_may_be_given_compiled(rest: Rest) -> None:
     assert (await rest.error("POST", f"{rest.project}/schemas:validate", {"schema": wrong}))[
         0
     ] == "INVALID_ARGUMENT"
+
+
+INCOMPATIBLE = [
+    (
+        record(id="string"),
+        record(id="int"),
+        "reader type: int not compatible with writer type: string (at /fields/0/type)",
+    ),
+    (record(id="string"), record(id="string", n="int"), "reader_field_missing_default_value: n"),
+    (record(id="string", n="int"), record(id="string"), "reader_field_missing_default_value: n"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "said"), INCOMPATIBLE)
+async def test_a_commit_must_be_compatible_with_all_revisions_both_ways(
+    rest: Rest, first: str, second: str, said: str
+) -> None:
+    created = await create(rest, definition=first)
+    await _commit(rest, first)
+    newest = (await _revisions(rest))[0]
+    code, text = await rest.error("POST", f"{_name(rest)}:commit", {"schema": avro(second)})
+    assert code == "INVALID_ARGUMENT"
+    assert text.startswith(f"Revision is incompatible with previous revision: {newest}. ")
+    assert said in text, text
+    assert await _revisions(rest) == [newest, created["revisionId"]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("string device = 1; optional int32 more = 9;", ""),
+        ("", ""),
+        ("int64 device_id = 1;", "device_id of type int64 is not compatible with device of type string"),
+        ("string other = 1;", "other of type string is not compatible with device of type string"),
+        ("repeated string device = 1;", "device of type repeated string is not compatible"),
+        ("string device = 1; repeated string more = 9;", "more of type repeated string is added"),
+        ("string device = 1; Part part = 2; message Part { int32 n = 1; }", "n of type int32 is not compatible"),
+    ],
+)
+async def test_protobuf_may_have_optional_fields_added_and_removed(rest: Rest, fields: str, said: str) -> None:
+    first = proto('syntax="proto3"; message M { string device = 1; Part part = 2; message Part { string n = 1; } }')
+    await rest.ok("POST", f"{rest.project}/schemas", first, params={"schemaId": "orders"})
+    second = {"schema": proto(f'syntax="proto3"; message M {{ {fields} }}')}
+    if not said:
+        await rest.ok("POST", f"{_name(rest)}:commit", second)
+    else:
+        code, text = await rest.error("POST", f"{_name(rest)}:commit", second)
+        assert (code, said in text) == ("INVALID_ARGUMENT", True), text
 
 
 async def test_all_revisions_have_one_type(rest: Rest) -> None:

@@ -1,0 +1,89 @@
+"""Whether messages of one revision can be read by another, both ways, as Google asks of a commit.
+
+https://cloud.google.com/pubsub/docs/commit-schema-revision: by Avro's rules of resolution; of protobuf, optional
+fields may be added and removed, and no field may be changed.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import avro.schema
+from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+from avro.errors import AvroException
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+from broker.domain.schema import AVRO, Schema
+from broker.payload_schemas.protobuf import descriptor_of
+
+
+def incompatibility(new: Schema, old: Schema) -> str:
+    """What keeps one of two revisions from reading messages of the other; "": nothing."""
+    if new.type == AVRO:
+        return _avro_incompatibility(new.definition, old.definition)
+    pair = descriptor_of(new.compiled, new.root_message), descriptor_of(old.compiled, old.root_message)
+    return next(_protobuf_differences(*pair), "")
+
+
+def _avro_incompatibility(new: str, old: str) -> str:
+    try:
+        parsed: list[Any] = [avro.schema.parse(definition) for definition in (new, old)]
+    except (AvroException, RecursionError) as error:
+        return f"They cannot be compared: {str(error)[:300]}"
+    checker: Any = ReaderWriterCompatibilityChecker
+    for reader, writer, which in ((*parsed, "old"), (*reversed(parsed), "new")):
+        result = checker().get_compatibility(reader, writer)
+        if result.compatibility is not SchemaCompatibilityType.compatible:
+            said, where = ", ".join(sorted(result.messages)), ", ".join(sorted(result.locations - {"/"}) or ["/"])
+            kinds = ", ".join(sorted({kind.name for kind in result.incompatibilities}))
+            return f"Messages of the {which} one cannot be read by the other: {kinds}: {said} (at {where})"
+    return ""
+
+
+def _protobuf_differences(new: Descriptor, old: Descriptor) -> Iterator[str]:
+    waiting, seen = [(new, old)], set[tuple[str, str]]()
+    while waiting:
+        now, before = waiting.pop()
+        if (now.full_name, before.full_name) in seen:
+            continue
+        seen.add((now.full_name, before.full_name))
+        yield from _field_differences(now, before)
+        for field in now.fields:
+            earlier = before.fields_by_number.get(field.number)
+            if earlier is not None and field.message_type is not None and earlier.message_type is not None:
+                waiting.append((field.message_type, earlier.message_type))
+
+
+def _field_differences(now: Descriptor, before: Descriptor) -> Iterator[str]:
+    for number in sorted({field.number for field in (*now.fields, *before.fields)}):
+        field, earlier = now.fields_by_number.get(number), before.fields_by_number.get(number)
+        if field is None or earlier is None:
+            lone = field or earlier
+            assert lone is not None
+            if lone.is_required or lone.is_repeated:
+                what = "added" if earlier is None else "removed"
+                yield f"{lone.name} of type {_type(lone)} is {what}, and only optional fields can be"
+        elif _shape(field) != _shape(earlier):
+            was = f"{earlier.name} of type {_type(earlier)}"
+            yield f"{field.name} of type {_type(field)} is not compatible with {was}"
+
+
+def _shape(field: FieldDescriptor) -> tuple[object, ...]:
+    """What of a field must stay."""
+    oneof = field.containing_oneof
+    kind = field.enum_type.name if field.enum_type is not None else ""
+    return (
+        field.name,
+        field.type,
+        field.is_repeated,
+        field.is_required,
+        kind,
+        oneof.name if oneof is not None else "",
+    )
+
+
+def _type(field: FieldDescriptor) -> str:
+    kind = field.message_type or field.enum_type
+    types: Any = FieldDescriptorProto.Type
+    name = kind.name if kind is not None else types.Name(field.type).removeprefix("TYPE_").lower()
+    return f"repeated {name}" if field.is_repeated else name
