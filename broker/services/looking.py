@@ -11,6 +11,7 @@ from broker.services.filters import FilterService
 from broker.services.lag import LagService
 from broker.services.standing_messages import StandingMessageService
 from broker.services.tail import TailService
+from broker.services.topic_messages import TopicMessageService
 from broker.store.driver.database import Database
 
 
@@ -24,6 +25,7 @@ class LookingServices:
     consumers: ConsumerService
     standing_messages: StandingMessageService
     tail: TailService
+    topic_messages: TopicMessageService
 
 
 def make_looking(database: Database, clock: DatabaseClock, tails: Tails) -> LookingServices:
@@ -36,4 +38,5 @@ def make_looking(database: Database, clock: DatabaseClock, tails: Tails) -> Look
         consumers=ConsumerService(database, clock),
         standing_messages=StandingMessageService(database, clock, turns),
         tail=TailService(database, turns, tails),
+        topic_messages=TopicMessageService(database, clock, turns),
     )

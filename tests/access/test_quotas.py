@@ -29,8 +29,11 @@ async def test_a_principal_at_its_limit_leaves_the_others_of_its_project_alone(b
 async def test_the_owner_of_a_project_sees_its_quotas_and_cannot_lift_them(broker: Guarded) -> None:
     owner = broker.bearer(await broker.key(await broker.account("some-owner", role="roles/owner")))
     viewer = broker.bearer(await broker.key(await broker.account("some-viewer", role="roles/pubsub.viewer")))
+    publisher = broker.bearer(await broker.key(await broker.account("publisher", role="roles/pubsub.publisher")))
     path, body = f"{broker.project}/quotas", {"limits": {"topics": 5}}
     set_here: Json = await broker.ok("PATCH", path, body)
     assert (await broker.call("PATCH", path, {"limits": {"topics": -1}}, headers=owner)).status_code == 403
     assert (await broker.ok("GET", path, headers=owner))["limits"] == set_here["limits"] == {"topics": 5}
-    assert (await broker.call("GET", path, headers=viewer)).status_code == 403
+    for reader, seen in ((viewer, 200), (publisher, 403)):
+        assert (await broker.call("GET", path, headers=reader)).status_code == seen
+        assert (await broker.call("PATCH", path, body, headers=reader)).status_code == 403

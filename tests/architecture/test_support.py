@@ -50,6 +50,7 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "ListConsumers",
         "ListLag",
         "ListSubscriptionMessages",
+        "ListTopicMessages",
         "TailTopic",
     }
     extensions = {"GetPosition", "Nack", "Reject", "TestFilter"} | looks | pushes | access

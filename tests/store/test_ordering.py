@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from broker.domain.delivery import Delivery
@@ -383,7 +384,7 @@ async def test_an_ordered_snapshot_restores_into_an_unordered_subscription(log: 
         got += texts(deliveries)
         for delivery in deliveries:
             if delivery.ordered:
-                name = replace(log.name(delivery), subscription_id=other.subscription_id)
+                name = msgspec.structs.replace(log.name(delivery), subscription_id=other.subscription_id)
                 async with log.session() as session:
                     await acknowledge_in_order(
                         session, shard_id=log.shard_id, acks={name: {0, 1}}, exactly_once=(), now=log.start

@@ -26,6 +26,7 @@ from broker.front.rest.handlers import (
     settings,
     standing_messages,
     tail,
+    topic_messages,
 )
 from broker.front.rest.handlers import service_accounts as accounts
 from broker.front.rest.resources import resource_handler
@@ -131,6 +132,7 @@ ROUTES = [
     ),
     Route("GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage", fates.get_subscription_message),
     Route("GET", f"{TOPIC}:tail", "TailTopic", tail.tail_topic),
+    Route("GET", f"{TOPIC}/messages", "ListTopicMessages", topic_messages.list_messages),
     Route("GET", f"{TOPIC}/messages/*", "GetMessage", fates.get_message),
     Route("GET", "projects/*/messages/*", "FindMessage", fates.find_message),
     Route("GET", "projects/*/lag", "ListLag", lag.list_lag),  # extensions (F3)

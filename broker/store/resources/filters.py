@@ -8,7 +8,7 @@ from broker.domain.log_page import FilterTest, LogPage, LogPosition, MatchedMess
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 
-_TEST_FILTER = statements.hot("test_filter")
+_SCAN_NEWEST = statements.hot("scan_newest")
 
 MAX_SCANNED = 10_000  # messages that one call looks at, in all shards: some 10 ms, as for a filtered claim
 
@@ -31,18 +31,11 @@ async def test_filter(
         max_scanned, max_matched = MAX_SCANNED - scanned, page.size - len(matched)
         if min(max_scanned, max_matched, room) <= 0:
             return FilterTest(matched, scanned, position)
-        asked = {
-            "shard_id": position.shard_id,
-            "before_publish_time": position.publish_time,
-            "before_seq": position.seq,
-            "retained_since": retained_since,
-            "filter_path": filter_path,
-            "max_scanned": max_scanned,
-            "max_matched": max_matched,
-            "max_bytes": room,
-            "with_data": page.with_data,
-        }
-        [rows] = await connection.run((_TEST_FILTER, asked))
+        begin = {"before_publish_time": position.publish_time, "before_seq": position.seq}
+        bounds = {"max_scanned": max_scanned, "max_matched": max_matched, "max_bytes": room}
+        asked = {"shard_id": position.shard_id, "retained_since": retained_since, "with_data": page.with_data}
+        chosen = {"filter_path": filter_path, "ordering_key": ""}
+        [rows] = await connection.run((_SCAN_NEWEST, asked | chosen | begin | bounds))
         if not rows:
             continue
         found = [MatchedMessage(position.shard_id, *columns) for *columns, matches, _, _ in rows if matches]

@@ -17,6 +17,7 @@ from broker.domain.log_page import LogPage
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.standing_page import StandingPage
+from broker.domain.topic_page import ORDERS, TopicPage
 from broker.store.claim import bodies, claim, due, fresh, ordered, write
 from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.database import Database
@@ -29,7 +30,7 @@ from broker.store.log.delivery_attempts import (
     release_attempts,
 )
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.looking import figures, lag, published, readers, standing_messages
+from broker.store.looking import figures, lag, published, readers, standing_messages, topic_messages
 from broker.store.resources import filters
 from tests.fixtures.database import begin
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
@@ -75,7 +76,9 @@ EXPECTED = {
     "delivery_attempts._MERGE_PARTS": {"delivery_attempts_pkey"},
     "delivery_attempts._RELEASE_ATTEMPTS": {"delivery_attempts_pkey"},
     "delivery_attempts._READ_OPEN_ATTEMPTS": {"delivery_attempts_pkey"},
-    "filters._TEST_FILTER": {"_pkey"},
+    "filters._SCAN_NEWEST": {"_pkey"},
+    "topic_messages._SCAN_NEWEST": {"_pkey"},
+    "topic_messages._SCAN_OLDEST": {"_pkey"},
     "lag._READ_LAG": {
         "cursors_pkey",
         "shards_pkey",
@@ -119,6 +122,7 @@ _MODULES = {
     "published": published,
     "readers": readers,
     "standing_messages": standing_messages,
+    "topic_messages": topic_messages,
     "retained_bytes": retained_bytes,
     "shards": shards,
 }
@@ -209,6 +213,14 @@ async def _run_every_statement(log: Log, session: Any) -> None:
         retained_since=log.start - timedelta(hours=1),
         page=LogPage(100),
     )
+    for order in ORDERS:
+        asked = topic_messages.Asked(
+            shard_ids=[log.shard_id],
+            filter_path='$.a == "b"',
+            retained_since=log.start - timedelta(hours=1),
+            page=TopicPage(10, order, ordering_key="k"),
+        )
+        await topic_messages.list_topic_messages(session, asked)
     await lag.read_lag(session, subscriptions=[log.subscription], now=later)
     await figures.read_retained(session, max_topics=1_000)
     await shards.read_heads(session, shard_ids=[log.shard_id])
@@ -353,7 +365,8 @@ async def test_no_hot_statement_compares_each_of_its_rows_with_each_other(record
     "statement",
     [
         "fresh._FIND_FRESH_BATCHES",
-        "filters._TEST_FILTER",
+        "filters._SCAN_NEWEST",
+        "topic_messages._SCAN_OLDEST",
         "retained_bytes._SUM_BATCHES",
         "standing_messages._LIST_WAITING",
         "published._LIST_PUBLISHED",

@@ -112,10 +112,12 @@ async def test_a_broker_that_stops_acks_what_was_delivered_and_gives_back_what_w
         done, *_ = pushing.far_side.open_calls
         done.answer(200)
     out = sum(call.outcome.cancelled() for call in pushing.far_side.calls)
-    async with running_pusher(database_url) as pushing:
-        rows = await pushing.rows(
+    async with await psycopg.AsyncConnection.connect(database_url) as database:  # before the next one claims any
+        found = await database.execute(
             "SELECT status, coalesce(attempt_numbers[1], attempt_number), bit_count(open) FROM delivery_attempts"
         )
+        rows = await found.fetchall()
+    async with running_pusher(database_url) as pushing:
         leased = sum(count for status, _, count in rows if status == "delivering")
         assert leased <= out + 8, "only what was out, and what a row of it holds"
         released = {number for status, number, count in rows if status == "pending" and count}

@@ -1,13 +1,13 @@
 -- Scans `max_scanned` messages of a shard from a position on backwards, newest first, as far as they are retained, and
--- returns those that match, and the last one scanned even if it does not (`matches` false): the next page goes on from
--- the last row.  `scanned` counts the messages up to a row, `is_last` says that there is none after it.  No filter path:
--- all match.  Both conditions on the position are needed: the row comparison gives the order and the early stop, the plain
+-- returns those that match a filter and an ordering key, and the last one scanned even if it does not (`matches` false): the next page goes on from
+-- the last row.  `scanned` counts the messages up to a row, `is_last` says that there is none after it.  No filter
+-- path, an empty key: all match.  Both conditions on the position are needed: the row comparison gives the order and the early stop, the plain
 -- one lets PostgreSQL prune partitions while it runs.  The messages of a batch are made newest first, as the view
 -- `messages` does not: nothing need be sorted then.
 -- Data is read only `with_data`, and only that of what is returned: a body of a row of its own counts by the row's size.
 -- Messages that outlived their partition (straggler_messages) are out already and can reach no other subscription.
 -- parameters: shard_id int8, before_publish_time timestamptz, before_seq int8, retained_since timestamptz,
---     filter_path jsonpath, max_scanned int8, max_matched int8, max_bytes int8, with_data bool
+--     filter_path jsonpath, ordering_key text, max_scanned int8, max_matched int8, max_bytes int8, with_data bool
 SELECT seq, publish_time, ordering_key,
        CASE WHEN matches THEN attributes::text END AS attributes,
        CASE WHEN matches AND %(with_data)s THEN body[1] END AS data,
@@ -30,7 +30,8 @@ FROM (
                    WHEN l.count = 1 THEN l.data  -- perhaps large: not read before it is returned
                    ELSE ARRAY[l.data[m.ordinal]]
                END AS body,
-               %(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath AS matches
+               (%(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath)
+               AND (%(ordering_key)s = '' OR l.ordering_key = %(ordering_key)s) AS matches
         FROM message_batches AS l
         CROSS JOIN LATERAL (
             SELECT l.last_seq - l.count + ordinal AS seq, ordinal, 

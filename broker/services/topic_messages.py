@@ -1,0 +1,55 @@
+"""The messages that a topic retains (F3); an extension."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from broker.domain.log_page import log_page_token
+from broker.domain.names import project_of
+from broker.domain.page import invalid_page_token
+from broker.domain.topic_page import TopicMessages, TopicPage
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.resource_turns import ResourceTurns
+from broker.services.filters import compiled
+from broker.services.topics import topic_not_found
+from broker.store.driver.database import Database
+from broker.store.looking.topic_messages import Asked, list_topic_messages
+from broker.store.resources import subscriptions, topics
+
+HungUp = Callable[[], Awaitable[None]]
+
+
+class TopicMessageService:
+    """Reading only: nothing is changed, locked or delivered."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns) -> None:
+        """`turns` are those of calls that look."""
+        self._database = database
+        self._clock = clock
+        self._turns = turns
+
+    async def list_messages(
+        self, topic_name: str, page: TopicPage, *, hung_up: HungUp | None = None
+    ) -> TopicMessages:
+        """A page of what the topic retains, for itself or for any subscription.
+
+        One whose caller goes while it waits (`hung_up()` completes) is not begun.  Raises InvalidArgument (the
+        filter; a page token of another topic), NotFound, Unavailable (too many such calls).
+        """
+        filter_path = compiled(page.filter)
+        async with self._turns.of(project_of(topic_name), hung_up=hung_up):
+            async with self._database.transaction() as connection:
+                topic = await topics.find_topic(connection, name=topic_name)
+                if topic is None:
+                    raise topic_not_found(topic_name)
+                retention = await subscriptions.longest_retention(connection, topic_id=topic.topic_id)
+            if page.start is not None and page.start.shard_id not in topic.shard_ids:
+                raise invalid_page_token(log_page_token(page.start))
+            retained = max(retention or timedelta(0), topic.message_retention or timedelta(0))
+            asked = Asked(
+                shard_ids=sorted(topic.shard_ids),
+                filter_path=filter_path,
+                retained_since=self._clock.now() - retained,
+                page=page,
+            )
+            async with self._database.hot() as hot:
+                return await list_topic_messages(hot, asked)
