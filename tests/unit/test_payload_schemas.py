@@ -1,0 +1,148 @@
+"""What is taken for a message of a schema is what fastavro or protobuf takes for one, whatever it is (A11)."""
+
+import io
+import json
+from typing import Any
+
+import fastavro
+from google.protobuf import json_format
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.domain.schema import Schema
+from broker.payload_schemas.avro import AvroSchema
+from broker.payload_schemas.compatibility import incompatibility
+from broker.payload_schemas.mismatch import Mismatch
+from broker.payload_schemas.protobuf import ProtobufSchema
+
+_PLAIN = {
+    "boolean": st.booleans(),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "double": st.floats(allow_nan=False),
+    "string": st.text(),
+    "bytes": st.binary(),
+}
+
+
+def _types(names: Any) -> st.SearchStrategy[Any]:
+    """Of Avro, from plain ones up; records have names that occur once."""
+    plain = st.sampled_from(sorted(_PLAIN))
+
+    def larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        record = st.lists(inner, min_size=1, max_size=4).map(
+            lambda kinds: {
+                "type": "record",
+                "name": f"R{next(names)}",
+                "fields": [{"name": f"f{n}", "type": kind} for n, kind in enumerate(kinds)],
+            }
+        )
+        return st.one_of(
+            record,
+            inner.map(lambda kind: {"type": "array", "items": kind}),
+            inner.map(lambda kind: {"type": "map", "values": kind}),
+            plain.map(lambda kind: ["null", kind]),
+        )
+
+    return st.recursive(plain, larger, max_leaves=8)
+
+
+def _values(kind: Any) -> st.SearchStrategy[Any]:
+    if isinstance(kind, str):
+        return _PLAIN[kind]
+    if isinstance(kind, list):
+        return st.none() | _values(kind[1])
+    if kind["type"] == "record":
+        return st.fixed_dictionaries({field["name"]: _values(field["type"]) for field in kind["fields"]})
+    if kind["type"] == "array":
+        return st.lists(_values(kind["items"]), max_size=4)
+    return st.dictionaries(st.text(min_size=1), _values(kind["values"]), max_size=4)
+
+
+def _accepted(schema: AvroSchema | ProtobufSchema, data: bytes, encoding: str) -> bool:
+    try:
+        schema.check(data, encoding)
+    except Mismatch:
+        return False
+    return True
+
+
+@given(st.data())
+def test_what_fastavro_writes_is_accepted_in_both_encodings(data: st.DataObject) -> None:
+    kind = data.draw(_types(iter(range(1_000))))
+    schema, value = AvroSchema(json.dumps(kind)), data.draw(_values(kind))
+    parsed, binary, text = fastavro.parse_schema(kind), io.BytesIO(), io.StringIO()
+    fastavro.schemaless_writer(binary, parsed, value)
+    fastavro.json_writer(text, parsed, [value])
+    assert _accepted(schema, binary.getvalue(), "BINARY")
+    assert _accepted(schema, text.getvalue().encode(), "JSON")
+    assert not _accepted(schema, binary.getvalue() + b"\0", "BINARY")
+
+
+@given(st.data(), st.binary(max_size=40))
+def test_bytes_are_accepted_exactly_if_fastavro_reads_all_of_them(data: st.DataObject, given_bytes: bytes) -> None:
+    kind = data.draw(_types(iter(range(1_000))))
+    file = io.BytesIO(given_bytes)
+    try:
+        fastavro.schemaless_reader(file, fastavro.parse_schema(kind), None)
+        readable = file.tell() == len(given_bytes)
+    except Exception:
+        readable = False
+    schema = AvroSchema(json.dumps(kind))
+    if schema.is_quick(len(given_bytes), "BINARY"):
+        assert _accepted(schema, given_bytes, "BINARY") == readable
+    _accepted(schema, given_bytes, "JSON")  # no other error
+
+
+@given(st.data())
+def test_revisions_of_avro_that_are_compatible_read_each_others_messages(data: st.DataObject) -> None:
+    kinds = [data.draw(_types(iter(range(1_000)))) for _ in range(2)]
+    new, old = (Schema(name="s", type="AVRO", definition=json.dumps(kind)) for kind in kinds)
+    assert incompatibility(old, old) == ""
+    if not incompatibility(new, old):
+        out = io.BytesIO()
+        written = fastavro.parse_schema(kinds[1])
+        fastavro.schemaless_writer(out, written, data.draw(_values(kinds[1])))
+        fastavro.schemaless_reader(io.BytesIO(out.getvalue()), written, fastavro.parse_schema(kinds[0]))
+
+
+def _order() -> tuple[ProtobufSchema, Any]:
+    file = FileDescriptorProto(name="order.proto", syntax="proto3")
+    order = file.message_type.add(name="Order")
+    for number, (name, kind) in enumerate((("id", 9), ("n", 5), ("body", 12), ("part", 11), ("price", 1)), 1):
+        field = order.field.add(name=name, number=number, type=kind, label=1, json_name=name)  # type: ignore[arg-type]
+        if kind == 11:
+            field.type_name = ".Order"
+    pool = DescriptorPool()
+    pool.Add(file)
+    compiled = FileDescriptorSet(file=[file]).SerializeToString()
+    return ProtobufSchema(compiled, "Order"), GetMessageClass(pool.FindMessageTypeByName("Order"))
+
+
+_ORDER, _MESSAGE = _order()
+
+
+@given(st.binary(max_size=40))
+def test_bytes_are_accepted_exactly_if_protobuf_reads_them_and_knows_each_field(given_bytes: bytes) -> None:
+    try:
+        message = _MESSAGE.FromString(given_bytes)
+    except DecodeError:
+        readable = False
+    else:
+        size = message.ByteSize()
+        message.DiscardUnknownFields()
+        readable = message.ByteSize() == size
+    assert _accepted(_ORDER, given_bytes, "BINARY") == readable
+    _accepted(_ORDER, given_bytes, "JSON")  # no other error
+
+
+@given(id=st.text(), n=st.integers(-(2**31), 2**31 - 1), body=st.binary(), price=st.floats())
+def test_what_protobuf_writes_is_accepted_in_both_encodings(**values: Any) -> None:
+    message = _MESSAGE(part=_MESSAGE(**values), **values)
+    assert _accepted(_ORDER, message.SerializeToString(), "BINARY")
+    assert _accepted(_ORDER, json_format.MessageToJson(message).encode(), "JSON")
+    assert not _accepted(_ORDER, message.SerializeToString() + b"\x78\x01", "BINARY")
