@@ -65,7 +65,7 @@ def _parts(schema: Any) -> list[Any]:
     if not isinstance(schema, dict):
         return []
     kind = schema["type"]
-    if kind in ("record", "error"):
+    if kind == "record":
         return [field["type"] for field in schema["fields"]]
     if kind in ("array", "map"):
         return [schema["items" if kind == "array" else "values"]]
@@ -73,7 +73,9 @@ def _parts(schema: Any) -> list[Any]:
 
 
 def _collect(schema: Any, names: dict[str, Any]) -> None:
-    if isinstance(schema, dict) and schema.get("type") in ("record", "error", "enum", "fixed"):
+    if isinstance(schema, dict) and schema.get("type") == "error":
+        raise InvalidArgument("The field schema.definition has an error, which only protocols of Avro have.")
+    if isinstance(schema, dict) and schema.get("type") in ("record", "enum", "fixed"):
         names[schema["name"]] = schema
     for part in _parts(schema):
         _collect(part, names)
@@ -98,7 +100,7 @@ def _least(schema: Any, least: dict[str, float]) -> float:
     if isinstance(schema, list):
         return 1 + min((_least(branch, least) for branch in schema), default=inf)
     kind = schema["type"]
-    if kind in ("record", "error"):
+    if kind == "record":
         return sum(_part_least(part, least) for part in _parts(schema))
     if kind == "fixed":
         return float(max(schema["size"], 0))

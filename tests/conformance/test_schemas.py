@@ -147,6 +147,7 @@ async def test_what_is_missing_is_said_to_be(rest: Rest) -> None:
         (avro(record(id="string") + " " * MAX_DEFINITION_BYTES), "is too long"),
         (avro(record("Node", next="Node")), "contains itself without an end: Node"),
         (avro(json.dumps({"type": "array", "items": "null"})), "items take no bytes"),
+        (avro('{"type": "error", "name": "E", "fields": []}'), "has an error, which only protocols of Avro have"),
         (proto("message Order {"), "schema.proto:1:16: Reached end of input"),
         (
             proto('import "google/protobuf/any.proto"; message A {}'),
