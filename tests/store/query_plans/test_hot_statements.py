@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from psycopg import sql
 
+from broker.domain.journal import Journal, JournalMode, Told
 from broker.domain.log_page import LogPage
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
@@ -22,7 +23,7 @@ from broker.store.claim import bodies, claim, due, fresh, ordered, write
 from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
-from broker.store.log import delivery_attempts, messages, retained_bytes, shards
+from broker.store.log import delivery_attempts, journal, messages, retained_bytes, shards
 from broker.store.log.delivery_attempts import (
     acknowledge_exactly_once,
     acknowledge_in_order,
@@ -51,6 +52,8 @@ EACH_MESSAGE = {"Nested Loop", "Function Scan"}
 # Statement -> the indexes that it may use on each hot table (a partition's index goes by its suffix).
 EXPECTED = {
     "claim._LOCK_CURSORS": {"cursors_pkey"},
+    "journal._INSERT_JOURNAL": set(),
+    "journal._LOCK_TOLD_ATTEMPTS": {"delivery_attempts_pkey"},
     "claim._LOCK_FREE_CURSORS": {"cursors_pkey"},
     "claim._READ_CURSORS": {"cursors_pkey"},
     "due._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey", "cursors_pkey"},
@@ -117,6 +120,7 @@ _MODULES = {
     "write": write,
     "delivery_attempts": delivery_attempts,
     "filters": filters,
+    "journal": journal,
     "lag": lag,
     "messages": messages,
     "published": published,
@@ -188,7 +192,14 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     [delivery] = await log.pull(connection=session)
     await log.modify_ack_deadline(delivery, [0], log.start + SECOND, connection=session)
     await log.merge_parts(delivery, connection=session)
-    await log.acknowledge(delivery, [1], connection=session)
+    told = Told(Journal(mode=JournalMode.ALL))
+    names = [log.name(delivery)]
+    async with journal.written_down(
+        session, shard_id=log.shard_id, attempts=names, told=True, clock=lambda: later
+    ) as ledger:
+        await log.acknowledge(delivery, [1], connection=session)
+        assert ledger is not None
+        ledger.acked([(names[0], {1})], [], {names[0]: [({1}, told)]})
     await log.pull(1, now=later, connection=session)
     await log.pull(now=later, connection=session)
     await log.pull(now=later, connection=session)  # finds nothing
