@@ -50,6 +50,7 @@ class AppConfig:
     push_private_addresses: str = "allow"
     push_allowed_networks: str = ""
     push_ca_file: str = ""
+    traces: bool = False
     access_log: str = "off"
     slow_request_seconds: float = 0.0
 

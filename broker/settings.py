@@ -312,6 +312,18 @@ def find_settings(
     return SettingsInForce(Settings(**values), origins, ignored)
 
 
+def asks_for_traces(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether OpenTelemetry's own variables do (https://opentelemetry.io/docs/specs/otel/configuration/
+    sdk-environment-variables/): they name an exporter or its endpoint, and do not switch it off.
+    """
+    environment = os.environ if environment is None else environment
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "")
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or exporter not in ("", "otlp"):
+        return False
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    return bool(exporter) or any(environment.get(name) for name in endpoints)
+
+
 def forget_session_variables() -> None:
     """Take from the environment what libpq tells each session by itself, behind whatever the broker tells it.
 

@@ -29,7 +29,7 @@ from broker.port.listener import url as url_of
 from broker.secrets.keys import FILE_NAME as FILE_OF_SECRETS
 from broker.secrets.keys import format_keys, make_key, read_keys
 from broker.setting_checks import read_certificate_principals, read_oidc_issuers
-from broker.settings import Settings
+from broker.settings import Settings, asks_for_traces
 from broker.telemetry.log import set_up_log
 
 _NO_AUTHENTICATION = "authentication is off (--auth required); keep the port on a network that you trust"
@@ -219,6 +219,7 @@ def _config(settings: Settings, ports: Ports, url: str, schema: str) -> AppConfi
         push_private_addresses=settings.push_private_addresses,
         push_allowed_networks=settings.push_allowed_networks,
         push_ca_file=settings.push_ca_file,
+        traces=asks_for_traces(),
         access_log=settings.access_log,
         slow_request_seconds=settings.slow_request_seconds,
     )

@@ -171,8 +171,25 @@ def _serve(
         ports,
     )
     threading.Thread(target=_hear_parent, args=(pipe, tls), daemon=True).start()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    traces = _traces(counters) if config.traces else contextlib.nullcontext()
+    with traces, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve([ports.main]))
+
+
+@contextlib.contextmanager
+def _traces(counters: Counters) -> Iterator[None]:
+    """Spans are made within the block, and the last are sent at its end."""
+    try:
+        from broker.telemetry.tracing import start_tracing
+    except ImportError as error:
+        logger.warning("no traces are sent, for %s: pip install 'pubsub-broker[otel]'", error)
+        yield
+        return
+    tracing = counters.tracing = start_tracing()
+    try:
+        yield
+    finally:
+        tracing.close()
 
 
 @contextlib.contextmanager

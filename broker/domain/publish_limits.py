@@ -12,6 +12,9 @@ MAX_ATTRIBUTE_KEY_BYTES = 256
 MAX_ATTRIBUTE_VALUE_BYTES = 1_024
 MAX_ORDERING_KEY_BYTES = 1_024
 RESERVED_PREFIX = "goog"
+# What Google's clients write into messages for OpenTelemetry, the last of them older ones of Node:
+# https://cloud.google.com/pubsub/docs/open-telemetry-tracing
+TRACE_KEYS = frozenset(("googclient_traceparent", "googclient_tracestate", "googclient_OpenTelemetrySpanContext"))
 
 
 def check_messages(messages: Sequence[NewMessage]) -> None:
@@ -91,5 +94,5 @@ def _check_attributes(index: int, attributes: dict[str, str]) -> None:
                 f"{where}[{key!r}] is too long: {len(value.encode())} bytes, "
                 f"the maximum is {MAX_ATTRIBUTE_VALUE_BYTES}."
             )
-        if key[:4].lower() == RESERVED_PREFIX:
+        if key[:4].lower() == RESERVED_PREFIX and key not in TRACE_KEYS:
             raise InvalidArgument(f"{where} has the key {key!r}: keys may not start with {RESERVED_PREFIX!r}.")

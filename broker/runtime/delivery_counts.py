@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable, Sequence, Set
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from broker.domain.ack_id import AttemptName
 from broker.domain.delivery import Delivery
+from broker.domain.message_id import message_id
 from broker.store.log.attempt_ids import handed_out_microseconds, microseconds
 from broker.store.log.delivery_attempts import AckedInOrder, DeadlineChange, MessageNames
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import ACK_LATENCY, ACKED, DELIVERY_LAG, NACKED, SENT
+
+if TYPE_CHECKING:
+    from broker.telemetry.tracing import Tracing
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -19,7 +24,7 @@ class DeliveryCounts:
     def __init__(self, counters: Counters | None = None) -> None:
         self.counters = counters or Counters()
 
-    def sent(self, name: str, deliveries: Iterable[Delivery], now: datetime) -> None:
+    def sent(self, name: str, deliveries: Sequence[Delivery], now: datetime) -> None:
         """Responses were handed to a client of the subscription of this name."""
         counts = self.counters.subscription(name)
         for delivery in deliveries:
@@ -27,13 +32,17 @@ class DeliveryCounts:
             if delivery.attempt_number == 1:
                 lag = (now - delivery.messages[0].publish_time) // _MICROSECOND
                 DELIVERY_LAG.observe(counts, max(lag, 0))
+        if self.counters.tracing is not None:
+            _trace(self.counters.tracing, name, deliveries, microseconds(now))
 
     def acked(self, acks: Iterable[tuple[AttemptName, Set[int]]], missing: MessageNames, now: datetime) -> None:
         """These were acknowledged, but for those that were not out any more."""
         at = microseconds(now)
-        of_id = self.counters.of_id
+        of_id, tracing = self.counters.of_id, self.counters.tracing
         for attempt, ordinals in acks:
             count = len(ordinals)
+            if tracing is not None:
+                tracing.acked((attempt.shard_id, attempt.attempt_id), ordinals - missing.get(attempt, set()))
             if missing:
                 count -= len(missing.get(attempt, ()))
             if count:
@@ -63,3 +72,11 @@ class DeliveryCounts:
             if change.status != "delivering":
                 counts = self.counters.of_id(change.attempt.subscription_id)
                 counts[NACKED] += len(change.ordinals) - len(change.ordinals & stale.get(change.attempt, set()))
+
+
+def _trace(tracing: "Tracing", name: str, deliveries: Iterable[Delivery], now: int) -> None:
+    for delivery in deliveries:
+        shard_id = delivery.shard_id
+        messages = [(message_id(shard_id, message.seq), message.attributes) for message in delivery.messages]
+        waited = max(now - handed_out_microseconds(delivery.attempt_id), 0) / 1e6
+        tracing.handed_out(name, (shard_id, delivery.attempt_id), messages, waited)

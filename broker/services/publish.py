@@ -37,6 +37,11 @@ class PublishService:
         # A process keeps to one shard of each topic for messages without a key: fewer, larger commits.
         self._preference = random.getrandbits(30)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether anybody looks at a request's `traceparent`."""
+        return self._counters.tracing is not None
+
     async def check_room(self, topic_name: str, principal: str = "") -> None:
         """Raises ResourceExhausted if a publish would be refused; costs nothing beside decoding its messages.
 
@@ -49,11 +54,22 @@ class PublishService:
         if topic is not None and len(topic.shard_ids) == 1:
             self._coalescer.check_room(topic.shard_ids[0])
 
-    async def publish(self, topic_name: str, messages: Sequence[NewMessage], principal: str = "") -> list[str]:
-        """Store messages durably and return their ids, in order.  `principal`: who publishes ("": it is not known).
+    async def publish(
+        self, topic_name: str, messages: Sequence[NewMessage], principal: str = "", traceparent: bytes = b""
+    ) -> list[str]:
+        """Store messages durably and return their ids, in order.  `principal`: who publishes ("": it is not known);
+        `traceparent`: the request's place in a trace, if it has one.
 
         Raises InvalidArgument, FailedPrecondition, NotFound, ResourceExhausted, Unavailable (outcome unknown).
         """
+        tracing = self._counters.tracing
+        if tracing is None:
+            return await self._publish(topic_name, messages, principal)
+        with tracing.publishing(topic_name, [message.attributes for message in messages], traceparent) as ids:
+            ids += await self._publish(topic_name, messages, principal)
+            return ids
+
+    async def _publish(self, topic_name: str, messages: Sequence[NewMessage], principal: str) -> list[str]:
         topic = await self._resources.topic(topic_name)
         check_messages(messages)
         batch = await self._encode(topic, messages)

@@ -20,6 +20,7 @@ _LISTED = {
     "broker/cli/children.py: worker process %d %s; starting it again%s",
     "broker/cli/children.py: worker process %d serves again",
     "broker/cli/schema.py: logger.info(served.remark)",
+    "broker/cli/worker.py: no traces are sent, for %s: pip install 'pubsub-broker[otel]'",
     "broker/cli/worker.py: %d calls had no answer when the broker stopped",
     "broker/runtime/database_clock.py: "
     "the database's clock is %+.1f s from where it was: it was set, or a machine stood still",

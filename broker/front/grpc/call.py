@@ -1,7 +1,7 @@
 """One gRPC call, as a handler sees it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from broker.access.policies.authorizer import Required
@@ -24,6 +24,7 @@ class UnaryCall:
         "_waiting",
         "caller",
         "gate",
+        "metadata",
         "peer",
         "required",
         "services",
@@ -32,9 +33,16 @@ class UnaryCall:
     )
 
     def __init__(
-        self, services: Services, deadline: float | None = None, peer: Callable[[], object] = lambda: None
+        self,
+        services: Services,
+        deadline: float | None = None,
+        peer: Callable[[], object] = lambda: None,
+        metadata: Mapping[bytes, bytes] | None = None,
     ) -> None:
-        """`deadline`: the caller's, in the event loop's time; `peer()` is the address of the caller's socket."""
+        """`deadline`: the caller's, in the event loop's time; `peer()` is the address of the caller's socket;
+        `metadata`: what came with the call.
+        """
+        self.metadata = metadata or {}
         self.peer = peer
         self.services = services
         self.caller = ANONYMOUS

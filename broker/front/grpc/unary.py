@@ -157,7 +157,7 @@ class UnaryRpc(Holder):
             loop = asyncio.get_running_loop()
             deadline = loop.time() + timeout
             self._deadline = loop.call_later(timeout, self._too_late)
-        self._call = UnaryCall(session.services, deadline, session.peer)
+        self._call = UnaryCall(session.services, deadline, session.peer, stream.headers.fields)
 
     # --- the stream's receiver ---------------------------------------------------------------------------
 

@@ -1,17 +1,26 @@
 """Where a process counts: blocks of its part of the book (book.py), by the names of resources."""
 
+from typing import TYPE_CHECKING
+
 from broker.telemetry.metrics.book import CounterBook
 from broker.telemetry.metrics.families import LAYOUTS
+
+if TYPE_CHECKING:
+    from broker.telemetry.tracing import Tracing
 
 _MOST_KNOWN = 50_000  # names, and ids: some 10 MB
 
 
 class Counters:
-    """One for a process.  What it gives is written by `block[SLOT] += 1` (families.py has the slots)."""
+    """One for a process.  What it gives is written by `block[SLOT] += 1` (families.py has the slots).
+
+    `tracing`: where what is counted has spans too; None: nowhere, and OpenTelemetry is not even imported.
+    """
 
     def __init__(self, book: CounterBook | None = None, *, process: int = 0) -> None:
         """`process`: which of the book's it is, from 0.  Without a book it has one of its own."""
         self.book = book or CounterBook(LAYOUTS)
+        self.tracing: Tracing | None = None
         self._number = process
         self.book.clear_gauges(process)
         self.process = self.book.block("process", process, 0)

@@ -161,7 +161,7 @@ class PushSender:
             else:
                 request = self._request(endpoint, flight.parcel)
                 self._counts.sent(endpoint, flight.parcel.items, self._clock.now())
-                outcome = await self._client.post(request)
+                outcome = await self._counts.traced(endpoint, flight.parcel.items, request, self._client.post)
         finally:
             self._landed(endpoint, flight, outcome)
 

@@ -15,7 +15,8 @@ async def publish(call: UnaryCall, body: bytes) -> bytes:
     service = call.services.publish
     try:
         await service.check_room(topic, call.caller.member)
-        ids = await service.publish(topic, new_messages(request), call.caller.member)
+        traceparent = call.metadata.get(b"traceparent", b"")
+        ids = await service.publish(topic, new_messages(request), call.caller.member, traceparent)
     except BrokerError as error:
         service.refused(topic, error)
         raise

@@ -12,7 +12,8 @@ async def publish(call: Call) -> bytes:
     try:
         if len(call.body) > _WORTH_A_CHECK:
             await service.check_room(call.name, call.caller.member)
-        ids = await service.publish(call.name, decode_publish(call.body), call.caller.member)
+        traceparent = call.exchange.head.header(b"traceparent") if service.is_traced else b""
+        ids = await service.publish(call.name, decode_publish(call.body), call.caller.member, traceparent)
     except BrokerError as error:
         service.refused(call.name, error)
         raise
