@@ -1,6 +1,6 @@
 """Spans of what becomes of messages, for OpenTelemetry.  Imported only where traces are asked for.
 
-A message carries the place of its publisher in a trace in its attributes: `googclient_traceparent`, which Google's
+A message carries the context of its publisher in its attributes: `googclient_traceparent`, which Google's
 clients write (their `enable_open_telemetry_tracing`), or `traceparent`.  The broker's spans are its children: one
 trace leads from the publisher's code to the subscriber's.  Names and attributes follow
 https://opentelemetry.io/docs/specs/semconv/messaging/gcp-pubsub/.
@@ -76,7 +76,7 @@ class Tracing:
         """
         contexts: dict[int, Context] = {}
         now = time_ns()
-        for place, (message_id, attributes) in enumerate(messages):
+        for index, (message_id, attributes) in enumerate(messages):
             context = self._context_in(attributes)
             if context is not None:
                 about = _about("pull", "receive", subscription) | {"messaging.message.id": message_id}
@@ -85,14 +85,14 @@ class Tracing:
                     f"receive {_leaf(subscription)}", context, SpanKind.SERVER, attributes=about, start_time=started
                 )
                 span.end(now)
-                contexts[place] = context
+                contexts[index] = context
         self._remember(subscription, attempt, contexts)
 
-    def acked(self, attempt: tuple[int, int], places: Collection[int]) -> None:
+    def acked(self, attempt: tuple[int, int], indexes: Collection[int]) -> None:
         """Messages of an attempt were acknowledged."""
         subscription, contexts = self._out.get(attempt, ("", {}))
-        for place in places:
-            context = contexts.pop(place, None)
+        for index in indexes:
+            context = contexts.pop(index, None)
             if context is not None:
                 about = _about("ack", "settle", subscription)
                 self._tracer.start_span(
@@ -106,7 +106,7 @@ class Tracing:
     ) -> tuple[Span, dict[str, str]]:
         """The span of a push, which `pushed` ends, and headers for the endpoint.
 
-        Of each message: its attempt and place in it, its id and attributes (JSON).
+        Of each message: its attempt and index within it, its id and attributes (JSON).
         """
         known = [(each, context) for each in messages if (context := self._context_in(each[3])) is not None]
         parent = known[0][1] if known else Context()
@@ -116,9 +116,9 @@ class Tracing:
             about["messaging.message.id"] = messages[0][2]
         name = f"push {_leaf(subscription)}"
         span = self._tracer.start_span(name, parent, SpanKind.CLIENT, attributes=about, links=links)
-        for (attempt, place, _, _), context in known:
+        for (attempt, index, _, _), context in known:
             _, others = self._out.get(attempt, ("", {}))
-            self._remember(subscription, attempt, others | {place: context})
+            self._remember(subscription, attempt, others | {index: context})
         headers: dict[str, str] = {}
         self._propagator.inject(headers, set_span_in_context(span, parent))
         return span, headers
