@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 import uvloop
@@ -27,11 +27,15 @@ from broker.port.tls.material import ServerTls, TlsMaterial, UnusableTls
 from broker.telemetry.log import reason, set_up_log
 from broker.telemetry.metrics.counters import Counters
 
+if TYPE_CHECKING:
+    from broker.telemetry.tracing import Tracing
+
 OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit
 LARGE_BLOCK_BYTES = 1 << 20
 _M_MMAP_THRESHOLD = -3  # of mallopt(3)
 _LOOK_SECONDS = 0.1  # between two looks whether to stop, as uvicorn's own
 GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
+LAST_TRACES_SECONDS = 2  # for a collector to take what is left when the broker stops
 ANSWERING_SECONDS = 2  # for what is given up then
 
 _AWAY = "The database is away; try again."
@@ -47,6 +51,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._pipe = pipe
         self._ports = ports
+        self.tracing: Tracing | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         starting = asyncio.ensure_future(self._start(sockets))
@@ -112,6 +117,10 @@ class _Server(uvicorn.Server):
         giving_up = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._give_up_calls)
         await super().shutdown(sockets)
         giving_up.cancel()
+        if self.tracing is not None:  # here, for uvicorn ends the process by the signal that stopped it
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_TRACES_SECONDS):
+                    await asyncio.to_thread(self.tracing.close)
 
     def _give_up_calls(self) -> None:
         """Before uvicorn does it, which would log an error: a database that is away is none of the broker's."""
@@ -171,25 +180,20 @@ def _serve(
         ports,
     )
     threading.Thread(target=_hear_parent, args=(pipe, tls), daemon=True).start()
-    traces = _traces(counters) if config.traces else contextlib.nullcontext()
-    with traces, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    if config.traces:
+        server.tracing = counters.tracing = _tracing()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve([ports.main]))
 
 
-@contextlib.contextmanager
-def _traces(counters: Counters) -> Iterator[None]:
-    """Spans are made within the block, and the last are sent at its end."""
+def _tracing() -> "Tracing | None":
+    """None: OpenTelemetry is not installed."""
     try:
         from broker.telemetry.tracing import start_tracing
     except ImportError as error:
         logger.warning("no traces are sent, for %s: pip install 'pubsub-broker[otel]'", error)
-        yield
-        return
-    tracing = counters.tracing = start_tracing()
-    try:
-        yield
-    finally:
-        tracing.close()
+        return None
+    return start_tracing()
 
 
 @contextlib.contextmanager

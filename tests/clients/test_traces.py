@@ -1,8 +1,10 @@
 """One trace leads from the code that publishes, through the broker, to the code that receives (OpenTelemetry)."""
 
 import asyncio
+from collections.abc import Callable
 from uuid import uuid4
 
+import httpx
 import pytest
 from google.cloud import pubsub_v1
 from google.cloud.pubsub_v1.types import PublisherOptions, SubscriberOptions
@@ -17,7 +19,7 @@ from broker.app_config import AppConfig
 from broker.settings import asks_for_traces
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.tracing import start_tracing
-from tests.fixtures.broker import Rest
+from tests.fixtures.broker import BrokerProcess, Rest
 from tests.fixtures.google import Handler
 from tests.fixtures.in_process import running_in_process
 from tests.fixtures.otlp import receiving, value_of
@@ -75,6 +77,20 @@ async def test_one_trace_goes_from_the_publisher_s_code_to_its_subscriber_s_and_
     assert len(ids) == 1
     assert pushed.headers["traceparent"].startswith(f"00-{trace_id}-{ours['push pushed'].span_id.hex()}-")
     assert value_of(ours["push pushed"], "http.response.status_code") == 200
+
+
+async def test_a_broker_that_is_stopped_sends_its_last_spans(
+    database_url: str, start_broker: Callable[..., BrokerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with receiving() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
+        broker = start_broker("--database-url", database_url, "--port", "0")
+        async with httpx.AsyncClient(base_url=broker.url) as client:
+            rest = Rest(client, "projects/p")
+            await rest.create_topic()
+            await rest.publish("m")
+        broker.stop()
+    assert set(receiver.spans) == {(OURS, "publish topic")}
 
 
 async def test_a_publish_is_a_child_of_its_request(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
