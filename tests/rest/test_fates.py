@@ -98,7 +98,7 @@ async def test_it_was_sought_past(rest: Rest) -> None:
     [id_] = await rest.publish("1")
     await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2100-01-01T00:00:00Z"})
     settled = await fate(rest, id_)
-    assert (settled["state"], "sought past" in settled["verdict"]) == ("SETTLED", True)
+    assert (settled["state"], "has passed it" in settled["verdict"]) == ("SEEKED_PAST", True)
 
 
 async def test_the_subscription_is_detached(rest: Rest) -> None:
