@@ -26,6 +26,8 @@ from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json, eventually
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 TOPIC = "projects/guarded/topics/orders"
 METHOD = "google.pubsub.v1.Publisher."
 

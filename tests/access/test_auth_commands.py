@@ -16,6 +16,8 @@ from broker.cli.main import main
 from tests.fixtures.access import Guarded
 from tests.fixtures.broker import Json
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 PROJECT = "projects/guarded"
 EMAIL = "billing@guarded.iam.broker.internal"
 MEMBER = f"serviceAccount:{EMAIL}"

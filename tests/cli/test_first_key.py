@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from google.api_core.client_options import ClientOptions
 from google.cloud import pubsub_v1
 from google.oauth2 import service_account
 
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import BrokerProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
 StartBroker = Callable[..., BrokerProcess]
 

@@ -22,6 +22,8 @@ from tests.cli.processes import complaint
 from tests.fixtures.broker import repository
 from tests.fixtures.database import other_database
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 SERVE = ("serve", "--port", "0")
 
 

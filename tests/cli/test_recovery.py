@@ -17,6 +17,8 @@ from tests.cli.processes import alive, family, faults, kill_all, running_on, wai
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.fixtures.data_directory import copied
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 StartBroker = Callable[..., BrokerProcess]
 
 

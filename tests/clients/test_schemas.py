@@ -15,6 +15,8 @@ from google.pubsub_v1.services.schema_service.transports import SchemaServiceGrp
 
 from tests.fixtures.google import SECONDS, Google, Handler
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 STATE = {
     "type": "record",
     "namespace": "utilities",

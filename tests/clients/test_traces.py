@@ -25,6 +25,8 @@ from tests.fixtures.in_process import running_in_process
 from tests.fixtures.otlp import receiving, value_of
 from tests.fixtures.push_sink import PushSink
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 OURS, THEIRS = "pubsub-broker", "the user's"
 
 

@@ -20,6 +20,8 @@ from tests.fixtures.access import guarded
 from tests.fixtures.broker import Json, eventually, message
 from tests.fixtures.pusher import Call, Pushing, running_pusher
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
