@@ -10,16 +10,16 @@ from starlette.routing import Route
 
 from broker.app_config import AppConfig
 from broker.domain.errors import BrokerError, Unavailable
-from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
+from broker.domain.expiration import RECORD_INTERVAL
 from broker.engine import make_acks, make_claims, make_database, make_long_poll, make_publishes, make_push_client
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
 from broker.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_call_log, make_gate
+from broker.passes import Passes
 from broker.port.http1.web_pages import WebPages
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
-from broker.runtime.figures import Figures
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.loop_watch import watch_loop
@@ -32,7 +32,6 @@ from broker.runtime.retained_bytes import TICK_SECONDS as RETAINED_SECONDS
 from broker.runtime.retained_bytes import RetainedBytes
 from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
 from broker.runtime.schema_checks import SchemaChecks
-from broker.runtime.scrapes import Scrapes
 from broker.runtime.shard_heads import ShardHeads
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tails import Tails
@@ -63,16 +62,11 @@ from broker.store.log.partitions import make_partitions_ahead
 from broker.telemetry.log import reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
-from broker.workers.dead_letter_forwarder import DeadLetterForwarder
-from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.pusher import GRACE_SECONDS, Pusher
-from broker.workers.retention_janitor import RetentionJanitor
-from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
-from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Loop, Supervisor, Worker
 
 WhileAway = Callable[[], AbstractAsyncContextManager[None]]
@@ -122,19 +116,13 @@ class Broker:
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.pusher = self._pusher(acks)
         self._publishes = make_publishes(config, *parts, self._wake_ups, self.counters)
-        self._make_passes()
+        self.shard_heads, self.passes = self._shard_heads(), self._passes()
         self.services = self._services(acks, attempt_ids)
         self._guard()
 
-    def _make_passes(self) -> None:
-        """What does one pass after another (`_workers`)."""
-        parts = self._database, self._clock
-        self.secret_keeper = SecretKeeper(self._database, self._secrets, self.states)
-        self.scrapes = Scrapes(self.counters.book, Figures(*parts, self.counters.book))
-        self.shard_heads = self._shard_heads()
-        self.dead_letter_forwarder = DeadLetterForwarder(*parts, self._resources, self._wake_ups, self.counters)
-        self.event_watch = EventWatch(*parts, self._resources, self._publishes, self.states)
-        self.janitor = RetentionJanitor(*parts, self.states, audit_days=self._config.audit_days)
+    def _passes(self) -> Passes:
+        parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
+        return Passes(self._config, *parts, self._secrets, self.states, self.counters)
 
     def _guard(self) -> None:
         config, states = self._config, self.states
@@ -319,7 +307,7 @@ class Broker:
                     async with asyncio.timeout(READY_SECONDS):
                         await self._push_claims.stop()
                 await supervisor.stop()
-                self.dead_letter_forwarder.tell()
+                self.passes.dead_letter_forwarder.tell()
                 await self._finish_pushes()
                 await self._tasks.close()
                 await self._schema_checks.close()
@@ -353,7 +341,7 @@ class Broker:
         async with self._database.connection() as connection:
             await make_partitions_ahead(connection, now=self._clock.now())
         await self._processes.run_once()
-        await self.secret_keeper.run_once()
+        await self.passes.secret_keeper.run_once()
         await self._signer.refresh()
         await self.quotas.load()
         if self.access is not None:
@@ -372,28 +360,19 @@ class Broker:
                 await self._activity.record()
 
     def _workers(self) -> dict[str, Worker]:
-        config = self._config
-        expirer = SubscriptionExpirer(self._database, self._clock, self._activity, self._wake_ups)
         return {
             "notification listener": Loop(self._wake_ups.run_listener),
             "notification sender": Loop(self._wake_ups.run_sender),
             "processes": PeriodicWorker(self._processes.run_once, HEARTBEAT_SECONDS),
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS),
             "heads": PeriodicWorker(self.shard_heads.run_once, HEADS_INTERVAL_SECONDS),
-            "dead-letter forwarder": PeriodicWorker(
-                self.dead_letter_forwarder.run_once, config.dead_letter_interval_seconds
-            ),
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()),
-            "subscription expirer": PeriodicWorker(expirer.run_once, WATCH_INTERVAL.total_seconds()),
-            "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
-            "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),
             "readers": PeriodicWorker(self.readers.run_once, PASS_SECONDS),
             "quotas": PeriodicWorker(self.quotas.balance, BALANCE_SECONDS),
             "retained bytes": PeriodicWorker(self.retained_bytes.run_once, RETAINED_SECONDS),
             **self.pusher.workers(),
-            "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
             **guard_workers(self.access, self.audit_trail),
             "event loop": Loop(partial(watch_loop, self.counters)),
             "log": PeriodicWorker(self.states.run_once, TICK_SECONDS),
-            "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
+            **self.passes.workers(),
         }

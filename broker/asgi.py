@@ -67,7 +67,7 @@ def serve_broker(
     routes = [
         *health_routes(broker.check_ready),
         *openapi_routes(),
-        *metrics_routes(broker.scrapes.scrape, broker.scrapes.projects, broker.gate),
+        *metrics_routes(broker.passes.scrapes.scrape, broker.passes.scrapes.projects, broker.gate),
         *broker.well_known_routes(),
         *(token_routes(broker.access.exchange) if broker.access is not None else ()),
     ]
@@ -75,7 +75,7 @@ def serve_broker(
 
 
 def _metrics_app(broker: Broker) -> ASGIApp:
-    return Starlette(routes=metrics_routes(broker.scrapes.scrape, broker.scrapes.projects, None))
+    return Starlette(routes=metrics_routes(broker.passes.scrapes.scrape, broker.passes.scrapes.projects, None))
 
 
 def for_port(broker: Broker) -> dict[str, Any]:

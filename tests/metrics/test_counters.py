@@ -97,7 +97,7 @@ async def test_expired_deadlines_and_dead_letters_are_counted(broker: Running, p
         assert len(await rest.pull(max_messages=10)) == 3
         clock.ahead += timedelta(seconds=11)
     await rest.pull(max_messages=10)
-    await broker[0].dead_letter_forwarder.run_once()
+    await broker[0].passes.dead_letter_forwarder.run_once()
     sub = {"project": project.removeprefix("projects/"), "subscription": "sub"}
 
     async def all_gone() -> bool:

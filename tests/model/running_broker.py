@@ -143,7 +143,7 @@ class RunningBroker:
             await make_partitions_ahead(connection, now=now)
 
     def forward_dead_letters(self) -> int:
-        return self._run(self._broker.dead_letter_forwarder.run_once())
+        return self._run(self._broker.passes.dead_letter_forwarder.run_once())
 
     def tidy(self) -> None:
-        self._run(self._broker.janitor.run_once())
+        self._run(self._broker.passes.janitor.run_once())

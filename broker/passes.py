@@ -1,0 +1,61 @@
+"""What one process does by itself, one pass after another, and that no call asks for."""
+
+from broker.app_config import AppConfig
+from broker.domain.expiration import WATCH_INTERVAL
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.figures import Figures
+from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.scrapes import Scrapes
+from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.wake_ups import WakeUps
+from broker.secrets.secrets import Secrets
+from broker.store.driver.database import Database
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.state_changes import StateChanges
+from broker.workers.dead_letter_forwarder import DeadLetterForwarder
+from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
+from broker.workers.periodic import PeriodicWorker
+from broker.workers.retention_janitor import RetentionJanitor
+from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
+from broker.workers.subscription_expirer import SubscriptionExpirer
+from broker.workers.supervisor import Worker
+
+
+class Passes:
+    """Each can be run once from outside, as tests that set the time do."""
+
+    def __init__(
+        self,
+        config: AppConfig,
+        database: Database,
+        clock: DatabaseClock,
+        resources: ResourceCache,
+        wake_ups: WakeUps,
+        publishes: PublishCoalescer,
+        activity: SubscriptionActivity,
+        secrets: Secrets,
+        states: StateChanges,
+        counters: Counters,
+    ) -> None:
+        parts = database, clock
+        self._config = config
+        self.secret_keeper = SecretKeeper(database, secrets, states)
+        self.scrapes = Scrapes(counters.book, Figures(*parts, counters.book))
+        self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters)
+        self.event_watch = EventWatch(*parts, resources, publishes, states)
+        self.janitor = RetentionJanitor(*parts, states, audit_days=config.audit_days)
+        self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
+
+    def workers(self) -> dict[str, Worker]:
+        """By the names that the log has."""
+        config = self._config
+        forwarder = self.dead_letter_forwarder
+        return {
+            "dead-letter forwarder": PeriodicWorker(forwarder.run_once, config.dead_letter_interval_seconds),
+            "subscription expirer": PeriodicWorker(self.expirer.run_once, WATCH_INTERVAL.total_seconds()),
+            "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
+            "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),
+            "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
+            "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
+        }
