@@ -118,3 +118,33 @@ def test_protobuf_is_published_and_received_in_either_encoding(
         received = handler.wait_for(2)
     told = {(message.attributes["googclient_schemaencoding"], message.data) for message in received}
     assert told == {(encoding.name, data) for encoding, data in sent.items()}
+
+
+def test_a_subscriber_reads_each_message_by_the_revision_that_it_was_written_by(
+    google: Google, schemas: SchemaServiceClient, project: str
+) -> None:
+    """The samples with revisions: a topic bound by two of them; what was written is resolved to the newest."""
+    path = f"{project}/schemas/states"
+    first = schemas.create_schema(request={"parent": project, "schema": _avro(), "schema_id": "states"})
+    last = schemas.commit_schema(request={"name": path, "schema": _avro(path, WITH_CAPITAL)})
+    ids = {"first_revision_id": first.revision_id, "last_revision_id": last.revision_id}
+    settings = types.SchemaSettings(schema=path, encoding=types.Encoding.BINARY, **ids)
+    google.publisher.create_topic(request={"name": google.topic, "schema_settings": settings})
+    google.subscriber.create_subscription(name=google.subscription, topic=google.topic)
+    google.publisher.publish(google.topic, _encoded({"name": "Alaska", "post_abbr": "AK"}, "BINARY")).result(
+        SECONDS
+    )
+    out = io.BytesIO()
+    hawaii = {"name": "Hawaii", "post_abbr": "HI", "capital": "Honolulu"}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(WITH_CAPITAL), hawaii)
+    google.publisher.publish(google.topic, out.getvalue()).result(SECONDS)
+    handler = Handler()
+    with google.subscribed(handler):
+        received = handler.wait_for(2)
+    read = []
+    for message in received:
+        written = f"{path}@{message.attributes['googclient_schemarevisionid']}"
+        writer = json.loads(schemas.get_schema(request={"name": written}).definition)
+        read.append(fastavro.schemaless_reader(io.BytesIO(message.data), writer, WITH_CAPITAL))
+    assert {"name": "Alaska", "post_abbr": "AK", "capital": None} in read
+    assert hawaii in read

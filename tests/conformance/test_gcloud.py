@@ -119,3 +119,68 @@ def test_a_seek_to_a_time(gcloud: Gcloud, project: str) -> None:
     gcloud("subscriptions", "seek", "sub", "--time=-p1d")
     (again,) = gcloud("subscriptions", "pull", "sub", "--auto-ack")
     assert again["message"]["data"] == "YWdhaW4="
+
+
+def _one(printed: Any) -> Any:
+    """What gcloud prints of one resource: some of its calls make a list of it."""
+    (only,) = printed if isinstance(printed, list) else [printed]
+    return only
+
+
+_PROTO = "syntax = 'proto3'; message Message { optional string key = 1; }"
+_AVRO = {"type": "record", "namespace": "my.ns", "name": "KeyMsg", "fields": [{"name": "key", "type": "string"}]}
+
+
+def test_schemas(gcloud: Gcloud, project: str, tmp_path: Path) -> None:
+    """D2, A11: validate, create, commit from a file, list and describe revisions, roll back, delete."""
+    name = f"{project}/schemas/key-schema"
+    definition = json.dumps(_AVRO)
+    gcloud("schemas", "validate-schema", f"--definition={definition}", "--type=AVRO")
+    created = _one(gcloud("schemas", "create", "key-schema", f"--definition={definition}", "--type=AVRO"))
+    assert (created["name"], created["type"], created["definition"]) == (name, "AVRO", definition)
+    file = tmp_path / "key.avsc"
+    file.write_text(json.dumps(_AVRO | {"doc": "the second"}))
+    second = _one(gcloud("schemas", "commit", "key-schema", f"--definition-file={file}", "--type=avro"))
+    listed = gcloud("schemas", "list-revisions", "key-schema", "--view=full")
+    assert [(each["revisionId"], each["definition"]) for each in listed] == [
+        (second["revisionId"], file.read_text()),
+        (created["revisionId"], definition),
+    ]
+    assert gcloud("schemas", "describe", f"key-schema@{created['revisionId']}") == created
+    rolled = _one(gcloud("schemas", "rollback", "key-schema", f"--revision-id={created['revisionId']}"))
+    assert rolled["definition"] == definition
+    gcloud("schemas", "delete-revision", f"key-schema@{second['revisionId']}")
+    assert [each["name"] for each in gcloud("schemas", "list")] == [name]
+    good = ("schemas", "validate-message", "--message-encoding=JSON", "--schema-name=key-schema")
+    gcloud(*good, '--message={"key": "my-key"}')
+    with pytest.raises(AssertionError, match="Message failed schema validation"):
+        gcloud(*good, '--message={"key": 1}')
+    gcloud("schemas", "delete", "key-schema")
+    assert gcloud("schemas", "list") == []
+
+
+def test_a_topic_with_a_schema(gcloud: Gcloud, project: str) -> None:
+    """D2, A11: created with one, by its short name; published to, pulled, bound to a revision, cleared."""
+    created = _one(gcloud("schemas", "create", "keys", f"--definition={_PROTO}", "--type=protocol-buffer"))
+    inline = ("--message-encoding=JSON", f"--definition={_PROTO}", "--type=protocol-buffer")
+    gcloud("schemas", "validate-message", '--message={"key": "my-key"}', *inline)
+    gcloud("topics", "create", "topic", "--schema=keys", "--message-encoding=json")
+    settings = {"schema": f"{project}/schemas/keys", "encoding": "JSON"}
+    assert gcloud("topics", "describe", "topic")["schemaSettings"] == settings
+    gcloud("subscriptions", "create", "sub", "--topic=topic")
+    gcloud("topics", "publish", "topic", '--message={"key": "my-key"}')
+    with pytest.raises(AssertionError, match=r"Message failed schema validation: messages\[0\]"):
+        gcloud("topics", "publish", "topic", '--message={"lock": "my-key"}')
+    (received,) = gcloud("subscriptions", "pull", "sub", "--auto-ack")
+    assert received["message"]["attributes"] == {
+        "googclient_schemaencoding": "JSON",
+        "googclient_schemaname": f"{project}/schemas/keys",
+        "googclient_schemarevisionid": created["revisionId"],
+    }
+    bound = (f"--first-revision-id={created['revisionId']}", f"--last-revision-id={created['revisionId']}")
+    gcloud("topics", "update", "topic", "--schema=keys", "--message-encoding=binary", *bound)
+    changed = gcloud("topics", "describe", "topic")["schemaSettings"]
+    ids = {"firstRevisionId": created["revisionId"], "lastRevisionId": created["revisionId"]}
+    assert changed == settings | {"encoding": "BINARY"} | ids
+    gcloud("topics", "update", "topic", "--clear-schema-settings")
+    assert "schemaSettings" not in gcloud("topics", "describe", "topic")
