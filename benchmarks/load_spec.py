@@ -30,6 +30,7 @@ class Spec:
     body: str = ""  # what to POST there
     numbered: bool = False  # every POST goes to a path of its own
     client: str = ""  # which Python client: a name of clients/client.py
+    records: str = ""  # "BINARY" or "JSON": publish records of Avro in that encoding, not `size` random bytes
     timed: bool = False  # note how long each publish took
 
 

@@ -21,6 +21,7 @@ from benchmarks.report import Row
 from benchmarks.scale import scale_backlog, scale_waiting
 from benchmarks.scale_bodies import scale_bodies
 from benchmarks.scale_topics import scale_topics
+from benchmarks.schemas import schemas, schemas_of_others
 from benchmarks.soak import soak
 from benchmarks.subscriptions import many_subscriptions, subscriptions_100, subscriptions_1000
 from benchmarks.throughput import drain_1, drain_2, publish_100, publish_1000, publish_and_drain, publish_single
@@ -48,6 +49,8 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "http-limit": http_limit,
     "rest-one-port": rest_one_port,
     "access": access,
+    "schemas": schemas,
+    "schemas-of-others": schemas_of_others,
     "overload": overload,
     "neighbours": neighbours,
     "memory": memory,

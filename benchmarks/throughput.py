@@ -34,6 +34,7 @@ def publish_specs(
     count: int = 0,
     size: int = MESSAGE_BYTES,
     timed: bool = False,
+    records: str = "",
 ) -> list[Spec]:
     """Publishers: `count` (in all) or `seconds` bounds them."""
     return [
@@ -48,6 +49,7 @@ def publish_specs(
             seconds=seconds,
             count=count // processes,
             timed=timed,
+            records=records,
         )
         for _ in range(processes)
     ]

@@ -1,5 +1,6 @@
 """Protobuf schemas and messages, by Google's library; protoc compiles definitions elsewhere (apart.py)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import json_format
@@ -27,8 +28,16 @@ class ProtobufSchema:
         """
         self._class: Any = GetMessageClass(descriptor_of(compiled, root_message))
 
-    def is_quick(self, size: int, encoding: str) -> bool:
+    def is_quick(self, size: int, encoding: str, count: int = 1) -> bool:
         return size <= MAX_QUICK_BYTES[encoding]
+
+    def are_all_like(self, messages: Sequence[bytes], encoding: str) -> bool:
+        try:
+            for data in messages:
+                self.check(data, encoding)
+        except Mismatch:
+            return False
+        return True
 
     def check(self, data: bytes, encoding: str) -> None:
         """Raises Mismatch."""

@@ -23,6 +23,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_process import TOO_LONG, SchemaProcess
 
 MAX_COMPILED = 200  # of 300 KB at most, which compiled are some MB
+_PART = 100  # messages that are looked at together
 _AT_ONCE_SECONDS = 0.005  # then others have their turn
 
 
@@ -45,14 +46,26 @@ class SchemaChecks:
             raise NotFound(f"Schema associated with topic deleted (schemaSettings.schema={settings.schema}).")
         candidates = within(settings, revisions)
         told = {revision.number: _attributes(revision, settings.encoding) for revision in candidates}
-        found, began = [], perf_counter()
-        for index, message in enumerate(messages):
-            accepting = await self._accepting(candidates, message.data, settings.encoding, index)
-            found.append(told[accepting.number])
-            if perf_counter() - began > _AT_ONCE_SECONDS:
-                await asyncio.sleep(0)
-                began = perf_counter()
+        found: list[str] = []
+        began = perf_counter()
+        while len(found) < len(messages):
+            part = [message.data for message in messages[len(found) : len(found) + _PART]]
+            if self._are_all_like(candidates[0], part, settings.encoding):
+                found += [told[candidates[0].number]] * len(part)
+            else:
+                for data in part:
+                    accepting = await self._accepting(candidates, data, settings.encoding, len(found))
+                    found.append(told[accepting.number])
+                    began = await _after_a_while(began)
+            began = await _after_a_while(began)
         return found
+
+    def _are_all_like(self, revision: Schema, messages: Sequence[bytes], encoding: str) -> bool:
+        """Whether that is known at once; False: it is to be found out one by one."""
+        compiled = self._compile(revision)
+        if not compiled.is_quick(sum(map(len, messages)), encoding, len(messages)):
+            return False
+        return compiled.are_all_like(messages, encoding)
 
     async def prepare(self, schema: Schema) -> Schema:
         """The schema as it is stored: compiled, where it can be.  Raises InvalidArgument, Unavailable."""
@@ -74,9 +87,7 @@ class SchemaChecks:
 
     async def check_message(self, schema: Schema, data: bytes, encoding: str) -> None:
         """Raises Mismatch, InvalidArgument (there is no such schema), Unavailable."""
-        compiled = self._compiled.get(schema.number) or compile_schema(schema)
-        if schema.number:
-            self._keep(schema.number, compiled)
+        compiled = self._compile(schema)
         if compiled.is_quick(len(data), encoding):
             compiled.check(data, encoding)
             return
@@ -103,11 +114,23 @@ class SchemaChecks:
             f"{candidates[0].revision_name} in {encoding} ({first})."
         )
 
-    def _keep(self, number: int, compiled: CompiledSchema) -> None:
-        self._compiled[number] = compiled
-        self._compiled.move_to_end(number)
-        if len(self._compiled) > MAX_COMPILED:
-            self._compiled.popitem(last=False)
+    def _compile(self, schema: Schema) -> CompiledSchema:
+        """Raises InvalidArgument."""
+        compiled = self._compiled.get(schema.number) or compile_schema(schema)
+        if schema.number:
+            self._compiled[schema.number] = compiled
+            self._compiled.move_to_end(schema.number)
+            if len(self._compiled) > MAX_COMPILED:
+                self._compiled.popitem(last=False)
+        return compiled
+
+
+async def _after_a_while(began: float) -> float:
+    """Others have their turn if it has been long since; returns since when this one's lasts."""
+    if perf_counter() - began <= _AT_ONCE_SECONDS:
+        return began
+    await asyncio.sleep(0)
+    return perf_counter()
 
 
 def _attributes(revision: Schema, encoding: str) -> str:

@@ -99,6 +99,33 @@ def test_bytes_are_accepted_exactly_if_fastavro_reads_all_of_them(data: st.DataO
 
 
 @given(st.data())
+def test_messages_that_are_read_together_are_judged_as_one_by_one(data: st.DataObject) -> None:
+    """Also where a field has a default, which fastavro's reader of JSON takes apart."""
+    kind = data.draw(_types(iter(range(1_000))))
+    if isinstance(kind, dict) and kind["type"] == "record" and data.draw(st.booleans()):
+        kind["fields"].append({"name": "last", "type": {"type": "array", "items": "int"}, "default": [1]})
+    schema, parsed = AvroSchema(json.dumps(kind)), fastavro.parse_schema(kind)
+    messages: dict[str, list[bytes]] = {"BINARY": [], "JSON": []}
+    for _ in range(data.draw(st.integers(1, 4))):
+        binary, text, value = io.BytesIO(), io.StringIO(), data.draw(_values(kind))
+        fastavro.schemaless_writer(binary, parsed, value)
+        fastavro.json_writer(text, parsed, [value])
+        cut = data.draw(st.none() | st.integers(0, len(binary.getvalue())))
+        messages["BINARY"] += (
+            [binary.getvalue()] if cut is None else [binary.getvalue()[:cut], binary.getvalue()[cut:]]
+        )
+        messages["JSON"] += [b"null", text.getvalue().encode()] if cut == 0 else [text.getvalue().encode()]
+    for encoding, each in messages.items():
+        assert schema.are_all_like(each, encoding) == all(_accepted(schema, one, encoding) for one in each)
+
+
+def test_a_message_does_not_end_in_the_next_one() -> None:
+    together = [b"\x04a", b"b\x00"]  # as one text: "ab" and ""
+    assert not AvroSchema('"string"').are_all_like(together, "BINARY")
+    assert AvroSchema('"string"').are_all_like([b"\x04ab", b"\x00"], "BINARY")
+
+
+@given(st.data())
 def test_revisions_of_avro_that_are_compatible_read_each_others_messages(data: st.DataObject) -> None:
     kinds = [data.draw(_types(iter(range(1_000)))) for _ in range(2)]
     new, old = (Schema(name="s", type="AVRO", definition=json.dumps(kind)) for kind in kinds)
