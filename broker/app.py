@@ -279,6 +279,7 @@ class Broker:
         self._resources.drop(name)
         self.quotas.changed(name)
         self.long_poll.subscription_changed(name)
+        self.tails.changed(name)
         self._outstanding.notify()
         self.pusher.resource_changed(name)
 

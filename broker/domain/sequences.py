@@ -31,6 +31,11 @@ def from_multirange(text: str) -> Sequence[int]:
     return [seq for low, high in bounds for seq in range(int(low), int(high))]
 
 
+def bounds_of(text: str) -> list[tuple[int, int]]:
+    """The ranges of such a multirange, each from its first sequence to the one behind its last."""
+    return [(int(low), int(high)) for low, high in _RANGE.findall(text)]
+
+
 def to_bits(ordinals: Collection[int], length: int) -> str:
     """A bit string of `length` with the bits of the distinct `ordinals` set; that of 0 is the leftmost."""
     if len(ordinals) == length:

@@ -19,7 +19,8 @@ from broker.front.permissions import NEEDS, FindSubscription, required_by, requi
 
 # Before anybody has shown who they are: what says that the process lives, and nothing else.
 OPEN_SERVICES = frozenset(("grpc.health.v1.Health",))
-WAITING_RPCS = frozenset(("Subscriber.Pull", "TailTopic"))  # calls of REST and unary ones that may be open for long
+# Calls of REST and unary ones that may be open for long.
+WAITING_RPCS = frozenset(("Subscriber.Pull", "TailSubscription", "TailTopic"))
 
 MAX_PASSED = 50_000  # calls of a caller on a resource; some 15 MB
 

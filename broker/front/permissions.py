@@ -193,6 +193,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "FindMessage": (Need("pubsub.topics.list", on=On.ABOVE),),  # and GetMessage's on the topic
     "ListSubscriptionMessages": _CONSUME,  # shows bodies
     "GetSubscriptionMessage": (Need("pubsub.subscriptions.get", on=On.ABOVE),),  # no bodies
+    "TailSubscription": (Need("pubsub.subscriptions.get"),),  # nor here
     "ListTopicMessages": (Need("pubsub.topics.attachSubscription"),),  # as TailTopic
     "TailTopic": (Need("pubsub.topics.attachSubscription"),),  # shows bodies, as a subscription would
     "ListLag": (Need("pubsub.subscriptions.list"),),

@@ -19,7 +19,7 @@ HOT = frozenset(
     }
 )
 LOOKING = frozenset(
-    {"TestFilter", "ListLag", "ListSubscriptionMessages", "ListTopicMessages", "TailTopic"}
+    {"TestFilter", "ListLag", "ListSubscriptionMessages", "ListTopicMessages", "TailSubscription", "TailTopic"}
 )  # which have turns of their own
 UNBOUNDED = HOT | LOOKING
 

@@ -1,6 +1,7 @@
-"""Who watches what is published: the open tails of this process (F3).
+"""Who watches what is published, or written into a journal: the open tails of this process (F3).
 
     a publish, here or elsewhere ──wake-up of its shard──► the tails of the topic look into the log
+    a change of a subscription ──► the tails of its journal look whether they may go on
 
 A publish pays a look into an empty dictionary.  Tails are bounded, in a process and of a project.
 """
@@ -17,16 +18,17 @@ MAX_TAILS_OF_PROJECT = 10
 
 
 class Tail:
-    """`stopping`: the process is about to stop."""
+    """`name`: the subscription whose changes it wants to hear of, if any.  `stopping`: the process stops."""
 
-    def __init__(self, project: str, shard_ids: Sequence[int]) -> None:
+    def __init__(self, project: str, shard_ids: Sequence[int], name: str) -> None:
         self.project = project
+        self.name = name
         self.shard_ids = shard_ids
         self.stopping = False
         self.news = asyncio.Event()
 
     async def wait(self, seconds: float) -> bool:
-        """Until something may have been published; False: nothing was."""
+        """Until something may have been published or changed; False: nothing was."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.news.wait()
@@ -39,25 +41,28 @@ class Tails:
     """Those of one process."""
 
     def __init__(self) -> None:
+        self._open: set[Tail] = set()
         self._by_shard: dict[int, set[Tail]] = {}
         self._projects: Counter[str] = Counter()
         self._stopping = False
 
-    def open(self, project: str, shard_ids: Sequence[int]) -> Tail:
-        """Watch shards; `close` ends it.  Raises ResourceExhausted."""
+    def open(self, project: str, shard_ids: Sequence[int], *, name: str = "") -> Tail:
+        """Watch shards, or a subscription; `close` ends it.  Raises ResourceExhausted."""
         if self._projects[project] >= MAX_TAILS_OF_PROJECT or self._projects.total() >= MAX_TAILS:
             raise ResourceExhausted(
                 f"Too many tails are open in this process: {MAX_TAILS_OF_PROJECT} of a project and {MAX_TAILS} in "
                 "all are the most; close one."
             )
-        tail = Tail(project, shard_ids)
+        tail = Tail(project, shard_ids, name)
         tail.stopping = self._stopping
+        self._open.add(tail)
         self._projects[project] += 1
         for shard_id in shard_ids:
             self._by_shard.setdefault(shard_id, set()).add(tail)
         return tail
 
     def close(self, tail: Tail) -> None:
+        self._open.discard(tail)
         self._projects[tail.project] -= 1
         if not self._projects[tail.project]:
             del self._projects[tail.project]
@@ -80,10 +85,15 @@ class Tails:
             for tail in self._by_shard.get(watched, ()):
                 tail.news.set()
 
+    def changed(self, name: str | None) -> None:
+        """A subscription was changed or deleted; None: any may have been."""
+        for tail in self._open:
+            if tail.name and name in (tail.name, None):
+                tail.news.set()
+
     def stop(self) -> None:
         """End all of them, and let no other begin."""
         self._stopping = True
-        for tails in self._by_shard.values():
-            for tail in tails:
-                tail.stopping = True
-        self.wake(None)
+        for tail in self._open:
+            tail.stopping = True
+            tail.news.set()

@@ -8,6 +8,7 @@ from broker.runtime.tails import Tails
 from broker.services.consumers import ConsumerService
 from broker.services.fates import FateService
 from broker.services.filters import FilterService
+from broker.services.journal_tail import JournalTailService
 from broker.services.lag import LagService
 from broker.services.standing_messages import StandingMessageService
 from broker.services.tail import TailService
@@ -25,6 +26,7 @@ class LookingServices:
     consumers: ConsumerService
     standing_messages: StandingMessageService
     tail: TailService
+    journal_tail: JournalTailService
     topic_messages: TopicMessageService
 
 
@@ -38,5 +40,6 @@ def make_looking(database: Database, clock: DatabaseClock, tails: Tails) -> Look
         consumers=ConsumerService(database, clock),
         standing_messages=StandingMessageService(database, clock, turns),
         tail=TailService(database, turns, tails),
+        journal_tail=JournalTailService(database, turns, tails),
         topic_messages=TopicMessageService(database, clock, turns),
     )

@@ -109,10 +109,13 @@ async def test_what_is_open_ends_with_its_key_and_the_rest_goes_on(broker: Guard
     stays.cancel()
 
 
-async def test_a_tail_ends_with_the_key_of_who_reads_it(broker: Guarded) -> None:
-    await _subscription(broker)
+@pytest.mark.parametrize("what", ["topics/topic", "subscriptions/sub"])
+async def test_a_tail_ends_with_the_key_of_who_reads_it(broker: Guarded, what: str) -> None:
+    name = await _subscription(broker)
+    body = {"subscription": {"extensions": {"journal": {"mode": "ALL"}}}, "updateMask": "extensions"}
+    await broker.ok("PATCH", name, body)
     key = await broker.key(await broker.account())
-    url = f"/v1/{broker.project}/topics/topic:tail"
+    url = f"/v1/{broker.project}/{what}:tail"
     async with broker.client.stream("GET", url, headers=broker.bearer(key)) as response:
         pieces = response.aiter_bytes()
         assert (response.status_code, await anext(pieces)) == (200, b": alive\n\n")

@@ -51,6 +51,7 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "ListLag",
         "ListSubscriptionMessages",
         "ListTopicMessages",
+        "TailSubscription",
         "TailTopic",
     }
     extensions = {"GetPosition", "Nack", "Reject", "TestFilter"} | looks | pushes | access

@@ -111,9 +111,12 @@ class Events:
 
 
 @asynccontextmanager
-async def tailing(rest: Rest, **params: str) -> AsyncIterator[Events]:
-    """From when it has begun."""
-    async with rest.client.stream("GET", f"/v1/{rest.topic()}:tail", params=params) as response:
+async def tailing(
+    rest: Rest, name: str = "", headers: dict[str, str] | None = None, **params: str
+) -> AsyncIterator[Events]:
+    """From when it has begun; of the topic, unless a name is given."""
+    url = f"/v1/{name or rest.topic()}:tail"
+    async with rest.client.stream("GET", url, params=params, headers=headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"] == "text/event-stream"
         events = Events(response)

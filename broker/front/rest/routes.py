@@ -131,6 +131,7 @@ ROUTES = [
         standing_messages.list_messages,
     ),
     Route("GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage", fates.get_subscription_message),
+    Route("GET", f"{SUBSCRIPTION}:tail", "TailSubscription", tail.tail_subscription),
     Route("GET", f"{TOPIC}:tail", "TailTopic", tail.tail_topic),
     Route("GET", f"{TOPIC}/messages", "ListTopicMessages", topic_messages.list_messages),
     Route("GET", f"{TOPIC}/messages/*", "GetMessage", fates.get_message),

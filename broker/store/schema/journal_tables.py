@@ -24,4 +24,5 @@ delivery_journal = Table(
     Column("answer", Text, nullable=False),
     PrimaryKeyConstraint("shard_id", "subscription_id", "bucket", "number"),
     Index("delivery_journal_time_idx", "subscription_id", "time"),
+    Index("delivery_journal_number_idx", "subscription_id", "number"),
 )

@@ -38,10 +38,11 @@ def timeline_json(found: Timeline) -> dict[str, Any]:
     fate: dict[str, Any] = {"subscription": found.subscription.name}
     if found.fate is not None:
         fate = _fate(found.subscription, found.fate)
-    return {**fate, "messageId": found.message_id, "timeline": [_entry(entry) for entry in found.entries]}
+    return {**fate, "messageId": found.message_id, "timeline": [entry_json(entry) for entry in found.entries]}
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """What happened, without to which message."""
     body: dict[str, Any] = {"time": format_timestamp(entry.time), "event": entry.event}
     if entry.attempt:
         body["deliveryAttempt"] = entry.attempt
