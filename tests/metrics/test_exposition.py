@@ -1,6 +1,7 @@
 """What a scrape looks like, and who may read it (F1)."""
 
 import asyncio
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -8,6 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.app import Broker
 from broker.telemetry.metrics.book import OTHER, REUSE_SECONDS, CounterBook
@@ -98,6 +101,34 @@ def test_the_place_of_a_deleted_subscription_is_anothers_after_a_while(monkeypat
     book.keep_only("subscription", [])
     assert REUSE_SECONDS > 30  # in which every process has forgotten it (runtime/resource_cache.py)
     assert counters.subscription(new)[SENT] == 0
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 1), st.sampled_from(["entry", "entry", "entry", "keep"]), st.integers(0, 7)),
+        max_size=40,
+    )
+)
+def test_processes_agree_where_a_name_is_counted(steps: list[tuple[int, str, int]]) -> None:
+    """Whatever the other names or forgets: what each knows of the names is a copy, which must never be stale."""
+    one = CounterBook(LAYOUTS, capacity=4, processes=2)
+    other = CounterBook(LAYOUTS, capacity=4, processes=2, _file=os.dup(one._file))
+    there: dict[str, int] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("broker.telemetry.metrics.book.REUSE_SECONDS", -1.0)
+        for process, step, number in steps:
+            book, name = (one, other)[process], f"projects/p/topics/t{number}"
+            if step == "keep":
+                for _ in range(2):  # seen to be gone, and gone for a while
+                    book.keep_only("topic", [name])
+                there = {kept: entry for kept, entry in there.items() if kept == name}
+            elif entry := book.entry("topic", name):
+                assert there.setdefault(name, entry) == entry
+            else:
+                assert len(there) == 4
+                assert name not in there
+            assert sorted(there.items()) == sorted(pair for pair in book.names("topic") if pair[1])
+            assert len(set(there.values())) == len(there)
 
 
 @pytest.mark.parametrize("count", [1, 30])

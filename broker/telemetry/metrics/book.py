@@ -3,7 +3,8 @@
 It belongs to the parent, so what a worker has counted is there when it was killed; the worker that is started in
 its stead goes on in the same part.  Whoever is asked reads all parts: one scrape speaks for the whole broker.
 
-    names:   by kind, `capacity` entries: state, length, name     (changed under a lock on the file)
+    names:   by kind, how many were ever taken, how often one of these changed; then `capacity` entries:
+             state, length, name                                  (changed under a lock on the file)
     blocks:  by kind, process and entry: the slots of its layout  (written by that process alone, without a lock)
 
 Entry 0 of each kind is OTHER: what has no entry of its own because all are taken.  An entry whose resource is gone
@@ -20,6 +21,7 @@ import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from multiprocessing import reduction
 from typing import Any
 
@@ -28,8 +30,20 @@ from broker.telemetry.metrics.layout import Layout
 OTHER = "other"
 REUSE_SECONDS = 120.0
 _ENTRY = struct.Struct("=dI")  # when it was first seen to be gone (0: it is there), length of the name (0: free)
+_HEAD = struct.Struct("=QQ")  # entries ever taken, which are the first ones; how often any of them changed
+_HEAD_BYTES = 16
 _ENTRY_BYTES = 512  # no name that follows the rules is longer; what is, is OTHER
 _SLOT_BYTES = 8
+
+
+@dataclass(slots=True)
+class _Index:
+    """What a process knows of the names of a kind: looking for one of a thousand took half a millisecond."""
+
+    entries: dict[str, int] = field(default_factory=dict)
+    free: list[int] = field(default_factory=list)  # those that were emptied
+    taken: int = 0  # the entries up to this one have been read
+    changed: int = 0
 
 
 class CounterBook:
@@ -48,13 +62,14 @@ class CounterBook:
         size = 0
         for kind, layout in layouts.items():
             self._names_at[kind] = size
-            size += self._entries * _ENTRY_BYTES
+            size += _HEAD_BYTES + self._entries * _ENTRY_BYTES
             self._blocks_at[kind] = size
             size += processes * self._entries * layout.slots * _SLOT_BYTES
         self._file = _new_file(size) if _file is None else _file
         weakref.finalize(self, os.close, self._file)
         self._map = mmap.mmap(self._file, size)
         self._lock = threading.Lock()
+        self._indexes = {kind: _Index() for kind in layouts}
         if _file is None:
             for kind in layouts:
                 self._write_name(kind, 0, OTHER)
@@ -77,18 +92,47 @@ class CounterBook:
         """Where `name` is counted, from now on; 0 if there is no more room."""
         if len(name.encode()) > _ENTRY_BYTES - _ENTRY.size:
             return 0
+        index = self._indexes[kind]
+        if self._is_full_without(kind, name, index):
+            return 0
         with self._locked():
-            free = 0
-            for entry in range(1, self._entries):
-                _, known = self._read_name(kind, entry)
-                if known == name:
-                    self._mark(kind, entry, 0.0)
-                    return entry
-                if not known and not free:
-                    free = entry
-            if free:
-                self._write_name(kind, free, name)
-            return free
+            self._read_news(kind, index)
+            entry = index.entries.get(name, 0)
+            if entry:
+                self._mark(kind, entry, 0.0)
+                return entry
+            if index.free:
+                entry = index.free.pop()
+                index.changed += 1
+            elif index.taken < self.capacity:
+                entry = index.taken = index.taken + 1
+            else:
+                return 0
+            self._write_name(kind, entry, name)
+            _HEAD.pack_into(self._map, self._names_at[kind], index.taken, index.changed)
+            index.entries[name] = entry
+            return entry
+
+    def _is_full_without(self, kind: str, name: str, index: "_Index") -> bool:
+        """Without the lock: it costs a lone publish nothing that ten thousand others have no room."""
+        if index.free or index.taken < self.capacity or name in index.entries:
+            return False
+        return _HEAD.unpack_from(self._map, self._names_at[kind]) == (index.taken, index.changed)
+
+    def _read_news(self, kind: str, index: "_Index") -> None:
+        """What other processes have named or emptied since."""
+        taken, changed = _HEAD.unpack_from(self._map, self._names_at[kind])
+        if changed != index.changed:
+            index.entries.clear()
+            index.free.clear()
+            index.taken, index.changed = 0, changed
+        for entry in range(index.taken + 1, taken + 1):
+            _, name = self._read_name(kind, entry)
+            if name:
+                index.entries[name] = entry
+            else:
+                index.free.append(entry)
+        index.taken = taken
 
     def names(self, kind: str) -> Iterator[tuple[str, int]]:
         """All that are counted, with their entries."""
@@ -105,6 +149,7 @@ class CounterBook:
     def keep_only(self, kind: str, names: Collection[str]) -> None:
         """Empty the entries of what is not among these, and was not a while ago."""
         now = time.monotonic()  # the same in all processes
+        emptied = 0
         with self._locked():
             for entry in range(1, self._entries):
                 gone_since, name = self._read_name(kind, entry)
@@ -117,6 +162,10 @@ class CounterBook:
                     self._mark(kind, entry, now)
                 elif now - gone_since > REUSE_SECONDS:
                     self._empty(kind, entry)
+                    emptied += 1
+            if emptied:
+                taken, before = _HEAD.unpack_from(self._map, self._names_at[kind])
+                _HEAD.pack_into(self._map, self._names_at[kind], taken, before + 1)
 
     def clear_gauges(self, process: int) -> None:
         """A process begins: nothing is open in it yet."""
@@ -137,7 +186,7 @@ class CounterBook:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _offset(self, kind: str, entry: int) -> int:
-        return self._names_at[kind] + entry * _ENTRY_BYTES
+        return self._names_at[kind] + _HEAD_BYTES + entry * _ENTRY_BYTES
 
     def _read_name(self, kind: str, entry: int) -> tuple[float, str]:
         at = self._offset(kind, entry)
