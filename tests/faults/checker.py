@@ -18,6 +18,13 @@ from tests.faults.checks.contents import (
     check_nothing_is_lost,
     check_publishes_are_whole,
 )
+from tests.faults.checks.events import check_dead_letters_are_told_of, check_events
+from tests.faults.checks.journal import (
+    check_nothing_else_is_told,
+    check_stories,
+    check_stories_end,
+    check_what_was_answered_is_told,
+)
 from tests.faults.checks.order import check_first_deliveries, check_turns
 from tests.faults.checks.seeks import check_seeks_restore
 from tests.faults.checks.view import View
@@ -42,6 +49,12 @@ CHECKS: tuple[Check, ...] = (
     check_dead_letters,
     check_seeks_restore,
     check_nothing_is_left,
+    check_stories,
+    check_stories_end,
+    check_what_was_answered_is_told,
+    check_nothing_else_is_told,
+    check_events,
+    check_dead_letters_are_told_of,
 )
 
 

@@ -23,7 +23,11 @@ def shard_of(message_id: int) -> int:
 
 
 class Subscription(msgspec.Struct, tag="subscription", omit_defaults=True):
-    """A subscription as it was created, before anything was published.  `wanted`: what its filter asks for."""
+    """A subscription as it was created, before anything was published.  `wanted`: what its filter asks for.
+
+    `journaled`: all that happens to its messages is written down; `of_events`: it gets what the broker itself tells
+    of the others.
+    """
 
     name: str
     topic: str
@@ -33,6 +37,8 @@ class Subscription(msgspec.Struct, tag="subscription", omit_defaults=True):
     max_attempts: int | None = None
     dead_letter_topic: str | None = None
     wanted: dict[str, str] = {}
+    journaled: bool = False
+    of_events: bool = False
 
 
 class Operation(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -45,13 +51,17 @@ class Operation(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Publish(Operation, tag="publish", kw_only=True, omit_defaults=True):
-    """One request; texts are unique in the run, key and attributes those of all its messages."""
+    """One request; texts are unique in the run, key and attributes those of all its messages, as they are received.
+
+    `breaks_schema`: one of them is not like the schema of the topic.
+    """
 
     topic: str
     texts: list[str]
     key: str = ""
     attributes: dict[str, str] = {}
     ids: list[int] = []  # of an answered one, in the order of the texts
+    breaks_schema: bool = False
 
 
 class Delivery(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -110,6 +120,23 @@ class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
     final: bool = False
 
 
+class Told(msgspec.Struct, array_like=True):
+    """What the journal tells of a message: `event`, at a time of the history's clock, in which attempt."""
+
+    at: float
+    event: str
+    attempt: int = 0
+    answer: str = ""
+
+
+class Timeline(Operation, tag="timeline", kw_only=True, omit_defaults=True):
+    """The journal of a message, read after the drain, in the order in which it came."""
+
+    subscription: str
+    id: int
+    told: list[Told] = []
+
+
 class Fault(Operation, tag="fault", kw_only=True, omit_defaults=True):
     """Something broken on purpose, from its beginning until all was well again.
 
@@ -122,7 +149,7 @@ class Fault(Operation, tag="fault", kw_only=True, omit_defaults=True):
     delays: bool = False
 
 
-AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Position | Fault
+AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Position | Timeline | Fault
 _Line: TypeAlias = Subscription | AnyOperation
 
 _decode = msgspec.json.Decoder(_Line).decode

@@ -274,7 +274,9 @@ def restore_too_much(view: View, dice: random.Random) -> bool:
 
 
 def leave_something(view: View, dice: random.Random) -> bool:
-    dice.choice(list(view.subscriptions.values())).positions[-1][1].undelivered = 1
+    dice.choice([s for s in view.subscriptions.values() if not s.subscription.of_events]).positions[-1][
+        1
+    ].undelivered = 1
     return True
 
 

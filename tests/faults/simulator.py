@@ -4,6 +4,7 @@ The broker is a few dictionaries, time is a number: what is checked with it is t
 effect at one moment, between its begin and its end; without an answer, perhaps never.
 """
 
+import json
 import random
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,8 @@ from tests.faults.history import (
     Settle,
     Snapshot,
     Subscription,
+    Timeline,
+    Told,
 )
 
 MAX_ATTEMPTS = 5
@@ -29,11 +32,13 @@ SUBSCRIPTIONS = (
     Subscription("plain", "topic"),
     Subscription("rare", "topic", wanted={"kind": "rare"}),
     Subscription("ordered", "topic", ordered=True),
-    Subscription("exact", "topic", exactly_once=True),
+    Subscription("exact", "topic", exactly_once=True, journaled=True),
     Subscription("both", "topic", ordered=True, exactly_once=True),
-    Subscription("dead", "topic", max_attempts=MAX_ATTEMPTS, dead_letter_topic="letters"),
-    Subscription("pushed", "topic"),
+    Subscription("dead", "topic", max_attempts=MAX_ATTEMPTS, dead_letter_topic="letters", journaled=True),
+    Subscription("pushed", "topic", journaled=True),
     Subscription("letters", "letters"),
+    Subscription("shaped", "shaped"),
+    Subscription("events", "events", of_events=True),
 )
 _LOST = 0.06  # of all answers
 
@@ -46,6 +51,11 @@ class _Message:
     attributes: dict[str, str]
     attempts: int = 0
     acked: bool = False
+    told: list[Told] = field(default_factory=list)
+
+    def tell(self, at: float, event: str, answer: str = "") -> None:
+        """Write it into the journal."""
+        self.told.append(Told(at, event, self.attempts, answer))
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +96,8 @@ class Simulator:
         self._states = {s.name: _State(s) for s in SUBSCRIPTIONS}
         self._now = 100.0
         self._next = {"topic": [7 * 10**15, 8 * 10**15], "letters": [9 * 10**15]}
-        self._count = 0
+        self._next |= {"shaped": [10 * 10**15], "events": [11 * 10**15]}
+        self._count = self._events = self._letters = 0
         self._held: list[tuple[float, float, str, list[Delivery]]] = []  # until when, since when, and whose
         self._free_at = dict.fromkeys(("publisher-1", "publisher-2"), 0.0)
 
@@ -122,16 +133,21 @@ class Simulator:
         count = self._dice.choice((1, 1, 3))
         texts = [f"text-{self._count + n}" for n in range(count)]
         self._count += count
-        ids = self._store("topic", texts, key, attributes) if happens else []
+        topic = self._dice.choice(("topic",) * 9 + ("shaped",))
+        breaks = topic == "shaped" and self._dice.random() < 0.5
+        if breaks:
+            outcome, happens = "failed" if outcome == "ok" else outcome, False
+        ids = self._store(topic, texts, key, attributes) if happens else []
         publish = Publish(
             who=who,
             **self._times(self._free_at[who]),
             outcome=outcome,
-            topic="topic",
+            topic=topic,
             texts=texts,
             key=key,
             attributes=attributes,
             ids=ids if outcome == "ok" else [],
+            breaks_schema=breaks,
         )
         self._free_at[who] = publish.ended + 0.001
         self.history.add(publish)
@@ -186,6 +202,7 @@ class Simulator:
         for delivery in self._claim(state, most=1000 if draining else 1):
             lease, message = state.leases[delivery.ack_id]
             message.acked = status == 204
+            message.tell(self._now, *(("ACKED", "204 in 5 ms") if message.acked else ("NACKED", f"push {status}")))
             lease.until = 0.0
             self.history.add(
                 Receive(
@@ -268,6 +285,10 @@ class Simulator:
                 who="drain", **self._times(), subscription=name, undelivered=len(left), outstanding=0, final=True
             )
             self.history.add(position)
+            for message in state.messages if state.subscription.journaled else ():
+                self.history.add(
+                    Timeline(who="drain", **self._times(), subscription=name, id=message.id, told=message.told)
+                )
 
     # --- the broker --------------------------------------------------------------------------------------------
 
@@ -288,6 +309,7 @@ class Simulator:
             lease = _Lease(messages, self._now + state.subscription.ack_deadline)
             for message in messages:
                 message.attempts += 1
+                message.tell(self._now, "HANDED_OUT")
                 ack_id = f"{state.subscription.name}-{message.id}-{message.attempts}-{self._dice.random()}"
                 state.leases[ack_id] = (lease, message)
                 shown = message.attempts if state.subscription.max_attempts else None
@@ -326,6 +348,7 @@ class Simulator:
             return "stale"
         if seconds is not None:
             lease.until = self._now + seconds
+            message.tell(self._now, "EXTENDED" if seconds else "NACKED")
             return None
         earlier = lease.messages[: lease.messages.index(message)]
         if exactly_once and any(other.id not in lease.acked for other in earlier):
@@ -333,6 +356,7 @@ class Simulator:
         if lease.until <= self._now and len(lease.messages) > 1:
             return "stale"
         lease.acked.add(message.id)
+        message.tell(self._now, "ACKED")
         for other in lease.messages:  # an ack counts once all earlier ones are acked
             if other.id not in lease.acked:
                 break
@@ -344,9 +368,21 @@ class Simulator:
             used_up = state.subscription.max_attempts == message.attempts
             if used_up and not message.acked and state.holder(message, self._now) is None:
                 message.acked = True
+                message.tell(self._now, "DEAD_LETTERED", "nack")
+                self._tell_operators(state.subscription.name)
                 told = {
                     DEAD_LETTER_SOURCE: state.subscription.name,
                     DEAD_LETTER_COUNT: str(message.attempts),
                     DEAD_LETTER_ID: str(message.id),
                 }
                 self._store("letters", [message.text], message.key, message.attributes | told)
+
+    def _tell_operators(self, name: str) -> None:
+        """Of the first dead letter, the tenth, and so on."""
+        before, self._letters = self._letters, self._letters + 1
+        if before and len(str(before)) == len(str(self._letters)):
+            return
+        self._events += 1
+        kind = "growing" if before else "first"
+        told = {"ce-id": f"{self._events}", "ce-type": f"pubsub.deadLetters.{kind}", "ce-subject": f"p/s/{name}"}
+        self._store("events", [json.dumps({"n": self._events, "count": self._letters})], "", told)

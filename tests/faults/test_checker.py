@@ -13,6 +13,7 @@ from tests.faults.checker import check
 from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_SOURCE, View
 from tests.faults.history import Fault, History, Publish, Subscription
 from tests.faults.planted import PLANTS
+from tests.faults.planted_told import PLANTS_TOLD
 from tests.faults.simulator import Simulator
 from tests.faults.story import LETTERS, Story, told
 
@@ -252,6 +253,17 @@ def test_a_planted_fault_is_found_in_any_history(plant: Callable[[View, random.R
     def is_found(seed: int) -> None:
         history = next(filter(None, (_planted(plant, seed + n) for n in range(_TRIES))))
         assert check(history) != []
+
+    is_found()
+
+
+@pytest.mark.parametrize("plant", PLANTS_TOLD)
+def test_what_is_told_wrongly_is_found_by_its_rule(plant: Callable[[View, random.Random], bool]) -> None:
+    @settings(max_examples=4, deadline=None)
+    @given(SEEDS)
+    def is_found(seed: int) -> None:
+        history = next(filter(None, (_planted(plant, seed + n) for n in range(_TRIES))))
+        assert PLANTS_TOLD[plant] in {violation.rule for violation in check(history)}
 
     is_found()
 

@@ -17,19 +17,22 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from tests.faults.clients.endpoints import Endpoints
 from tests.faults.clients.gate import Gate
+from tests.faults.clients.historian import Historian
 from tests.faults.clients.operator import Operator
 from tests.faults.clients.publisher import Publisher
 from tests.faults.clients.puller import Puller
 from tests.faults.clients.rest import RestCaller
+from tests.faults.clients.shapes import Shapes
 from tests.faults.clients.stalls import note_stalls
 from tests.faults.clients.stream import Streamer
-from tests.faults.clients.topology import LETTERS, PLANS, SETTLING, TOPIC, Plan
+from tests.faults.clients.topology import EVENTS, PLANS, SETTLING, SHAPED, TOPIC, Plan
 from tests.faults.guard import Guard
 from tests.faults.history import History
 
 DRAIN_SECONDS = 90.0  # longer than any lease, retry delay or push backoff of what has been healed
 _SETTLED_SECONDS = 1.0  # for so long nothing is left, then nothing more will come
 _LOOK_SECONDS = 0.3
+_SHAPED_RATE = 2.0  # publish requests a second
 
 
 class Workload:
@@ -60,6 +63,13 @@ class Workload:
             Publisher(name, self.caller, self.history, self._dice(name), rate=rate)
             for name in (f"publisher-{n}" for n in range(publishers))
         ]
+        self._topics = sorted({TOPIC, *(plan.terms.topic for plan in plans)})
+        self._shapes = Shapes(self.caller) if SHAPED in self._topics else None
+        if self._shapes is not None:
+            dice = self._dice("shaper")
+            self._publishers.append(
+                Publisher("shaper", self.caller, self.history, dice, rate=_SHAPED_RATE, shapes=self._shapes)
+            )
         self._receivers: list[Puller | Streamer] = [
             Puller(name, plan.terms, self.caller, self.history, self._dice(name), self._gates.get(plan.name))
             for plan in plans
@@ -70,7 +80,7 @@ class Workload:
             for plan in plans
             for name in (f"streamer-{plan.name}-{n}" for n in range(plan.streams))
         ]
-        names = [plan.name for plan in plans]
+        names = [plan.name for plan in plans if not plan.paused]
         self._operator = Operator(
             self.caller, self.history, self._dice("operator"), self._gates, names, pause=operator_pause
         )
@@ -118,18 +128,31 @@ class Workload:
     async def _create(self) -> None:
         if self.caller.guard is not None:
             await self.caller.guard.admit(self.caller.project)
-        for topic in (TOPIC, LETTERS):
-            await self.caller.do("PUT", f"topics/{topic}", {}, fine=[409])
+        if self._shapes is not None:
+            await self._shapes.create()
+        for topic in self._topics:
+            settings = {"schemaSettings": self._shapes.settings} if self._shapes and topic == SHAPED else {}
+            await self.caller.do("PUT", f"topics/{topic}", settings, fine=[409])
         for plan in self._plans:
             body = plan.body(self.caller.project, self._endpoint_url)
             await self.caller.do("PUT", f"subscriptions/{plan.name}", body, fine=[409])
+            if plan.paused:
+                await self.caller.do("POST", f"subscriptions/{plan.name}:pausePush", {})
+        await self._choose_event_topic(f"{self.caller.project}/topics/{EVENTS}")
+
+    async def _choose_event_topic(self, name: str) -> None:
+        if EVENTS in self._topics:
+            await self.caller.do("PATCH", "settings", {"eventTopic": name})
 
     async def _delete(self) -> None:
         """So that nobody works for this run any more."""
+        await self._choose_event_topic("")
         for plan in self._plans:
             await self.caller.do("DELETE", f"subscriptions/{plan.name}", fine=[404])
-        for topic in (TOPIC, LETTERS):
+        for topic in self._topics:
             await self.caller.do("DELETE", f"topics/{topic}", fine=[404])
+        if self._shapes is not None:
+            await self._shapes.delete()
 
     async def _drain(self) -> None:
         """All receivers ack what comes, until nothing is left; what is left after a time is a violation."""
@@ -146,16 +169,22 @@ class Workload:
         self.drained_in = time.monotonic() - began
         for plan in self._plans:
             await self._operator.look(plan.name, final=True)
+        historian = Historian(self.caller, self.history, self._dice("historian"))
+        for plan in self._plans:
+            if plan.terms.journaled:
+                await historian.read(plan.terms)
 
     async def _heal_endpoints(self) -> None:
         """New endpoints, for push backoff would go on for a minute."""
         for plan in self._plans:
-            if plan.endpoint:
+            if plan.endpoint and not plan.paused:
                 config = {"pushEndpoint": f"{self._endpoint_url}/{SETTLING}/{plan.name}"}
                 await self.caller.do("POST", f"subscriptions/{plan.name}:modifyPushConfig", {"pushConfig": config})
 
     async def _is_empty(self) -> bool:
         for plan in self._plans:
+            if plan.paused:
+                continue
             position = await self._operator.look(plan.name)
             if position.undelivered or position.outstanding:
                 return False

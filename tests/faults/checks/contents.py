@@ -34,6 +34,8 @@ def check_nothing_is_forgotten(view: View) -> Iterator[Violation]:
     What used up its attempts is for the check of dead letters.
     """
     for subscription in view.subscriptions.values():
+        if subscription.subscription.of_events:  # which go on to come while nobody waits for them any more
+            continue
         letters = view.dead_letters(subscription)
         most = subscription.subscription.max_attempts
         for receipts in subscription.receipts.values():
@@ -46,13 +48,18 @@ def check_nothing_is_forgotten(view: View) -> Iterator[Violation]:
 
 
 def check_publishes_are_whole(view: View) -> Iterator[Violation]:
-    """Of a publish without an answer all messages exist or none, for all; of a refused one none."""
+    """Of a publish without an answer all messages exist or none, for all; of a refused one none.
+
+    One that breaks the schema of its topic is never stored, answered or not.
+    """
     seen = {s.name: s.texts().keys() | view.dead_letters(s).keys() for s in view.plain_subscriptions()}
     for number, publish in view.publishes:
         wanting = [s for s in view.plain_subscriptions() if s.wants(publish)]
         there = {s.name: sum(text in seen[s.name] for text in publish.texts) for s in wanting}
         if publish.outcome == "failed" and any(there.values()):
             yield violation("refused, and stored", f"{publish.texts[:5]} came: {there}", [number])
+        if publish.breaks_schema and (publish.outcome == "ok" or any(there.values())):
+            yield violation("broke its schema", f"{publish.texts[:5]} {publish.outcome}; came: {there}", [number])
         counts = set(there.values())
         if publish.outcome == "unknown" and not (counts <= {0} or counts == {len(publish.texts)}):
             text = f"of {len(publish.texts)} messages like {publish.texts[0]!r} came: {there}"
@@ -140,8 +147,10 @@ def check_ids(view: View) -> Iterator[Violation]:
 
 
 def check_nothing_is_left(view: View) -> Iterator[Violation]:
-    """After the drain somebody looked, and there was nothing."""
+    """After the drain somebody looked, and there was nothing, but for events."""
     for subscription in view.subscriptions.values():
+        if subscription.subscription.of_events:
+            continue
         final = [(number, p) for number, p in subscription.positions if p.final]
         if not final:
             yield violation("backlog", f"{subscription.name}: nobody looked after the drain")

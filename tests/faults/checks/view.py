@@ -19,6 +19,7 @@ from tests.faults.history import (
     Settle,
     Snapshot,
     Subscription,
+    Timeline,
 )
 
 LATE_SECONDS = 25.0  # after the end of a call without an answer, within which a stopped process may still do it
@@ -93,6 +94,7 @@ class SubscriptionView:
         self.seeks: list[SeekWindow] = []
         self.positions: list[tuple[int, Position]] = []
         self.by_ack_id: dict[str, Receipt] = {}
+        self.timelines: list[tuple[int, Timeline]] = []
 
     def wants(self, publish: Publish) -> bool:
         """It is of this topic, and the filter matches."""
@@ -159,13 +161,16 @@ class View:
         self.faults = [(number, fault) for number, fault in faults if fault.excuses]
         self._delays = sorted((f for _, f in faults if f.delays), key=lambda fault: fault.ended, reverse=True)
         self._fill(history)
+        for number, operation in enumerate(history.operations):
+            if isinstance(operation, Timeline):
+                self.subscriptions[operation.subscription].timelines.append((number, operation))
 
     def of_topic(self, topic: str) -> list[SubscriptionView]:
         return [view for view in self.subscriptions.values() if view.subscription.topic == topic]
 
     def plain_subscriptions(self) -> list[SubscriptionView]:
-        """All but those of dead-letter topics: what publishers publish is meant for them."""
-        views = self.subscriptions.values()
+        """All but those of dead letters and events: what publishers publish is meant for them."""
+        views = [view for view in self.subscriptions.values() if not view.subscription.of_events]
         return [view for view in views if view.subscription.topic not in self.dead_letter_topics]
 
     def dead_letters(self, source: SubscriptionView) -> dict[str, list[Receipt]]:

@@ -7,7 +7,8 @@ import random
 
 from tests.faults.clients.lease import now
 from tests.faults.clients.rest import Json, RestCaller
-from tests.faults.clients.topology import RARE, TOPIC
+from tests.faults.clients.shapes import Shapes
+from tests.faults.clients.topology import RARE, SHAPED, TOPIC
 from tests.faults.history import History, Publish
 
 _KEYS = 4
@@ -19,10 +20,18 @@ class Publisher:
     """A publish without an answer is never sent again: it may have been stored."""
 
     def __init__(
-        self, name: str, caller: RestCaller, history: History, dice: random.Random, *, rate: float
+        self,
+        name: str,
+        caller: RestCaller,
+        history: History,
+        dice: random.Random,
+        *,
+        rate: float,
+        shapes: Shapes | None = None,
     ) -> None:
-        """`rate`: requests a second."""
+        """`rate`: requests a second; `shapes`: it publishes such messages, to their topic."""
         self._name, self._caller, self._history, self._dice, self._rate = name, caller, history, dice, rate
+        self._shapes = shapes
         self._texts, self._key_names = itertools.count(), itertools.count()
         self._keys: dict[str, int] = {}  # how many messages of each are left to send
         self.stopping = False
@@ -39,24 +48,31 @@ class Publisher:
         if self._dice.random() < _RARE:
             attributes = RARE | ({"poison": "yes"} if self._dice.random() < _POISON else {})
         message: Json = {"attributes": attributes} | ({"orderingKey": key} if key else {})
+        topic, breaks = TOPIC, False
+        if self._shapes is not None:
+            topic = SHAPED
+            texts, told, breaks = self._shapes.shaped(texts, self._dice)
+            attributes = attributes | told
         messages = [{"data": base64.b64encode(text.encode()).decode()} | message for text in texts]
         began = now()
-        answer = await self._caller.call("POST", f"topics/{TOPIC}:publish", {"messages": messages})
+        answer = await self._caller.call("POST", f"topics/{topic}:publish", {"messages": messages})
         self._history.add(
             Publish(
                 who=self._name,
                 began=began,
                 ended=now(),
                 outcome=answer.outcome,
-                topic=TOPIC,
+                topic=topic,
                 texts=texts,
                 key=key,
                 attributes=attributes,
                 ids=[int(message_id) for message_id in answer.body.get("messageIds", ())],
+                breaks_schema=breaks,
             )
         )
         too_much = answer.status == 429  # RESOURCE_EXHAUSTED: too much waits
-        if answer.outcome == "failed" and not too_much and not self._caller.is_denied(answer):
+        foreseen = too_much or breaks or self._caller.is_denied(answer)
+        if answer.outcome == "failed" and not foreseen:
             self._caller.unforeseen.append(f"publish: {answer.body}")
 
     def _key(self, count: int) -> str:

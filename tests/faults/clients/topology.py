@@ -1,13 +1,17 @@
 """The topics and subscriptions of a run, and who receives from each."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 from tests.faults.history import Subscription
 
 Json = dict[str, Any]
 
 TOPIC, LETTERS = "load", "load-letters"
+SHAPED, EVENTS = "shaped", "load-events"  # one with a schema, and the one that operators are told by
 ACK_DEADLINE_SECONDS = 10  # the shortest there is
 MAX_ATTEMPTS = 5
 RARE = {"kind": "rare"}
@@ -17,13 +21,17 @@ HEALTHY, FLAKY, SETTLING = "healthy", "flaky", "settling"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A subscription, and how many of each kind of receiver it has.  `sought`: the operator seeks in it."""
+    """A subscription, and how many of each kind of receiver it has.  `sought`: the operator seeks in it;
+    `paused`: it is pushed to nobody.
+    """
 
     terms: Subscription
     pullers: int = 0
     streams: int = 0
     endpoint: str = ""
     sought: bool = False
+    paused: bool = False
+    alerts: Json = field(default_factory=dict)
     fields: Json = field(default_factory=dict)
 
     @property
@@ -45,25 +53,46 @@ class Plan:
         if terms.dead_letter_topic:
             topic = f"{project}/topics/{terms.dead_letter_topic}"
             body["deadLetterPolicy"] = {"deadLetterTopic": topic, "maxDeliveryAttempts": terms.max_attempts}
+        extensions = {"alerts": self.alerts} if self.alerts else {}
+        if terms.journaled:
+            extensions["journal"] = {"mode": "ALL"}
+        if extensions:
+            body["extensions"] = extensions
         if self.endpoint:
             body["pushConfig"] = {"pushEndpoint": f"{endpoint_url}/{self.endpoint}/{self.name}"}
         return body
 
 
 _RETAINING = {"retainAckedMessages": True}
-_DEAD = {"max_attempts": MAX_ATTEMPTS, "dead_letter_topic": LETTERS, "wanted": RARE}
+_DEAD = {"max_attempts": MAX_ATTEMPTS, "dead_letter_topic": LETTERS, "wanted": RARE, "journaled": True}
+_EXACT = _DEAD | {"exactly_once": True}
+_AGE, _BACKLOG = {"age": "10s"}, {"backlog": 30}  # one for each: both end by one kind of event
 
 PLANS = (
-    Plan(Subscription("plain", TOPIC), pullers=2, streams=1),
+    Plan(Subscription("plain", TOPIC), pullers=2, streams=1, alerts=_BACKLOG),
     Plan(Subscription("sought", TOPIC), pullers=2, sought=True, fields=_RETAINING),
     Plan(Subscription("ordered-sought", TOPIC, ordered=True), pullers=1, sought=True, fields=_RETAINING),
-    Plan(Subscription("ordered", TOPIC, ordered=True), pullers=2, streams=1),
+    Plan(Subscription("ordered", TOPIC, ordered=True), pullers=2, streams=1, alerts=_AGE),
     Plan(Subscription("exact", TOPIC, exactly_once=True), pullers=2, streams=1),
     Plan(Subscription("ordered-exact", TOPIC, ordered=True, exactly_once=True), pullers=1, streams=1),
     Plan(Subscription("dead", TOPIC, **_DEAD), pullers=2, streams=1),  # type: ignore[arg-type]
+    Plan(Subscription("exact-dead", TOPIC, **_EXACT), pullers=1, streams=1),  # type: ignore[arg-type]
     Plan(Subscription("ordered-dead", TOPIC, ordered=True, **_DEAD), pullers=1),  # type: ignore[arg-type]
     Plan(Subscription("pushed", TOPIC), endpoint=HEALTHY),
     Plan(Subscription("ordered-pushed", TOPIC, ordered=True), endpoint=HEALTHY),
-    Plan(Subscription("flaky", TOPIC, wanted=RARE), endpoint=FLAKY),
+    Plan(Subscription("flaky", TOPIC, wanted=RARE, journaled=True), endpoint=FLAKY),
     Plan(Subscription("letters", LETTERS), pullers=1),
+    Plan(Subscription("shaped", SHAPED, ordered=True), pullers=1),
+    Plan(Subscription("events", EVENTS, of_events=True), pullers=1, alerts={"age": "10s", "backlog": 1}),
+    # Much is the matter with it, and nobody is told.
+    Plan(Subscription("events-paused", EVENTS, of_events=True), endpoint=HEALTHY, paused=True, alerts=_AGE),
 )
+
+
+def known_to_the_release(plans: Sequence[Plan]) -> list[Plan]:
+    """Without what release 0.1.0 does not have: schemas, events, the journal."""
+    return [
+        replace(plan, terms=msgspec.structs.replace(plan.terms, journaled=False), alerts={})
+        for plan in plans
+        if plan.terms.topic in (TOPIC, LETTERS)
+    ]

@@ -1,0 +1,56 @@
+"""Reads what the journals of subscriptions tell of their messages."""
+
+import asyncio
+import random
+import time
+from datetime import datetime
+
+from tests.faults.clients.lease import now
+from tests.faults.clients.rest import Json, RestCaller
+from tests.faults.history import History, Publish, Receive, Subscription, Timeline, Told
+
+_MOST = 60  # messages of a subscription, so that it takes some seconds
+_AT_ONCE = 6
+
+
+class Historian:
+    def __init__(self, caller: RestCaller, history: History, dice: random.Random) -> None:
+        self._caller, self._history, self._dice = caller, history, dice
+        self._ahead = 0.0  # the wall clock, of ours
+
+    async def read(self, subscription: Subscription) -> None:
+        """Note the timelines of some of its messages."""
+        self._ahead = time.time() - now()
+        ids = sorted(self._ids(subscription))
+        self._dice.shuffle(ids)
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def read(message_id: int) -> None:
+            async with room:
+                await self._read(subscription.name, message_id)
+
+        await asyncio.gather(*map(read, ids[:_MOST]))
+
+    def _ids(self, subscription: Subscription) -> set[int]:
+        """Of all that is known to have been for it."""
+        ids: set[int] = set()
+        for operation in self._history.operations:
+            match operation:
+                case Publish(outcome="ok", topic=subscription.topic):
+                    if subscription.wanted.items() <= operation.attributes.items():
+                        ids.update(operation.ids)
+                case Receive(subscription=subscription.name):
+                    ids.update(delivery.id for delivery in operation.deliveries)
+        return ids
+
+    async def _read(self, name: str, message_id: int) -> None:
+        began = now()
+        answer = await self._caller.do("GET", f"subscriptions/{name}/messages/{message_id}", fine=[404])
+        told = [self._told(entry) for entry in answer.get("timeline", ())]
+        self._history.add(
+            Timeline(who="historian", began=began, ended=now(), subscription=name, id=message_id, told=told)
+        )
+
+    def _told(self, entry: Json) -> Told:
+        at = datetime.fromisoformat(entry["time"]).timestamp() - self._ahead
+        return Told(at, entry["event"], entry.get("deliveryAttempt", 0), entry.get("answer", ""))
