@@ -184,7 +184,7 @@ class Broker:
             topics=topics,
             subscriptions=subscriptions,
             snapshots=snapshots,
-            schemas=(schemas := SchemaService(database, clock, wake_ups, checks)),
+            schemas=(schemas := SchemaService(database, clock, wake_ups, checks, quotas)),
             publish=PublishService(self._resources, quotas, self._publishes, checks, self.counters),
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),

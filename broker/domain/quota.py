@@ -20,14 +20,14 @@ Rate = (
     Literal["publishRequests", "publishMessages", "publishBytes"]
     | Literal["subscribeRequests", "subscribeMessages", "subscribeBytes"]
 )
-Count = Literal["topics", "subscriptions", "snapshots"]
+Count = Literal["topics", "subscriptions", "snapshots", "schemas"]
 Amount = Literal["retainedBytes", "connections"]
 
 # Each door's calls, and what they move: requests, messages, bytes, in this order everywhere.
 PUBLISH: tuple[Rate, Rate, Rate] = ("publishRequests", "publishMessages", "publishBytes")
 SUBSCRIBE: tuple[Rate, Rate, Rate] = ("subscribeRequests", "subscribeMessages", "subscribeBytes")
 RATES = (*PUBLISH, *SUBSCRIBE)
-COUNTS: tuple[Count, ...] = ("topics", "subscriptions", "snapshots")
+COUNTS: tuple[Count, ...] = ("topics", "subscriptions", "snapshots", "schemas")
 AMOUNTS: tuple[Amount, ...] = ("retainedBytes", "connections")
 QUOTAS = (*RATES, *COUNTS, *AMOUNTS)
 

@@ -204,11 +204,17 @@ class Quotas:
 
     # --- counts ------------------------------------------------------------------------------------------
 
-    async def check_count(self, connection: ResourceConnection, project: str, counted: Count) -> None:
-        """In the transaction that has just made one more.  Raises QuotaExceeded."""
-        limit = self.of_project(project).limits.get(counted)
-        if limit is None:
+    async def check_count(
+        self, connection: ResourceConnection, project: str, counted: Count, most: int | None = None
+    ) -> None:
+        """In the transaction that has just made one more.  `most`: that any project may have.
+
+        Raises QuotaExceeded.
+        """
+        given = [limit for limit in (self.of_project(project).limits.get(counted), most) if limit is not None]
+        if not given:
             return
+        limit = min(given)
         await store.lock_count(connection, project=project, counted=counted)
         if await store.count(connection, project=project, counted=counted, most=limit + 1) > limit:
             raise exceeded(counted, project=project, limit=limit, usage=limit)

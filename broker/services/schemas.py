@@ -20,6 +20,7 @@ from broker.domain.schema import (
 )
 from broker.payload_schemas.mismatch import Mismatch
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.quotas import Quotas
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
@@ -35,25 +36,24 @@ def schema_not_found(name: str) -> BrokerError:
 class SchemaService:
     """Google's SchemaService.  Every change is announced to all processes."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, checks: SchemaChecks) -> None:
+    def __init__(
+        self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, checks: SchemaChecks, quotas: Quotas
+    ) -> None:
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
         self._checks = checks
+        self._quotas = quotas
 
     async def create_schema(self, wanted: Schema) -> Schema:
-        """Raises InvalidArgument, AlreadyExists, FailedPrecondition (the project has MAX_SCHEMAS)."""
+        """Raises InvalidArgument, AlreadyExists, ResourceExhausted (a quota, or the project has MAX_SCHEMAS)."""
         check_schema(wanted)
         wanted = await self._checks.prepare(wanted)
-        project = project_of(wanted.name)
         async with self._database.transaction() as connection:
             schema = await payload_schemas.insert_schema(connection, schema=self._revision(wanted))
             if schema is not None:
                 await forget_policy(connection, schema=self._database.schema, resource=schema.name)
-                if await payload_schemas.count_schemas(connection, project=project) > MAX_SCHEMAS:
-                    raise FailedPrecondition(
-                        f"Project {leaf(project)} has {MAX_SCHEMAS} schemas already; delete one that is not needed."
-                    )
+                await self._quotas.check_count(connection, project_of(schema.name), "schemas", MAX_SCHEMAS)
         if schema is None:
             raise AlreadyExists(f"Schema already exists (resource={leaf(wanted.name)}).")
         return schema

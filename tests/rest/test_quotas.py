@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import httpx
 import pytest
 
 from broker.app import Broker
 from broker.app_config import AppConfig
+from broker.store.driver.database import Database
 from tests.fixtures.broker import Json, Rest, eventually, message
 from tests.fixtures.grpc import GrpcRest, channel_to
 from tests.fixtures.in_process import running_in_process
@@ -125,27 +127,54 @@ async def test_requests_of_a_subscriber_are_counted_and_one_that_is_refused_chan
     assert len(await rest.drain()) == 1
 
 
-@pytest.mark.parametrize("counted", ["topics", "subscriptions", "snapshots"])
+_SCHEMA = {"type": "AVRO", "definition": '"string"'}
+
+
+async def _make(rest: Rest, counted: str, number: int) -> httpx.Response:
+    parent = f"{rest.project}/{counted}"
+    if counted == "schemas":
+        return await rest.call("POST", parent, _SCHEMA, params={"schemaId": f"made-{number}"})
+    body = {"subscriptions": {"topic": rest.topic()}, "snapshots": {"subscription": rest.subscription()}}
+    return await rest.call("PUT", f"{parent}/made-{number}", body.get(counted, {}))
+
+
+@pytest.mark.parametrize("counted", ["topics", "subscriptions", "snapshots", "schemas"])
 async def test_a_project_has_no_more_of_something_than_its_quota_also_when_many_are_made_at_once(
     rest: Rest, counted: str
 ) -> None:
     await rest.create_topic()
     await rest.create_subscription()
-    names = [f"{rest.project}/{counted}/made-{number}" for number in range(6)]
-    body = {"subscriptions": {"topic": rest.topic()}, "snapshots": {"subscription": rest.subscription()}}
-    limit = 2 if counted == "snapshots" else 3  # one of the others is there
+    limit = 3 if counted in ("topics", "subscriptions") else 2  # one of these is there
     await _limit(rest, **{counted: limit})
-    made = await asyncio.gather(*(rest.call("PUT", name, body.get(counted, {})) for name in names))
+    made = await asyncio.gather(*(_make(rest, counted, number) for number in range(6)))
     assert Counter(response.status_code for response in made) == {200: 2, 429: 4}
     assert (await _usage(rest, counted))["usage"] == limit
     refused = next(response for response in made if response.status_code == 429)
     error = refused.json()["error"]
     assert f"{counted} of project" in error["message"]
     assert {detail["@type"].removeprefix(_TYPE) for detail in error["details"]} == {"ErrorInfo", "QuotaFailure"}
-    there = next(name for name, response in zip(names, made, strict=True) if response.status_code == 200)
-    assert (await rest.call("PUT", there, body.get(counted, {}))).status_code == 409
-    await rest.ok("DELETE", there)
-    await rest.ok("PUT", there, body.get(counted, {}))
+    there = next(number for number, response in enumerate(made) if response.status_code == 200)
+    assert (await _make(rest, counted, there)).status_code == 409
+    await rest.ok("DELETE", f"{rest.project}/{counted}/made-{there}")
+    assert (await _make(rest, counted, there)).status_code == 200
+
+
+async def test_no_project_has_more_than_10_000_schemas_also_when_many_are_made_at_once(
+    clone: Callable[[], Any], project: str
+) -> None:
+    with clone() as database_url:
+        database = Database(database_url, pool_size=1)
+        async with database.connection() as connection:
+            await connection.execute(
+                "INSERT INTO payload_schemas (name, type) SELECT %s || '/schemas/s' || n, 'AVRO'"
+                " FROM generate_series(1, 9998) AS n",
+                [project],
+            )
+        await database.close()
+        async with running_in_process(Broker(AppConfig(database_url=database_url, pool_size=6))) as client:
+            rest = Rest(client, project)
+            made = await asyncio.gather(*(_make(rest, "schemas", number) for number in range(6)))
+    assert Counter(response.status_code for response in made) == {200: 2, 429: 4}
 
 
 async def test_a_publish_into_a_project_that_retains_too_much_is_refused_until_it_retains_less(

@@ -105,14 +105,6 @@ async def list_schemas(connection: ResourceConnection, *, project: str, page: Pa
     return [_schema(row) for row in rows]
 
 
-async def count_schemas(connection: ResourceConnection, *, project: str) -> int:
-    """How many a project has."""
-    names = select(_SCHEMAS.name).where(
-        _SCHEMAS.name > f"{project}/schemas/", _SCHEMAS.name < f"{project}/schemas0"
-    )
-    return await connection.scalar(select(func.count()).select_from(names.subquery())) or 0
-
-
 async def delete_revision(connection: ResourceConnection, *, number: int) -> None:
     await connection.execute(delete(payload_schema_revisions).where(_REVISIONS.number == number))
 

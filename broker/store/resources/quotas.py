@@ -12,11 +12,17 @@ from broker.domain.quota import NO_QUOTAS, Count, ProjectQuotas, Usage
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.schema.payload_schema_tables import payload_schemas
 from broker.store.schema.quota_tables import project_quotas, quota_buckets
 from broker.store.schema.tables import snapshots, subscriptions, topics
 
 _BALANCE_QUOTAS = statements.hot("balance_quotas")
-_TABLES: Mapping[Count, Table] = {"topics": topics, "subscriptions": subscriptions, "snapshots": snapshots}
+_TABLES: Mapping[Count, Table] = {
+    "topics": topics,
+    "subscriptions": subscriptions,
+    "snapshots": snapshots,
+    "schemas": payload_schemas,
+}
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || :counted, 4711003))")
 
 MEMORY_SECONDS = 5.0  # of the average that is told as usage
