@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from math import inf
 from secrets import token_hex
 
@@ -19,10 +20,41 @@ MAX_SCHEMAS = 10_000  # a project
 DELETED_SCHEMA = "_deleted-schema_"  # what a topic shows once its schema is gone (Google's spec)
 AVRO = "AVRO"
 PROTOCOL_BUFFER = "PROTOCOL_BUFFER"
-TYPES = (AVRO, PROTOCOL_BUFFER)
+JSON = "JSON"  # JSON Schema, an extension: Google's messages have no such type
+TYPES = (AVRO, PROTOCOL_BUFFER, JSON)
 ENCODINGS = ("JSON", "BINARY")
 
 _REVISION_ID = re.compile(r"[0-9a-f]{8}")
+
+
+class Compatibility(StrEnum):
+    """What a commit is asked for, in the words of schema registries.  FULL_TRANSITIVE is what Google asks.
+
+    BACKWARD: the new revision reads messages of the one before.  FORWARD: that one reads messages of the new one.
+    FULL: both.  TRANSITIVE: so with all revisions.
+    """
+
+    BACKWARD = "BACKWARD"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD = "FORWARD"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL = "FULL"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+    NONE = "NONE"
+
+    @property
+    def new_reads_old(self) -> bool:
+        return self.startswith(("BACKWARD", "FULL"))
+
+    @property
+    def old_reads_new(self) -> bool:
+        return self.startswith(("FORWARD", "FULL"))
+
+    def compared(self, revisions: "Sequence[Schema]") -> "Sequence[Schema]":
+        """Those of a schema's revisions, the newest first, with which a new one is compared."""
+        if self is Compatibility.NONE:
+            return ()
+        return revisions if self.endswith("TRANSITIVE") else revisions[:1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +71,33 @@ class SchemaSettings:
     schema_id: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaOptions:
+    """What a call says of a schema beyond Google's message: a type that is not Google's, the compatibility."""
+
+    type: str = ""
+    compatibility: Compatibility | None = None
+
+
+NO_OPTIONS = SchemaOptions()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
     """A schema at one of its revisions.
 
-    `name` is the full resource name without the revision, `type` one of TYPES.  `number` says which revision is
-    newer.  Protobuf's are `compiled`, a FileDescriptorSet in which `root_message` is the full name of the message;
-    without a definition they were given so.  What a call wants to be made has no ids, no number and no `created_at`
-    (when the revision was made).
+    `name` is the full resource name without the revision, `type` one of TYPES.  `compatibility` is the schema's;
+    None in what a call wants: as it is, or for a new one Google's.  `number` says which revision is newer.
+    Protobuf's are `compiled`, a FileDescriptorSet in which `root_message` is the name of the message; without a
+    definition they were given so.  What a call wants to be made has no ids, no number and no `created_at` (when the
+    revision was made).
     """
 
     schema_id: int = 0
     number: int = 0
     name: str
     type: str
+    compatibility: Compatibility | None = None
     definition: str = ""
     compiled: bytes = b""
     root_message: str = ""
@@ -137,6 +182,15 @@ def check_settings(settings: SchemaSettings) -> None:
     if settings.encoding not in ENCODINGS:
         raise InvalidArgument(
             "Invalid schema encoding provided (schemaSettings.encoding): it must be JSON or BINARY."
+        )
+
+
+def check_encoding(settings: SchemaSettings, revisions: Sequence[Schema]) -> None:
+    """Raises InvalidArgument for an encoding that messages of such a schema do not have."""
+    if settings.encoding != "JSON" and any(revision.type == JSON for revision in revisions):
+        raise InvalidArgument(
+            f"Invalid schema encoding provided (schemaSettings.encoding={settings.encoding}): messages of a schema "
+            f"of type {JSON} are in JSON."
         )
 
 

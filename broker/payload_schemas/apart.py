@@ -16,8 +16,9 @@ from typing import BinaryIO
 import msgspec
 
 from broker.domain.errors import InvalidArgument
-from broker.domain.schema import Schema
+from broker.domain.schema import JSON, Compatibility, Schema
 from broker.payload_schemas.compiled import CompiledSchema, compile_schema
+from broker.payload_schemas.json_schema import JsonSchema
 from broker.payload_schemas.mismatch import Mismatch
 
 MAX_MEMORY = 2_000_000_000  # bytes of address space; Python and protoc take some 500 MB of it
@@ -27,9 +28,10 @@ _LOG_LINE = re.compile(r"[IWEF]\d{4} ")  # of the library that protoc logs with
 
 
 class Compile(msgspec.Struct, tag=True):
-    """A definition in protobuf's language; the answer has its FileDescriptorSet as `data`."""
+    """A definition in protobuf's language (the answer has its FileDescriptorSet as `data`), or of JSON Schema."""
 
     definition: str
+    kind: str
 
 
 class Check(msgspec.Struct, tag=True):
@@ -41,10 +43,11 @@ class Check(msgspec.Struct, tag=True):
 
 
 class Compare(msgspec.Struct, tag=True):
-    """A new revision and those that it must be compatible with, the newest first."""
+    """A new revision and those that it must be compatible with, the newest first, by the schema's compatibility."""
 
     schema: Schema
     revisions: list[Schema]
+    compatibility: Compatibility
 
 
 Job = Compile | Check | Compare
@@ -74,9 +77,9 @@ class _Worker:
     def answer(self, job: Job) -> Answer:
         try:
             if isinstance(job, Compile):
-                return _run_protoc(job.definition)
+                return _compile(job)
             if isinstance(job, Compare):
-                return _compare(job.schema, job.revisions)
+                return _compare(job)
             self._compiled(job.schema).check(job.data, job.encoding)
         except (Mismatch, InvalidArgument) as error:
             return Answer(error=str(error))
@@ -93,11 +96,19 @@ class _Worker:
         return compiled
 
 
-def _compare(schema: Schema, revisions: list[Schema]) -> Answer:
+def _compile(job: Compile) -> Answer:
+    """Raises InvalidArgument."""
+    if job.kind == JSON:
+        JsonSchema(job.definition).compile()
+        return Answer()
+    return _run_protoc(job.definition)
+
+
+def _compare(job: Compare) -> Answer:
     from broker.payload_schemas.compatibility import incompatibility  # here alone, as protoc
 
-    for revision in revisions:
-        said = incompatibility(schema, revision)
+    for revision in job.revisions:
+        said = incompatibility(job.schema, revision, job.compatibility)
         if said:
             return Answer(error=f"Revision is incompatible with previous revision: {revision.revision_id}. {said}.")
     return Answer()

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from broker.domain.errors import InvalidArgument
-from broker.domain.schema import AVRO, PROTOCOL_BUFFER, Schema
+from broker.domain.schema import AVRO, JSON, PROTOCOL_BUFFER, Schema
 from broker.payload_schemas.avro import AvroSchema
+from broker.payload_schemas.json_schema import JsonSchema
 from broker.payload_schemas.protobuf import ProtobufSchema
 
 
@@ -26,4 +27,6 @@ def compile_schema(schema: Schema) -> CompiledSchema:
         return AvroSchema(schema.definition)
     if schema.type == PROTOCOL_BUFFER:
         return ProtobufSchema(schema.compiled, schema.root_message)
+    if schema.type == JSON:
+        return JsonSchema(schema.definition)
     raise InvalidArgument(f"Invalid schema type (schema.type={schema.type}).")

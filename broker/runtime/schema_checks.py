@@ -14,7 +14,7 @@ import msgspec
 
 from broker.domain.errors import InvalidArgument, NotFound
 from broker.domain.message import NewMessage
-from broker.domain.schema import PROTOCOL_BUFFER, Schema, SchemaSettings, within
+from broker.domain.schema import JSON, PROTOCOL_BUFFER, Compatibility, Schema, SchemaSettings, within
 from broker.payload_schemas.apart import Check, Compare, Compile
 from broker.payload_schemas.compiled import CompiledSchema, compile_schema
 from broker.payload_schemas.mismatch import Mismatch, TooLarge
@@ -70,17 +70,32 @@ class SchemaChecks:
     async def prepare(self, schema: Schema) -> Schema:
         """The schema as it is stored: compiled, where it can be.  Raises InvalidArgument, Unavailable."""
         if schema.type == PROTOCOL_BUFFER and schema.definition:
-            answer = await self._process.run(Compile(schema.definition))
-            if answer.error:
-                what = f"schema.type={schema.type}, schema.definition"
-                raise InvalidArgument(f"Could not parse schema definition ({what}): {answer.error}")
-            schema = replace(schema, compiled=answer.data, root_message=root_of(answer.data))
+            compiled = await self._compile_apart(schema)
+            schema = replace(schema, compiled=compiled, root_message=root_of(compiled))
         compile_schema(schema)
+        if schema.type == JSON:
+            await self._compile_apart(schema)
         return schema
 
-    async def check_compatible(self, schema: Schema, revisions: Sequence[Schema]) -> None:
-        """Raises InvalidArgument unless each of the revisions and the schema can read each other's messages."""
-        answer = await self._process.run(Compare(schema, list(revisions)))
+    async def _compile_apart(self, schema: Schema) -> bytes:
+        """Raises InvalidArgument, Unavailable."""
+        answer = await self._process.run(Compile(schema.definition, schema.type))
+        if answer.error:
+            what = f"schema.type={schema.type}, schema.definition"
+            raise InvalidArgument(f"Could not parse schema definition ({what}): {answer.error}")
+        return answer.data
+
+    async def check_compatible(
+        self, schema: Schema, revisions: Sequence[Schema], compatibility: Compatibility
+    ) -> None:
+        """Raises InvalidArgument unless the revisions and the schema can read each other's messages, as they must.
+
+        `revisions`: the newest first.
+        """
+        compared = compatibility.compared(revisions)
+        if not compared:
+            return
+        answer = await self._process.run(Compare(schema, list(compared), compatibility))
         if answer.error:
             cannot = "The revisions cannot be compared: " if answer.error == TOO_LONG else ""
             raise InvalidArgument(f"{cannot}{answer.error}")

@@ -10,6 +10,7 @@ from broker.domain.schema import (
     ENCODINGS,
     MAX_REVISIONS,
     MAX_SCHEMAS,
+    Compatibility,
     Schema,
     check_definition,
     check_schema,
@@ -88,9 +89,9 @@ class SchemaService:
         return cut_page(older[: page.size + 1], page, lambda schema: f"{schema.name}@{schema.number}")
 
     async def commit_schema(self, name: str, wanted: Schema) -> Schema:
-        """Make a new revision.
+        """Make a new revision.  A compatibility that comes with it is the schema's from then on, for itself too.
 
-        Raises InvalidArgument (also if it is not compatible with all others), NotFound, FailedPrecondition (it has
+        Raises InvalidArgument (also if it is not compatible with the others), NotFound, FailedPrecondition (it has
         MAX_REVISIONS), Aborted (another one was made meanwhile).
         """
         name = _without_revision(name)
@@ -104,7 +105,8 @@ class SchemaService:
                 f"Invalid schema type (schema.type={wanted.type}): {leaf(name)} is of type {newest.type}, "
                 "which all its revisions have."
             )
-        await self._checks.check_compatible(wanted, revisions)
+        compatibility = wanted.compatibility or newest.compatibility or Compatibility.FULL_TRANSITIVE
+        await self._checks.check_compatible(wanted, revisions, compatibility)
         return await self._add_revision(name, wanted, after=newest)
 
     async def rollback_schema(self, name: str, revision_id: str) -> Schema:
@@ -195,6 +197,11 @@ class SchemaService:
                 raise Aborted(f"Another revision of {leaf(name)} was made meanwhile; try again.")
             if isinstance(wanted, str):
                 wanted = await _existing(connection, name, wanted)
+            elif wanted.compatibility is not None:
+                compatibility = wanted.compatibility
+                await payload_schemas.set_compatibility(
+                    connection, schema_id=schema_id, compatibility=compatibility
+                )
             if len(await payload_schemas.find_revisions(connection, schema_id=schema_id)) >= MAX_REVISIONS:
                 raise FailedPrecondition(
                     f"Schema {leaf(name)} has {MAX_REVISIONS} revisions already; delete one that is not needed "

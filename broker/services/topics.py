@@ -8,7 +8,7 @@ from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, leaf, not_found, project_of
 from broker.domain.page import Page, cut_page
-from broker.domain.schema import DELETED_SCHEMA, SchemaSettings, within
+from broker.domain.schema import DELETED_SCHEMA, SchemaSettings, check_encoding, within
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
@@ -132,5 +132,7 @@ async def _with_schema(connection: ResourceConnection, topic: Topic, current: Sc
     schema_id = await payload_schemas.lock_schema(connection, name=settings.schema, share=True)
     if schema_id is None:
         raise NotFound(f"Schema could not be found (schemaSettings.schema={settings.schema[:300]}).")
-    within(settings, await payload_schemas.find_revisions(connection, schema_id=schema_id))
+    revisions = await payload_schemas.find_revisions(connection, schema_id=schema_id)
+    within(settings, revisions)
+    check_encoding(settings, revisions)
     return replace(topic, schema_settings=replace(settings, schema_id=schema_id))

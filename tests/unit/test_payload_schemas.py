@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from broker.domain.schema import Schema
 from broker.payload_schemas.avro import AvroSchema
 from broker.payload_schemas.compatibility import incompatibility
+from broker.payload_schemas.compiled import CompiledSchema
+from broker.payload_schemas.json_schema import JsonSchema, json_incompatibility
 from broker.payload_schemas.mismatch import Mismatch
 from broker.payload_schemas.protobuf import ProtobufSchema
 
@@ -63,7 +65,7 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
     return st.dictionaries(st.text(min_size=1), _values(kind["values"]), max_size=4)
 
 
-def _accepted(schema: AvroSchema | ProtobufSchema, data: bytes, encoding: str) -> bool:
+def _accepted(schema: CompiledSchema, data: bytes, encoding: str) -> bool:
     try:
         schema.check(data, encoding)
     except Mismatch:
@@ -173,3 +175,52 @@ def test_what_protobuf_writes_is_accepted_in_both_encodings(**values: Any) -> No
     assert _accepted(_ORDER, message.SerializeToString(), "BINARY")
     assert _accepted(_ORDER, json_format.MessageToJson(message).encode(), "JSON")
     assert not _accepted(_ORDER, message.SerializeToString() + b"\x78\x01", "BINARY")
+
+
+_JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 2.0]) | st.text("ab", max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)
+_LEAVES = st.one_of(
+    st.booleans(),
+    st.builds(
+        lambda kind: {"type": kind}, st.sampled_from(["null", "integer", "number", "string", "object", "array"])
+    ),
+    st.builds(lambda least: {"minimum": least}, st.integers(-2, 2)),
+    st.builds(lambda most: {"type": "string", "maxLength": most}, st.integers(0, 3)),
+    st.builds(lambda values: {"enum": values}, st.lists(_JSON_VALUES, min_size=1, max_size=3)),
+)
+
+
+def _objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    fields = st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    closed = {"required": st.lists(st.sampled_from("abc"), max_size=2, unique=True), "additionalProperties": inner}
+    return st.fixed_dictionaries({"properties": fields}, optional=closed)
+
+
+_JSON_SCHEMAS = st.recursive(
+    _LEAVES,
+    lambda inner: st.one_of(
+        _objects(inner),
+        st.builds(lambda item: {"items": item}, inner),
+        st.builds(lambda parts: {"anyOf": parts}, st.lists(inner, min_size=1, max_size=2)),
+        st.builds(lambda part: {"not": part}, inner),
+    ),
+    max_leaves=5,
+)
+
+
+@given(st.data(), _JSON_SCHEMAS, st.lists(_JSON_VALUES, max_size=20))
+def test_what_is_shown_to_be_compatible_by_json_schema_is(
+    data: st.DataObject, writer: Any, values: list[Any]
+) -> None:
+    """Of all messages by the one, each is as the other says; and reading them together changes nothing."""
+    reader = data.draw(st.one_of(_JSON_SCHEMAS, st.just({"anyOf": [writer, {"type": "null"}]})))
+    read, written = JsonSchema(json.dumps(reader)), JsonSchema(json.dumps(writer))
+    messages = [json.dumps(value).encode() for value in values]
+    right = [message for message in messages if _accepted(written, message, "JSON")]
+    assert written.are_all_like(messages, "JSON") == (len(right) == len(messages))
+    assert json_incompatibility(json.dumps(writer), json.dumps(writer)) == ""
+    if not json_incompatibility(json.dumps(reader), json.dumps(writer)):
+        assert all(_accepted(read, message, "JSON") for message in right)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
+from broker.domain.schema import NO_OPTIONS, SchemaOptions
 from broker.domain.subscription import Extensions
 from broker.front.generated import messages
 from broker.services.services import Services
@@ -16,14 +17,15 @@ class ResourceCall:
     """What comes beside Google's request.
 
     `extensions` are those that the request's JSON has; None over gRPC, whose messages have no field for them: there
-    a new subscription has none, and a change leaves them alone.  `or_update`: a resource that exists already is to
-    be changed at these paths instead (None: is in the way).  `allowed`: what the caller was found to have (None:
-    anybody may do anything).
+    a new subscription has none, and a change leaves them alone.  `schema_options` likewise, of a schema.
+    `or_update`: a resource that exists already is to be changed at these paths instead (None: is in the way).
+    `allowed`: what the caller was found to have (None: anybody may do anything).
     """
 
     services: Services
     caller: Caller = ANONYMOUS
     extensions: Extensions | None = None
+    schema_options: SchemaOptions = NO_OPTIONS
     or_update: Sequence[str] | None = None
     allowed: Sequence[Required] | None = None
 

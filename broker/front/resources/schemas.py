@@ -3,21 +3,23 @@
 from typing import Any
 
 from broker.domain.names import random_name
-from broker.domain.schema import Schema, SchemaSettings
+from broker.domain.schema import Schema, SchemaOptions, SchemaSettings
 from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
 from broker.front.resources.requests import page_of, project_name
 from broker.front.resources.times import from_datetime
 
 _BASIC, _FULL = 1, 2  # google.pubsub.v1.SchemaView; unspecified: as each call has it
+_UNKNOWN_TYPE = 0  # unspecified: one that is not Google's
 _UNSPECIFIED = {"TYPE_UNSPECIFIED", "ENCODING_UNSPECIFIED"}
 
 
-def schema_from(message: Any, name: str = "") -> Schema:
-    """The schema that a call wants; what only answers have is not looked at.  Raises InvalidArgument."""
+def schema_from(message: Any, options: SchemaOptions, name: str = "") -> Schema:
+    """The schema that a call wants; what only answers have is not looked at."""
     return Schema(
         name=name,
-        type=_name_of(message, "type_"),
+        type=options.type or _name_of(message, "type_"),
+        compatibility=options.compatibility,
         definition=message.definition,
         compiled=message.compiled_proto_schema.compiled_bytes,
         root_message=message.compiled_proto_schema.root_message,
@@ -26,7 +28,8 @@ def schema_from(message: Any, name: str = "") -> Schema:
 
 def schema_message(schema: Schema, view: int = _FULL) -> Any:
     message = messages.Schema(name=schema.name, revision_id=schema.revision_id)
-    message.type_ = message.DESCRIPTOR.enum_types_by_name["Type"].values_by_name[schema.type].number
+    known = message.DESCRIPTOR.enum_types_by_name["Type"].values_by_name.get(schema.type)
+    message.type_ = _UNKNOWN_TYPE if known is None else known.number
     if schema.created_at is not None:
         message.revision_create_time.CopyFrom(from_datetime(schema.created_at))
     if view == _FULL and schema.definition:
@@ -80,7 +83,9 @@ async def create_schema(call: ResourceCall, request: Any) -> Answer:
     name = f"{parent}/schemas/{request.schema_id}"
     if not request.schema_id:
         name = random_name(beside=parent, collection="schemas")
-    return _answer(await call.services.schemas.create_schema(schema_from(request.schema, name)))
+    return _answer(
+        await call.services.schemas.create_schema(schema_from(request.schema, call.schema_options, name))
+    )
 
 
 async def get_schema(call: ResourceCall, request: Any) -> Answer:
@@ -100,7 +105,8 @@ async def list_schema_revisions(call: ResourceCall, request: Any) -> Answer:
 
 
 async def commit_schema(call: ResourceCall, request: Any) -> Answer:
-    return _answer(await call.services.schemas.commit_schema(request.name, schema_from(request.schema)))
+    wanted = schema_from(request.schema, call.schema_options)
+    return _answer(await call.services.schemas.commit_schema(request.name, wanted))
 
 
 async def rollback_schema(call: ResourceCall, request: Any) -> Answer:
@@ -117,13 +123,13 @@ async def delete_schema(call: ResourceCall, request: Any) -> Answer:
 
 
 async def validate_schema(call: ResourceCall, request: Any) -> Answer:
-    schema = schema_from(request.schema, request.schema.name)
+    schema = schema_from(request.schema, call.schema_options, request.schema.name)
     await call.services.schemas.validate_schema(project_name(request.parent), schema)
     return Answer(messages.ValidateSchemaResponse())
 
 
 async def validate_message(call: ResourceCall, request: Any) -> Answer:
-    schema = schema_from(request.schema) if request.HasField("schema") else None
+    schema = schema_from(request.schema, call.schema_options) if request.HasField("schema") else None
     await call.services.schemas.validate_message(
         project_name(request.parent), request.name, schema, request.message, encoding_of(request)
     )

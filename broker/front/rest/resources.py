@@ -10,6 +10,7 @@ from typing import Any
 from broker.domain.errors import InvalidArgument
 from broker.domain.field_mask import parse_field_mask
 from broker.domain.replay import Replay
+from broker.domain.schema import Schema
 from broker.domain.snapshot import Snapshot
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
@@ -23,6 +24,7 @@ from broker.front.rest.codec.positions import replay_json
 from broker.front.rest.codec.protobuf_json import fill, fill_from_query, to_json
 from broker.front.rest.codec.requests import decode_json, lone_surrogate
 from broker.front.rest.codec.resources import encode_resource
+from broker.front.rest.codec.schemas import decode_schema_options, schema_json
 
 
 def resource_handler(rpc: Rpc) -> Callable[[Call], Awaitable[bytes]]:
@@ -44,7 +46,14 @@ def resource_handler(rpc: Rpc) -> Callable[[Call], Awaitable[bytes]]:
         if call.gate is not None:
             changes = or_update is not None and rpc.name == "Subscriber.CreateSubscription"
             allowed = await call.gate.allow_request(call.caller, rpc.name, request, or_update=changes)
-        resource_call = ResourceCall(call.services, call.caller, decode_extensions(beside), or_update, allowed)
+        resource_call = ResourceCall(
+            call.services,
+            call.caller,
+            decode_extensions(beside),
+            decode_schema_options(beside),
+            or_update,
+            allowed,
+        )
         answer = await rpc.handler(resource_call, request)
         return answer_json(answer)
 
@@ -96,6 +105,11 @@ def _(shown: Topic) -> Mapping[str, Any]:
 def _(shown: Subscription) -> Mapping[str, Any]:
     extensions = extensions_json(shown.extensions)
     return {**shown.kept, **({"extensions": extensions} if extensions else {})}
+
+
+@beside.register
+def _(shown: Schema) -> Mapping[str, Any]:
+    return schema_json(shown)
 
 
 @beside.register

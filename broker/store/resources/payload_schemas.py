@@ -7,7 +7,7 @@ from sqlalchemy import ARRAY, Row, Select, Text, and_, any_, delete, func, inser
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from broker.domain.page import Page
-from broker.domain.schema import Schema
+from broker.domain.schema import Compatibility, Schema
 from broker.store.driver.database import ResourceConnection
 from broker.store.schema.payload_schema_tables import payload_schema_revisions, payload_schemas
 from broker.store.schema.tables import topics
@@ -26,6 +26,7 @@ def _schema(row: Row[Any]) -> Schema:
         number=row.number,
         name=row.name,
         type=row.type,
+        compatibility=Compatibility(row.compatibility or Compatibility.FULL_TRANSITIVE),
         definition=row.definition,
         compiled=row.compiled or b"",
         root_message=row.root_message or "",
@@ -38,7 +39,7 @@ async def insert_schema(connection: ResourceConnection, *, schema: Schema) -> Sc
     """Create a schema with its first revision; None if the name is taken."""
     schema_id = await connection.scalar(
         pg_insert(payload_schemas)
-        .values(name=schema.name, type=schema.type)
+        .values(name=schema.name, type=schema.type, compatibility=schema.compatibility)
         .on_conflict_do_nothing()
         .returning(_SCHEMAS.schema_id)
     )
@@ -62,6 +63,14 @@ async def insert_revision(connection: ResourceConnection, *, schema_id: int, sch
         .returning(_REVISIONS.number)
     )
     return _schema((await connection.execute(_SCHEMA.where(_REVISIONS.number == number))).one())
+
+
+async def set_compatibility(
+    connection: ResourceConnection, *, schema_id: int, compatibility: Compatibility
+) -> None:
+    """Of a schema, for the commits to come."""
+    where = _SCHEMAS.schema_id == schema_id
+    await connection.execute(payload_schemas.update().where(where).values(compatibility=compatibility))
 
 
 async def lock_schema(connection: ResourceConnection, *, name: str, share: bool = False) -> int | None:

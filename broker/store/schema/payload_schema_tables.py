@@ -11,6 +11,8 @@ payload_schemas = Table(
     Column("schema_id", BigInteger, Identity(always=True), primary_key=True),
     Column("name", Text(collation="C"), nullable=False, unique=True),
     Column("type", Text, nullable=False),
+    # What a commit is asked for; null: what Google asks for.
+    Column("compatibility", Text),
 )
 
 # A later revision has a higher number.

@@ -65,7 +65,7 @@ def decode_extensions(beside: Mapping[str, Any]) -> Extensions:
 
     Raises InvalidArgument that names the field.
     """
-    body = convert_json(beside, _Beside).extensions
+    body = convert_json({"extensions": beside.get("extensions")}, _Beside).extensions
     if body is None:
         return Extensions()
     return Extensions(

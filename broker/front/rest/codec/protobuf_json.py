@@ -20,8 +20,10 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.field_mask import parse_field_mask
 from broker.front.rest.codec.scalars import parse_duration, parse_timestamp
 
-# Of resources, by the message's name: what their JSON has and the message does not.
-BESIDE = {"google.pubsub.v1.Subscription": ("extensions",)}
+# Of resources, by the message's name: what their JSON has and the message does not; and of fields that the message
+# has, values that it has not.
+BESIDE = {"google.pubsub.v1.Subscription": ("extensions",), "google.pubsub.v1.Schema": ("compatibility",)}
+BESIDE_VALUES = {("google.pubsub.v1.Schema", "type"): "JSON"}
 
 _SHOWN = 200  # characters of a refused value
 _INTEGER = re.compile(r"-?[0-9]{1,20}(?:\.0*)?")  # [0-9], not \d: int() takes the digits of any script
@@ -88,7 +90,8 @@ def fill(message: Any, value: Any, where: str = "") -> Mapping[str, Any]:
     given: set[str] = set()
     for key, item in value.items():
         field = fields.get(key)
-        if field is None and key in beside_names:
+        other_value = BESIDE_VALUES.get((message.DESCRIPTOR.full_name, key))
+        if (field is None and key in beside_names) or (other_value is not None and item == other_value):
             beside[key] = item
             continue
         if field is None:
