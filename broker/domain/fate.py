@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from broker.domain.dead_letter import DEADLINE
 from broker.domain.journal import Author, Entry, Event
 from broker.domain.message_id import message_id
 from broker.domain.standing_page import StandingMessage
@@ -29,6 +30,9 @@ class Fate(StrEnum):
     ACKNOWLEDGED = "ACKNOWLEDGED"
     SEEKED_PAST = "SEEKED_PAST"
     SETTLED = "SETTLED"
+
+
+_WITH_SOMEBODY = frozenset({Fate.OUTSTANDING, Fate.EXHAUSTED})  # who may still ack it, or sends it on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +111,10 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
     if entry.event is Event.DEAD_LETTERED:
         verdict = f"It went to the dead-letter topic at {at}, after {entry.attempt} attempts: {entry.answer}."
         return replace(fate, state=Fate.DEAD_LETTERED, verdict=verdict)
+    if entry.event is Event.EXPIRED:
+        tries = f"after attempt {entry.attempt}" if entry.attempt else "and was never handed out"
+        verdict = f"It was past its retention at {at}, {tries}."
+        return replace(fate, state=Fate.EXPIRED, verdict=verdict)
     return replace(fate, state=Fate.SEEKED_PAST, verdict=f"A seek at {at} has passed it.")
 
 
@@ -119,24 +127,35 @@ def _by(author: Author) -> str:
 def _to_come(facts: Facts, now: datetime) -> MessageFate:
     if not facts.matches:
         return _filtered(facts.subscription)
-    retention = facts.subscription.retention
-    if facts.publish_time < now - retention:
-        days = f"{retention / timedelta(days=1):g} days"
-        return MessageFate(state=Fate.EXPIRED, verdict=f"It was not handed out within its retention of {days}.")
+    if _is_past(facts, now):
+        verdict = f"It was not handed out within its retention of {_retention(facts.subscription)}."
+        return MessageFate(state=Fate.EXPIRED, verdict=verdict)
     if facts.ordering_key and facts.held_by is not None:
         return _held(facts, facts.held_by)
     return MessageFate(state=Fate.WAITING, verdict="It was never handed out.")
 
 
+def _is_past(facts: Facts, now: datetime) -> bool:
+    return facts.publish_time < now - facts.subscription.retention
+
+
+def _retention(subscription: Subscription) -> str:
+    return f"{subscription.retention / timedelta(days=1):g} days"
+
+
 def _standing(facts: Facts, standing: StandingMessage, now: datetime) -> MessageFate:
     state, tries = Fate(standing.state), f"attempt {standing.attempt_number}"
+    failed = "not acked" if standing.failure in (None, DEADLINE) else f"failed: {standing.failure}"
+    if state not in _WITH_SOMEBODY and _is_past(facts, now):
+        why = f"It was not acked within its retention of {_retention(facts.subscription)} ({tries}, {failed})."
+        return MessageFate(state=Fate.EXPIRED, verdict=why, standing=replace(standing, at=None))
     if state is Fate.HELD_BY_KEY and standing.held_by is not None:
         return _held(facts, standing.held_by)
     since = "" if standing.delivered_at is None else format_timestamp(standing.delivered_at)
     at = "" if standing.at is None else format_timestamp(standing.at)
     verdict = {
         Fate.OUTSTANDING: f"It is out since {since} ({tries}); its ack deadline is {at}.",
-        Fate.RETRY_AT: f"It was handed out at {since} ({tries}) and not acked; it is tried again from {at} on.",
+        Fate.RETRY_AT: f"It was handed out at {since} ({tries}), {failed}; it is tried again from {at} on.",
         Fate.EXHAUSTED: f"It has failed {standing.attempt_number} times and goes to the dead-letter topic now.",
         Fate.WAITING: "It was given back before it reached anybody, and waits to be handed out.",
     }

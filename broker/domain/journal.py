@@ -1,7 +1,7 @@
 """The journal of a subscription: what happened to its messages, and when (F3).
 
-By choice (`extensions.journal`), for all messages, a share of them, or those that fail.  Seeks and dead letters are
-rare, and are written down for every subscription.
+By choice (`extensions.journal`), for all messages, a share of them, or those that fail.  Seeks, dead letters and
+what expires are rare, and are written down for every subscription.
 """
 
 from bisect import bisect_left, bisect_right
@@ -60,7 +60,8 @@ NO_JOURNAL = Journal()
 
 class Event(StrEnum):
     """What happens to a message.  RELEASED: it was given back before it reached anybody, and the attempt does not
-    count.  REPLAYED: a seek makes it to be delivered, again or after all.
+    count.  REPLAYED: a seek makes it to be delivered, again or after all.  EXPIRED: it was not acknowledged
+    within the retention, and is not handed out any more.
     """
 
     HANDED_OUT = "HANDED_OUT"
@@ -72,10 +73,11 @@ class Event(StrEnum):
     DEAD_LETTERED = "DEAD_LETTERED"
     SEEKED_PAST = "SEEKED_PAST"
     REPLAYED = "REPLAYED"
+    EXPIRED = "EXPIRED"
 
 
 _FAILURES = frozenset({Event.NACKED, Event.REJECTED})
-_SETTLING = frozenset({Event.ACKED, Event.DEAD_LETTERED, Event.SEEKED_PAST})
+_SETTLING = frozenset({Event.ACKED, Event.DEAD_LETTERED, Event.SEEKED_PAST, Event.EXPIRED})
 _UNSETTLING = frozenset({Event.REPLAYED, Event.HANDED_OUT})  # an ack of a key is taken back with what is before it
 
 

@@ -53,7 +53,8 @@ class StandingMessage:
     """A message and how it stands.  `at`: its ack deadline (OUTSTANDING), or when it is tried again (RETRY_AT).
 
     `attempt_number`: so often it was handed out (0: never), last at `delivered_at` (None: that is not known).
-    `held_by`: the sequence of the message that it waits for (HELD_BY_KEY).
+    `held_by`: the sequence of the message that it waits for (HELD_BY_KEY).  `failure`: how its last attempt failed,
+    if that was asked for and is known.
     """
 
     shard_id: int
@@ -67,6 +68,7 @@ class StandingMessage:
     delivered_at: datetime | None = None
     at: datetime | None = None
     held_by: int | None = None
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

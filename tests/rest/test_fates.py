@@ -130,6 +130,19 @@ async def test_the_endpoint_fails_and_its_breaker_is_open(database_url: str, pus
         await eventually(is_told)
 
 
+async def test_the_endpoint_answers_with_an_error(database_url: str, push_sink: PushSink) -> None:
+    slow = {"retryPolicy": {"minimumBackoff": "600s", "maximumBackoff": "600s"}}
+    async with pushed(database_url, push_sink) as pushes:
+        await pushes.subscribe("/status/500", **slow)
+        [id_] = await pushes.rest.publish("1")
+
+        async def is_told() -> Json | None:
+            found = await fate(pushes.rest, id_)
+            return found if found["state"] == "RETRY_AT" else None
+
+        assert "(attempt 1), failed: push 500; it is tried again from" in (await eventually(is_told))["verdict"]
+
+
 async def test_pushing_is_paused(database_url: str, push_sink: PushSink) -> None:
     async with pushed(database_url, push_sink) as pushes:
         await pushes.subscribe()
@@ -168,6 +181,33 @@ async def test_it_expired_before_anybody_had_it(database_url: str, push_sink: Pu
         with psycopg.connect(database_url, autocommit=True) as admin:
             admin.execute("UPDATE subscriptions SET message_retention = %s", [timedelta(0)])
         assert (await fate(rest, id_))["state"] == "EXPIRED"
+
+
+async def test_it_expired_after_it_was_nacked_as_is_known_once_it_is_let_go(
+    database_url: str,
+) -> None:
+    broker = Broker(AppConfig(database_url=database_url))
+    async with running_in_process(broker) as client:
+        rest = Rest(client, "projects/p")
+        await subscribed(rest)
+        [id_, acked] = await rest.publish("1", "2")
+        received = await rest.pull()
+        await rest.acknowledge(received[1:])
+        await rest.modify_ack_deadline(received[:1], 0)
+        with psycopg.connect(database_url, autocommit=True) as admin:
+            admin.execute("UPDATE subscriptions SET message_retention = %s", [timedelta(0)])
+        waits = await fate(rest, id_)
+        assert (waits["state"], "(attempt 1, failed: nack)" in waits["verdict"], "retryTime" in waits) == (
+            "EXPIRED",
+            True,
+            False,
+        )
+        broker._resources.drop(None)  # what it knows of the subscription
+        assert await rest.pull() == []
+        gone = await rest.ok("GET", f"{rest.subscription()}/messages/{id_}")
+        assert (gone["state"], [e["event"] for e in gone["timeline"]]) == ("EXPIRED", ["EXPIRED"])
+        assert gone["verdict"] == f"It was past its retention at {gone['timeline'][0]['time']}, after attempt 1."
+        assert (await fate(rest, acked))["state"] == "SETTLED"
 
 
 async def test_the_project_alone_finds_its_topic_and_no_other_projects(rest: Rest) -> None:

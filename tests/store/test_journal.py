@@ -2,16 +2,21 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from broker.domain.ack_id import attempt_name
+from broker.domain.delivery import Delivery
 from broker.domain.journal import BUCKET, NO_JOURNAL, Event, Journal, JournalMode, Told, rows_of, without
+from broker.store.claim import expired
 from broker.store.driver.database import Database
 from broker.store.log import journal
-from broker.store.log.delivery_attempts import acknowledge
+from broker.store.log.delivery_attempts import acknowledge, acknowledge_in_order
+from broker.store.log.retention import delete_unwanted
 from broker.store.looking.journal import read_entries, read_settlement
-from tests.fixtures.log import Log
+from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
+from tests.store.query_plans.recorder import Recorder
 
 ALL = Journal(mode=JournalMode.ALL)
 
@@ -103,3 +108,58 @@ def test_ranges_without_others() -> None:
     assert without([(0, 10), (20, 30)], [(2, 3), (8, 22), (29, 40)]) == [(0, 2), (3, 8), (22, 29)]
     assert without([(0, 10)], []) == [(0, 10)]
     assert without([(0, 10)], [(0, 10)]) == []
+
+
+async def _settled(log: Log, seq: int) -> Event | None:
+    async with log.database.hot() as hot:
+        of = {"subscription_id": log.subscription.subscription_id, "shard_id": log.shard_id}
+        entry = await read_settlement(hot, seq=seq, **of)
+    return entry and entry.event
+
+
+async def _acknowledge_in_order(log: Log, delivery: Delivery) -> None:
+    async with log.database.hot() as hot:
+        acks = {log.name(delivery): {0}}
+        await acknowledge_in_order(hot, shard_id=log.shard_id, acks=acks, exactly_once=set(), now=log.start)
+
+
+async def test_what_expires_of_an_ordering_key_is_told_wherever_it_stood(log: Log) -> None:
+    """It came back, or waits in the log for what is out: claims let it go.  What is acked has not expired."""
+    await log.publish("a", "b", key="k")
+    await log.publish("c", key="other")
+    _, other = await log.pull(3, ordered=True, max_run=1)
+    now = log.start + SECOND
+    await log.publish("d", key="k", now=now)
+    options: dict[str, Any] = {"ordered": True, "retention": timedelta(seconds=59)}
+    await _acknowledge_in_order(log, other)
+    later = log.start + timedelta(minutes=1)
+    assert await log.pull_texts(now=later, **options) == ["d"]
+    assert [await _settled(log, seq) for seq in (1, 2, 3, 4)] == [Event.EXPIRED, Event.EXPIRED, None, None]
+
+
+async def test_what_waits_for_a_key_that_comes_free_has_expired_with_it(log: Log) -> None:
+    await log.publish("a", "b", "c", key="k")
+    [delivery] = await log.pull(3, ordered=True, max_run=1)
+    await _acknowledge_in_order(log, delivery)
+    assert await log.pull_texts(now=log.start + timedelta(minutes=1), ordered=True, retention=SECOND) == []
+    assert [await _settled(log, seq) for seq in (1, 2, 3)] == [None, Event.EXPIRED, Event.EXPIRED]
+
+
+async def test_what_the_janitor_lets_go_has_expired(log: Log) -> None:
+    await log.publish("a", "b", "c")
+    [delivery] = await log.pull()
+    await log.acknowledge(delivery, [1])
+    async with log.database.connection() as connection:
+        await delete_unwanted(connection, now=log.start + timedelta(days=8))
+    assert [await _settled(log, seq) for seq in (1, 2, 3)] == [Event.EXPIRED, None, Event.EXPIRED]
+
+
+async def test_a_claim_with_nothing_past_its_retention_asks_for_nothing_more(log: Log) -> None:
+    await log.publish("a", "b")
+    async with log.database.hot() as session:
+        recorder = Recorder(session)
+        await log.pull(1, connection=recorder)  # type: ignore[arg-type]
+        await log.pull(now=log.start + ACK_DEADLINE, connection=recorder)  # type: ignore[arg-type]
+    assert not {expired._INSERT_EXPIRED, expired._INSERT_EXPIRED_OF_KEYS, journal._INSERT_JOURNAL} & {
+        *recorder.sent
+    }

@@ -1,12 +1,12 @@
 """Deliveries of the real store, side by side with a small model of what they should be (A4, A7).
 
 The model knows nothing of cursors, rows or bits: a message is waiting, out under an ack id until a deadline, or
-acked.  Time is a number that a rule advances.
+acked, and past its retention it is not handed out any more.  Time is a number that a rule advances.
 """
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -21,33 +21,47 @@ from hypothesis.stateful import (
 )
 
 from broker.domain.delivery import Delivery
-from broker.domain.fate import Fate, MessageFate, fate_of
+from broker.domain.fate import Fate, MessageFate, fate_of, settled_by
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.driver.database import Database
 from broker.store.looking.fates import count_before, read_facts, read_message
+from broker.store.looking.journal import read_settlement
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.store.state_machines import on_database, short_steps
 
+RETENTION = 25 * SECOND
 POLICY = RetryPolicy(minimum_backoff=4 * SECOND, maximum_backoff=9 * SECOND)
 
 
 @dataclass
 class Message:
-    """`ack_id` names the delivery that it is out under; `due` is when it may be delivered (again)."""
+    """`ack_id` names the delivery that it is out under; `due` is when it may be delivered (again).
+
+    `dropped`: it was past its retention when it was due, and its ack ids name nothing any more.
+    """
 
     due: datetime
+    expires: datetime
     attempts: int = 0
     ack_id: tuple[int, int] | None = None
     pending: bool = False
     acked: bool = False
+    dropped: bool = False
 
     def fate(self, now: datetime) -> Fate:
         """What is to be told of it (F3)."""
         if self.acked:
             return Fate.SETTLED
+        is_out = self.ack_id is not None and not self.pending and self.due > now
+        if self.expires < now and not is_out:
+            return Fate.EXPIRED
         if self.ack_id is None:
             return Fate.WAITING
-        return Fate.RETRY_AT if self.pending or self.due <= now else Fate.OUTSTANDING
+        return Fate.OUTSTANDING if is_out else Fate.RETRY_AT
+
+    def may_be_dropped(self, now: datetime) -> bool:
+        """A claim lets it go when it meets it, and only then."""
+        return self.ack_id is not None and not self.acked and self.fate(now) is Fate.EXPIRED
 
 
 @dataclass
@@ -56,7 +70,11 @@ class Model:
     messages: dict[str, Message] = field(default_factory=dict)
 
     def deliverable(self, now: datetime) -> set[str]:
-        return {text for text, m in self.messages.items() if not m.acked and self._ready_at(m) <= now}
+        return {
+            text
+            for text, m in self.messages.items()
+            if not m.acked and m.expires >= now and self._ready_at(m) <= now
+        }
 
     def _ready_at(self, message: Message) -> datetime:
         if self.retry_policy is None or not message.attempts or message.pending:
@@ -86,18 +104,20 @@ class Deliveries(RuleBasedStateMachine):
         data = [f"m{self.published + n}" for n in range(count)]
         self.published += count
         self.runner.run(self.log.publish(*data, now=self.now))
-        self.model.messages |= {text: Message(self.now) for text in data}
+        self.model.messages |= {text: Message(self.now, self.now + RETENTION) for text in data}
 
     @rule(max_messages=st.integers(1, 8))
     def pull(self, max_messages: int) -> None:
         expected = self.model.deliverable(self.now)
         claimed = self.runner.run(
-            self.log.claim(max_messages, now=self.now, retry_policy=self.model.retry_policy)
+            self.log.claim(max_messages, now=self.now, retry_policy=self.model.retry_policy, retention=RETENTION)
         ).deliveries[0]
         got = [m.data.decode() for delivery in claimed for m in delivery.messages]
         assert len(set(got)) == len(got)
         assert set(got) <= expected
-        if self.model.retry_policy is None:
+        if any(m.may_be_dropped(self.now) for m in self.model.messages.values()):
+            pass  # what is let go takes up room in a claim as well
+        elif self.model.retry_policy is None:
             assert len(got) == min(max_messages, len(expected))
         else:  # rows whose delay has only to begin take up room in a claim
             assert bool(got) == bool(expected)
@@ -124,8 +144,16 @@ class Deliveries(RuleBasedStateMachine):
         """The messages that these ack ids still name."""
         for ordinal in ordinals:
             message = self.model.messages[delivery.messages[ordinal].data.decode()]
-            if message.ack_id == (delivery.attempt_id, ordinal) and not message.acked:
+            if message.ack_id == (delivery.attempt_id, ordinal) and not message.acked and not message.dropped:
                 yield ordinal, message
+
+    def _check(self, named: dict[int, Message], ordinals: list[int], missing: set[int]) -> dict[int, Message]:
+        """Of what is named, what was found: all of it but what a claim has let go, as is known from now on."""
+        for ordinal in missing & named.keys():
+            assert named[ordinal].may_be_dropped(self.now)
+            named.pop(ordinal).dropped = True
+        assert missing == set(ordinals) - named.keys()
+        return named
 
     @precondition(lambda self: self.deliveries)
     @rule(data=st.data())
@@ -133,8 +161,7 @@ class Deliveries(RuleBasedStateMachine):
         delivery, ordinals = self._choose(data)
         named = dict(self._named(delivery, ordinals))
         missing = self.runner.run(self.log.acknowledge(delivery, ordinals))
-        assert missing == set(ordinals) - named.keys()
-        for message in named.values():
+        for message in self._check(named, ordinals, missing).values():
             message.acked = True
 
     @precondition(lambda self: self.deliveries)
@@ -144,8 +171,7 @@ class Deliveries(RuleBasedStateMachine):
         policy = self.model.retry_policy
         named = dict(self._named(delivery, ordinals))
         missing = self.runner.run(self.log.nack(delivery, ordinals, now=self.now, retry_policy=policy))
-        assert missing == set(ordinals) - named.keys()
-        for message in named.values():
+        for message in self._check(named, ordinals, missing).values():
             message.due = self.now + (policy.delay(message.attempts) if policy else timedelta())
             message.pending = True
 
@@ -155,10 +181,8 @@ class Deliveries(RuleBasedStateMachine):
         delivery, ordinals = self._choose(data)
         named = {p: message for p, message in self._named(delivery, ordinals) if not message.pending}
         due = self.now + seconds * SECOND
-        assert (
-            self.runner.run(self.log.modify_ack_deadline(delivery, ordinals, due)) == set(ordinals) - named.keys()
-        )
-        for message in named.values():
+        missing = self.runner.run(self.log.modify_ack_deadline(delivery, ordinals, due))
+        for message in self._check(named, ordinals, missing).values():
             message.due = due
 
     @rule(seconds=st.sampled_from([1, 3, 4, 9, 10, 30]))
@@ -176,7 +200,7 @@ class Deliveries(RuleBasedStateMachine):
         fate, before = self.runner.run(self._look(place + 1))
         assert fate.state == message.fate(self.now)
         assert fate.standing is None or fate.standing.attempt_number == message.attempts
-        untouched = [m for m in list(self.model.messages.values())[:place] if not m.attempts]
+        untouched = [m for m in list(self.model.messages.values())[:place] if m.fate(self.now) is Fate.WAITING]
         assert before == (len(untouched) if fate.state is Fate.WAITING else None)
 
     async def _look(self, seq: int) -> tuple[MessageFate, int | None]:
@@ -184,9 +208,13 @@ class Deliveries(RuleBasedStateMachine):
             found = await read_message(session, shard_id=self.log.shard_id, seq=seq)
             assert found is not None
             assert found.data == b"m%d" % (seq - 1)
-            subscriptions = [self.log.subscription]
+            subscriptions = [replace(self.log.subscription, message_retention=RETENTION)]
             [facts] = await read_facts(session, message=found, subscriptions=subscriptions, now=self.now)
             fate = fate_of(facts, self.now)
+            if fate.state is Fate.SETTLED:  # what is past its retention is told by the journal once it was let go
+                of = self.log.subscription.subscription_id
+                entry = await read_settlement(session, subscription_id=of, shard_id=self.log.shard_id, seq=seq)
+                fate = settled_by(fate, entry)
             if fate.state is not Fate.WAITING:
                 return fate, None
             return fate, (await count_before(session, facts, now=self.now))[0]
@@ -202,7 +230,10 @@ class Deliveries(RuleBasedStateMachine):
                 f" WHERE subscription_id = {subscription_id}"
             )
         )
-        assert rows == [(sum(1 for m in self.model.messages.values() if m.ack_id and not m.acked),)]
+        messages = self.model.messages.values()
+        most = sum(1 for m in messages if m.ack_id and not m.acked and not m.dropped)
+        dropped = sum(1 for m in messages if m.may_be_dropped(self.now) and not m.dropped)
+        assert most - dropped <= rows[0][0] <= most
 
 
 def test_deliveries_are_what_the_model_says(database_url: str) -> None:

@@ -141,7 +141,8 @@ def _take_messages(
     for (work, attempt), run in zip(asked, runs, strict=True):
         of_run = existing[run]
         # What the log does not hold any more is not due any more, or it would be due for ever.
-        attempt.drop([seq for seq in attempt.asked if seq not in of_run])
+        attempt.gone = [seq for seq in attempt.asked if seq not in of_run]
+        attempt.drop(attempt.gone)
         number = attempt.attempt_number + 1
         work.redeliveries += ((number, of_run[seq]) for seq in attempt.asked if seq in of_run)
 

@@ -13,6 +13,7 @@ from broker.domain.ordered_run import Phase
 from broker.domain.stretch import count_of, multirange
 from broker.store.claim.bodies import Bodies, read_bodies
 from broker.store.claim.columns import by_column
+from broker.store.claim.expired import expired_rows, expired_unread
 from broker.store.claim.ordered import new_runs, retimed_rows, rewrite_runs
 from broker.store.claim.request import Claimed, ClaimRequest, More, Quiet, ack_deadlines
 from broker.store.claim.round_trip import RoundTrip
@@ -53,7 +54,8 @@ async def write(
         *_next_delivery_ats(request, asking),
         take=lambda rows: upcoming.update((row.subscription_id, row.next_delivery_at) for row in rows),
     )
-    trip.add(*rewrite_runs(request, works, at), *_new_rows(request, attempts, at), *_journal(request, attempts, at))
+    trip.add(*rewrite_runs(request, works, at), *_new_rows(request, attempts, at))
+    trip.add(*_journal(request, works, attempts, at))
     trip.add(*read_bodies(request, [attempt.parcel.stretches for attempt in attempts], bodies), take=bodies.add)
     # Without attempts nothing need wait for the disk: what was passed over would only be passed over again.
     trip.add(*(((COMMIT, {}),) if attempts else NOTHING_CHANGED))
@@ -163,11 +165,11 @@ def _new_rows(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime)
     yield from new_runs(request, [(a.work.claimant, a.attempt_id, a.parcel.stretches) for a in of_keys], at)
 
 
-def _journal(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime) -> Iterator[Bound]:
-    """What goes out, of subscriptions that have it written down."""
+def _journal(
+    request: ClaimRequest, works: Sequence[Work], attempts: Sequence[_Attempt], at: datetime
+) -> Iterator[Bound]:
+    """What goes out, of subscriptions that have it written down, and what is past its retention."""
     told = [attempt for attempt in attempts if attempt.work.claimant.journal is not None]
-    if not told:
-        return
     rows = [
         row
         for attempt in told
@@ -180,8 +182,10 @@ def _journal(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime) 
             author=attempt.work.claimant.demands[attempt.parcel.demand].author,
         )
     ]
+    rows += expired_rows(works)
     if rows:
         yield journal_statement(request.shard_id, rows, at)
+    yield from expired_unread(request, works, at)
 
 
 def _plain_rows(attempts: Sequence[_Attempt], at: datetime) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 -- Attempts that can deliver nothing any more: their subscription is gone or detached, or all their messages are
 -- older than it, or its topic, retains; or they are acked and kept only to tell repeated acks (exactly-once).
+-- What was open of them is returned too: it has expired, unless nobody is left to ask.
 -- Of keys' rows only those without a subscription: what waits of a key is not in its row, and a claim sees to it.
 DELETE FROM delivery_attempts AS d
 WHERE (d.shard_id, d.subscription_id, d.attempt_id, d.part) IN (
@@ -16,3 +17,4 @@ WHERE (d.shard_id, d.subscription_id, d.attempt_id, d.part) IN (
        )
     LIMIT %(limit)s
 )
+RETURNING d.shard_id, d.subscription_id, d.attempt_number, d.seqs::text, d.open::text

@@ -34,6 +34,7 @@ class DueAttempt:
     changed: bool = False
     ready: bool = False
     asked: list[int] = field(default_factory=list)
+    gone: Sequence[int] = ()  # of these, what the log has no more, or the filter leaves out now
     were_out: int = 0  # messages whose ack deadline has passed
 
     @property

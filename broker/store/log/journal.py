@@ -40,7 +40,7 @@ Of = tuple[int, int]  # a subscription's attempt
 
 def journal_statement(shard_id: int, rows: Sequence[Row], now: datetime) -> Bound:
     """Writes them, within the caller's transaction."""
-    return _INSERT_JOURNAL, _parameters(shard_id, rows, now)
+    return _INSERT_JOURNAL, journal_parameters(shard_id, rows, now)
 
 
 async def write_journal(
@@ -48,10 +48,11 @@ async def write_journal(
 ) -> None:
     """The same within a resource transaction."""
     if rows:
-        await connection.exec_driver_sql(_INSERT_JOURNAL_TEXT, _parameters(shard_id, rows, now))
+        await connection.exec_driver_sql(_INSERT_JOURNAL_TEXT, journal_parameters(shard_id, rows, now))
 
 
-def _parameters(shard_id: int, rows: Sequence[Row], now: datetime) -> dict[str, Any]:
+def journal_parameters(shard_id: int, rows: Sequence[Row], now: datetime) -> dict[str, Any]:
+    """Of insert_journal.sql."""
     return {
         "shard_id": shard_id,
         "now": now,

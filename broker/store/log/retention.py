@@ -1,14 +1,18 @@
 """Giving space back: what is dropped, moved aside or deleted once nobody wants it (A10)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from psycopg import sql
 
+from broker.domain.journal import Event, Row, ranges_of, rows_of
+from broker.domain.sequences import from_bits, from_multirange
 from broker.store.driver import statements
 from broker.store.driver.advisory_locks import TIDYING, lock_key
 from broker.store.driver.database import Connection
+from broker.store.log.journal import journal_parameters
 from broker.store.log.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
 from broker.telemetry.state_changes import StateChanges
 
@@ -17,6 +21,7 @@ _COUNT_STRAGGLERS = statements.load("count_stragglers")
 _COPY_STRAGGLERS = statements.load("copy_stragglers")
 _DELETE_UNWANTED_STRAGGLERS = statements.load("delete_unwanted_stragglers")
 _DELETE_FINISHED_ATTEMPTS = statements.load("delete_finished_attempts")
+_INSERT_JOURNAL = statements.load("insert_journal")
 _DELETE_DEAD_LETTERS = statements.load("delete_dead_letters")
 _DELETE_CLOSED_SHARDS = statements.load("delete_closed_shards")
 
@@ -96,13 +101,27 @@ async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
     """Delete attempts, stragglers and shards that nothing refers to.  Returns the attempts deleted."""
     deleted = 0
     while True:
-        cursor = await connection.execute(_DELETE_FINISHED_ATTEMPTS, {"now": now, "limit": _BATCH})
+        async with connection.transaction():
+            cursor = await connection.execute(_DELETE_FINISHED_ATTEMPTS, {"now": now, "limit": _BATCH})
+            await _tell_expired(connection, await cursor.fetchall(), now)
         deleted += cursor.rowcount
         if cursor.rowcount < _BATCH:
             break
     await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
     await connection.execute(_DELETE_CLOSED_SHARDS)
     return deleted
+
+
+async def _tell_expired(connection: Connection, attempts: Sequence[tuple[Any, ...]], now: datetime) -> None:
+    """What was not acked of the attempts that are past their retention goes into the journal."""
+    of_shards: dict[int, list[Row]] = {}
+    for shard_id, subscription_id, number, held, bits in attempts:
+        seqs = from_multirange(held)
+        gone = ranges_of(seqs[ordinal] for ordinal in from_bits(bits))
+        of_shards.setdefault(shard_id, []).extend(rows_of(None, subscription_id, Event.EXPIRED, number, gone))
+    for shard_id, rows in of_shards.items():
+        if rows:
+            await connection.execute(_INSERT_JOURNAL, journal_parameters(shard_id, rows, now))
 
 
 async def delete_dead_letters(connection: Connection, *, now: datetime) -> int:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -91,7 +92,7 @@ def _standing(text: str | None, message: LoggedMessage, now: datetime) -> Standi
         times = {name: row[name] and datetime.fromisoformat(row[name]) for name in ("at", "delivered_at")}
         for standing in standing_in(SimpleNamespace(**row | times), message.shard_id, now):
             if standing.seq == message.seq:
-                return standing
+                return replace(standing, failure=row["failure"])
     return None
 
 

@@ -10,7 +10,7 @@ SELECT s.subscription_id, c.next_seq, c.first_seq,
                'at', CASE WHEN a.status <> 'exhausted' THEN a.next_delivery_at END,
                'delivered_at', a.delivered_at, 'ordering_key', a.ordering_key,
                'out_count', coalesce(a.out_count, bit_length(a.open)),
-               'attempt_numbers', coalesce(a.attempt_numbers::text, '{}')
+               'attempt_numbers', coalesce(a.attempt_numbers::text, '{}'), 'failure', a.failure
            ))::text
            FROM delivery_attempts AS a
            WHERE a.shard_id = %(shard_id)s AND a.subscription_id = s.subscription_id AND a.seqs @> %(seq)s

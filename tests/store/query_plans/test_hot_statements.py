@@ -19,7 +19,7 @@ from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.standing_page import StandingPage
 from broker.domain.topic_page import ORDERS, TopicPage
-from broker.store.claim import bodies, claim, due, fresh, ordered, write
+from broker.store.claim import bodies, claim, due, expired, fresh, ordered, write
 from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
@@ -67,6 +67,8 @@ EXPECTED = {
     "ordered._DELETE_ORDERED_RUNS": {"delivery_attempts_pkey"},
     "ordered._KEEP_ACKS": {"delivery_attempts_pkey"},
     "bodies._READ_BATCHES": {"_pkey", "straggler_batches_pkey"},
+    "expired._INSERT_EXPIRED": {"_pkey"},
+    "expired._INSERT_EXPIRED_OF_KEYS": {"_ordering_key_publish_time_idx"},
     "write._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
     "write._MOVE_CURSORS": {"cursors_pkey"},
     "write._READ_NEXT_DELIVERY_ATS": {"delivery_attempts_due_idx"},
@@ -117,6 +119,7 @@ _MODULES = {
     "fresh": fresh,
     "ordered": ordered,
     "bodies": bodies,
+    "expired": expired,
     "write": write,
     "delivery_attempts": delivery_attempts,
     "filters": filters,
@@ -272,6 +275,13 @@ async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> No
         exactly_once = {log.subscription.subscription_id}
         await _list_messages(log, session, now)
         await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=exactly_once, now=now)
+    await log.publish("k", "k", now=now, connection=session, key="k")
+    [run] = await log.pull(2, now=now, max_run=1, **options)
+    acks = {log.name(run): {0}}
+    await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=exactly_once, now=now)
+    await log.publish("k", now=now, connection=session)
+    await log.publish("k", now=now + 2 * SECOND, connection=session)
+    await log.pull(now=now + 2 * SECOND, retention=SECOND, **options)
 
 
 async def _run_push_statements(log: Log, session: Any) -> None:
