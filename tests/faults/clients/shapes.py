@@ -15,7 +15,7 @@ _SCHEMA = "shape"
 _ID = {"name": "id", "type": "string"}
 _NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 _NOTED = "\x02\x02x"  # the second of the union's types, of one letter
-_BROKEN = 0.15  # of all requests
+_BROKEN = 0.3  # of all requests
 
 
 class Shaped(NamedTuple):

@@ -73,7 +73,7 @@ PLANS = (
     Plan(Subscription("sought", TOPIC), pullers=2, sought=True, fields=_RETAINING),
     Plan(Subscription("ordered-sought", TOPIC, ordered=True), pullers=1, sought=True, fields=_RETAINING),
     Plan(Subscription("ordered", TOPIC, ordered=True), pullers=2, streams=1, alerts=_AGE),
-    Plan(Subscription("exact", TOPIC, exactly_once=True), pullers=2, streams=1),
+    Plan(Subscription("exact", TOPIC, exactly_once=True, journaled=True), pullers=2, streams=1),
     Plan(Subscription("ordered-exact", TOPIC, ordered=True, exactly_once=True), pullers=1, streams=1),
     Plan(Subscription("dead", TOPIC, **_DEAD), pullers=2, streams=1),  # type: ignore[arg-type]
     Plan(Subscription("exact-dead", TOPIC, **_EXACT), pullers=1, streams=1),  # type: ignore[arg-type]
