@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,7 +127,8 @@ class Scene:
     async def kill_the_backends(self) -> None:
         """All that the broker has; PostgreSQL recovers, and the broker asks for the rest again."""
         for [pid] in await self._backends():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # the first that is killed ends the others
+                os.kill(pid, signal.SIGKILL)
         self._moment.drop()
         await asyncio.gather(*self._calls, return_exceptions=True)
         for again in (self.ack, self.nack):
