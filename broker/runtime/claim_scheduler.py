@@ -126,7 +126,7 @@ class ClaimScheduler:
         member = self._members.get(subscription_id)
         if member is not None:
             self._look_at_held_up(member)
-            self._set_alarm(member)
+            self._wake_with(member)
 
     def watched_shards(self) -> Collection[int]:
         """The shards that there is a consumer for."""
@@ -186,17 +186,24 @@ class ClaimScheduler:
     # --- alarms --------------------------------------------------------------------------------------------------
 
     def _set_alarm(self, member: Member) -> None:
-        """An alarm that rings too early does no harm, so one that is set already is only ever brought forward."""
+        """For what is due next, too: when a claim for it has ended, however it did."""
         if member.removed:
             return
-        loop = asyncio.get_running_loop()
+        self._wake_with(member)
+        dues = [watch.due_at for watch in member.watches if watch.due_at is not None and watch.state is State.IDLE]
+        if dues:
+            seconds = (min(dues) - self._clock.now()).total_seconds()
+            self._wake_at(member, asyncio.get_running_loop().time() + seconds)
+
+    def _wake_with(self, member: Member) -> None:
+        """When the consumer says."""
         at = member.consumer.wakes_at(held_up=bool(member.held_up))
-        for watch in member.watches:
-            if watch.due_at is not None and watch.state is State.IDLE:
-                due_at = loop.time() + (watch.due_at - self._clock.now()).total_seconds()
-                at = due_at if at is None else min(at, due_at)
-        if at is None:
-            return
+        if at is not None:
+            self._wake_at(member, at)
+
+    def _wake_at(self, member: Member, at: float) -> None:
+        """An alarm that rings too early does no harm, so one that is set already is only ever brought forward."""
+        loop = asyncio.get_running_loop()
         at = max(at, loop.time() + _SHORTEST_ALARM_SECONDS)
         if member.alarm is not None:
             if member.alarm_at <= at:
@@ -237,29 +244,28 @@ class ClaimScheduler:
             lane.woken = False
             for watch in lane.watches.values():
                 self._look(watch)  # who is alone has another turn
-        chosen = self._choose(lane)
+        claimants = self._choose(lane)
         lane.queued = False
         if lane.looks:
             self._queue(lane)
-        now = self._clock.now()
-        claimants: dict[Watch, Claimant] = {}
-        for watch in chosen:
-            try:
-                claimants[watch] = watch.member.consumer.begin(now, due=watch.is_due(now))
-            except Exception as error:  # a fault of its own is nobody else's
-                self._fail(watch, None, error)
         if claimants:
             await self._claim(lane.shard_id, claimants)
 
-    def _choose(self, lane: Lane) -> list[Watch]:
+    def _choose(self, lane: Lane) -> dict[Watch, Claimant]:
         """Who is claimed for in this turn."""
-        chosen: list[Watch] = []
+        chosen: dict[Watch, Claimant] = {}
+        now = self._clock.now()
         while lane.looks and len(chosen) < MAX_CLAIMANTS:
             watch = next(iter(lane.looks))
             del lane.looks[watch]
-            if watch.member.consumer.wants():
-                watch.state, watch.again = State.CLAIMING, False
-                chosen.append(watch)
+            watch.state, watch.again = State.CLAIMING, False
+            try:
+                claimant = watch.member.consumer.begin(now, due=watch.is_due(now))
+            except Exception as error:  # a fault of its own is nobody else's
+                self._fail(watch, None, error)
+                continue
+            if claimant is not None:
+                chosen[watch] = claimant
             else:
                 self._hold_up(watch)
                 self._set_alarm(watch.member)
@@ -340,11 +346,12 @@ class ClaimScheduler:
 
     def _goes_alone(self, watch: Watch, answer: Answer) -> bool:
         """Whether the next claim for it would keep others waiting: for a cursor, or while a filter looks far."""
-        if isinstance(answer.claimed.rest, Locked):
-            return self._waits
+        rest = answer.claimed.rest
+        if not isinstance(rest, More):
+            return isinstance(rest, Locked) and self._waits
         took = asyncio.get_running_loop().time() - answer.begun_at
         may_be_long = watch.is_alone or answer.claimant.filter_path is not None
-        return may_be_long and took >= LONG_SECONDS and isinstance(answer.claimed.rest, More)
+        return may_be_long and took >= LONG_SECONDS
 
     def _note(self, watch: Watch, answer: Answer) -> bool:
         """When to look for redeliveries next; returns whether there may be something now."""

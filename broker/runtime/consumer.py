@@ -1,9 +1,10 @@
 """Somebody for whom messages of one subscription are claimed: its pulls, or its endpoint (docs/claim.md)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, Required, TypedDict, Unpack
+
+import msgspec
 
 from broker.domain.delivery import Demand
 from broker.domain.ordered_run import Preferred
@@ -12,8 +13,7 @@ from broker.domain.subscription import Subscription
 from broker.store.claim.request import Claimant, Claimed
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a claim in a shard brought.  `now` is the database's time when it began, `begun_at` the event loop's."""
 
     shard_id: int
@@ -51,7 +51,7 @@ def claimant_of(subscription: Subscription, now: datetime, **terms: Unpack[Terms
 
 
 class Consumer(Protocol):
-    """What the scheduler asks and tells.  Each `begin` is followed by one `accept` or `fail`.
+    """What the scheduler asks and tells.  Each `begin` that wants something is followed by one `accept` or `fail`.
 
     Several claims for one consumer may be under way, in different shards, if it wants so.
     """
@@ -72,8 +72,10 @@ class Consumer(Protocol):
         """Whether it would take messages now.  When that becomes true, `ClaimScheduler.ready` is to be called."""
         ...
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant:
-        """What it wants now; `due`: redeliveries may be due.  What it raises comes back to it by `fail`."""
+    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
+        """What it wants now, or None if that is nothing; `due`: redeliveries may be due.  What it raises comes back
+        to it by `fail`.
+        """
         ...
 
     def accept(self, answer: Answer) -> None:

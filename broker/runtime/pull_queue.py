@@ -166,8 +166,10 @@ class PullQueue:
     def wants(self) -> bool:
         return bool(self.pulls) and not self.serving
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant:
+    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
         """For as many as one claim serves.  Redeliveries are looked for always: they may be another process's."""
+        if not self.wants():
+            return None
         self._claims += 1
         self._changed = False
         self.serving = take(self.pulls)

@@ -160,7 +160,9 @@ class Eater:
     def wants(self) -> bool:
         return self.appetite > 0
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant:
+    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
+        if not self.wants():
+            return None
         self.asked_for_due.append(due)
         demand = Demand(max_messages=self.appetite, max_bytes=1_000)
         return Claimant(

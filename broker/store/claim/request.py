@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.journal import Journal
 from broker.domain.ordered_run import Preferred, nobody
@@ -15,8 +17,7 @@ MAX_CLAIMANTS = 1_000  # cursors that one claim locks
 MAX_BYTES = 32_000_000  # of the bodies that one claim reads, each once; one larger message still goes alone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimant:
+class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription that messages are claimed for, and what those would take who wait for them (`demands`).
 
     Messages published before `retained_since` are not delivered any more.  `filter_path` is a jsonpath (None: every
@@ -46,11 +47,13 @@ class Claimant:
 
     @property
     def max_messages(self) -> int:
-        return sum(demand.max_messages for demand in self.demands)
+        demands = self.demands
+        return demands[0].max_messages if len(demands) == 1 else sum(demand.max_messages for demand in demands)
 
     @property
     def max_bytes(self) -> int:
-        return sum(demand.max_bytes for demand in self.demands)
+        demands = self.demands
+        return demands[0].max_bytes if len(demands) == 1 else sum(demand.max_bytes for demand in demands)
 
     @property
     def appetite(self) -> tuple[Sequence[Demand], Digest | None]:
@@ -114,8 +117,7 @@ class More:
     """There may be more to claim at once, fresh or due, than was handed out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quiet:
+class Quiet(msgspec.Struct, frozen=True):
     """Nothing more is to be had before something is published, nacked or `until` comes (None: nothing is known of).
 
     What this claim has handed out does not count.
@@ -127,8 +129,7 @@ class Quiet:
 Rest = Gone | Locked | More | Quiet
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """What became of one claimant: the deliveries for each demand, in their order, and what is left.
 
     `expired`: messages that were taken up again because their ack deadline had passed.

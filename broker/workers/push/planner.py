@@ -72,10 +72,12 @@ class _EndpointConsumer:
     def wants(self) -> bool:
         return self._endpoint.wants(asyncio.get_running_loop().time()) > 0
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant:
+    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
         endpoint, subscription = self._endpoint, self._endpoint.subscription
         digest = subscription.extensions.push.digest
         parcels = endpoint.wants(asyncio.get_running_loop().time())
+        if parcels <= 0:
+            return None
         most = parcels if digest is None else digest.max_messages
         max_bytes = MAX_BYTES_HELD if digest is None else digest.max_bytes
         demand = Demand(

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from broker.domain.message_id import message_id
 from broker.telemetry.metrics.counters import Counters
@@ -10,6 +11,9 @@ from broker.telemetry.metrics.families import DELIVERY_LAG, PUSH_LATENCY, PUSH_R
 from broker.workers.push.endpoint import Endpoint, Flight, Item
 from broker.workers.push.envelope import PushRequest
 from broker.workers.push.http_client import SUCCESS, Answer, Outcome
+
+if TYPE_CHECKING:
+    from broker.telemetry.tracing import Tracing
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -27,34 +31,16 @@ class PushCounts:
         if items[0].attempt_number == 1:
             DELIVERY_LAG.observe(counts, max((now - items[0].message.publish_time) // _MICROSECOND, 0))
 
-    async def traced(
+    def traced(
         self,
         endpoint: Endpoint,
         items: Sequence[Item],
         request: PushRequest,
         post: Callable[[PushRequest], Awaitable[Outcome]],
-    ) -> Outcome:
+    ) -> Awaitable[Outcome]:
         """`post` the request, within a span where there are any: the endpoint gets its `traceparent` then."""
         tracing = self._counters.tracing
-        if tracing is None:
-            return await post(request)
-        messages = [
-            (
-                (item.name.shard_id, item.name.attempt_id),
-                item.ordinal,
-                message_id(item.name.shard_id, item.message.seq),
-                item.message.attributes,
-            )
-            for item in items
-        ]
-        span, own = tracing.pushing(endpoint.subscription.name, messages)
-        others = {name: value for name, value in request.headers.items() if name.lower() not in own}
-        outcome: Outcome | None = None
-        try:
-            outcome = await post(replace(request, headers=others | own))
-            return outcome
-        finally:
-            tracing.pushed(span, outcome.status if isinstance(outcome, Answer) else None)
+        return post(request) if tracing is None else _traced(tracing, endpoint, items, request, post)
 
     def ended(self, endpoint: Endpoint, flight: Flight, outcome: Outcome, now: float) -> None:
         """A request was answered, or could not be."""
@@ -76,3 +62,29 @@ def _response_class(outcome: Outcome) -> str:
     if outcome.status >= 500:
         return "remote_server_5xx"
     return "remote_server_4xx" if outcome.status >= 400 else "invalid"
+
+
+async def _traced(
+    tracing: "Tracing",
+    endpoint: Endpoint,
+    items: Sequence[Item],
+    request: PushRequest,
+    post: Callable[[PushRequest], Awaitable[Outcome]],
+) -> Outcome:
+    messages = [
+        (
+            (item.name.shard_id, item.name.attempt_id),
+            item.ordinal,
+            message_id(item.name.shard_id, item.message.seq),
+            item.message.attributes,
+        )
+        for item in items
+    ]
+    span, own = tracing.pushing(endpoint.subscription.name, messages)
+    others = {name: value for name, value in request.headers.items() if name.lower() not in own}
+    outcome: Outcome | None = None
+    try:
+        outcome = await post(replace(request, headers=others | own))
+        return outcome
+    finally:
+        tracing.pushed(span, outcome.status if isinstance(outcome, Answer) else None)
