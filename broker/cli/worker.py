@@ -35,7 +35,7 @@ LARGE_BLOCK_BYTES = 1 << 20
 _M_MMAP_THRESHOLD = -3  # of mallopt(3)
 _LOOK_SECONDS = 0.1  # between two looks whether to stop, as uvicorn's own
 GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
-LAST_TRACES_SECONDS = 2  # for a collector to take what is left when the broker stops
+LAST_TRACES_SECONDS = 5  # for a collector to take what is left when the broker stops
 ANSWERING_SECONDS = 2  # for what is given up then
 
 _AWAY = "The database is away; try again."
@@ -118,9 +118,11 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
         giving_up.cancel()
         if self.tracing is not None:  # here, for uvicorn ends the process by the signal that stopped it
-            with contextlib.suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(LAST_TRACES_SECONDS):
                     await asyncio.to_thread(self.tracing.close)
+            except TimeoutError:
+                logger.warning("the last spans are lost: no collector took them in %d s", LAST_TRACES_SECONDS)
 
     def _give_up_calls(self) -> None:
         """Before uvicorn does it, which would log an error: a database that is away is none of the broker's."""
