@@ -224,3 +224,9 @@ def test_what_is_shown_to_be_compatible_by_json_schema_is(
     assert json_incompatibility(json.dumps(writer), json.dumps(writer)) == ""
     if not json_incompatibility(json.dumps(reader), json.dumps(writer)):
         assert all(_accepted(read, message, "JSON") for message in right)
+
+
+def test_what_cannot_be_shown_by_json_schema_counts_as_not_compatible() -> None:
+    """jsonschema-rs does not know whether whole numbers take in all numbers."""
+    assert "cannot be shown" in json_incompatibility('{"type": "integer"}', '{"type": "number"}')
+    assert json_incompatibility('{"type": "number"}', '{"type": "integer"}') == ""
