@@ -47,7 +47,10 @@ class JsonSchema:
                 f"The field schema.definition has the $schema {shown}; it must be {DIALECT}, or absent."
             )
         weighing = _Weighing(self._source)
-        self._weight = weighing.of(self._source, is_root=True)
+        try:
+            self._weight = weighing.of(self._source, is_root=True)
+        except RecursionError:  # a long chain of references
+            self._weight = inf
         if self._weight > MAX_QUICK_WEIGHT or weighing.patterns > MAX_QUICK_PATTERNS:
             self._weight = inf
         self._validator: Any = None

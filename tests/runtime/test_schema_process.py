@@ -33,6 +33,7 @@ async def test_a_small_message_that_would_take_for_ever_ends_the_process_and_the
         {"properties": {"a": {"$id": "b"}}},
         {"$ref": "https://json-schema.org/draft/2020-12/schema"},
         {"items": {"pattern": "(a?){50}a{50}"}},
+        {"$defs": {f"d{n}": {"items": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(3_000)}, "$ref": "#/$defs/d0"},
         {"anyOf": [{"pattern": f"a{n}"} for n in range(30)]},
         {
             "$defs": {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 4} for n in range(12)},
