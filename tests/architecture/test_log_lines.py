@@ -22,6 +22,7 @@ _LISTED = {
     "broker/cli/schema.py: logger.info(served.remark)",
     "broker/cli/worker.py: no traces are sent, for %s: pip install 'pubsub-broker[otel]'",
     "broker/cli/worker.py: %d calls had no answer when the broker stopped",
+    "broker/cli/worker.py: the last spans are lost: no collector took them in %d s",
     "broker/runtime/database_clock.py: "
     "the database's clock is %+.1f s from where it was: it was set, or a machine stood still",
     "broker/store/schema/migration_waits.py: The migration waits for a lock that is held by %s, and tries again.",
