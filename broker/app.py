@@ -11,7 +11,15 @@ from starlette.routing import Route
 from broker.app_config import AppConfig
 from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.expiration import RECORD_INTERVAL
-from broker.engine import make_acks, make_claims, make_database, make_long_poll, make_publishes, make_push_client
+from broker.engine import (
+    Transforming,
+    make_acks,
+    make_claims,
+    make_database,
+    make_long_poll,
+    make_publishes,
+    make_push_client,
+)
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
 from broker.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_call_log, make_gate
@@ -113,6 +121,8 @@ class Broker:
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         acks = self._acks(attempt_ids, jitter)
+        self.transforms = Transforming(self._tasks, self._clock, acks, self.states, self.counters)
+        self._pull_claims.transforms = self._push_claims.transforms = self.transforms.of_deliveries
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.pusher = self._pusher(acks)
         self._publishes = make_publishes(config, *parts, self._wake_ups, self.counters)
@@ -176,7 +186,9 @@ class Broker:
         checks = self._schema_checks
         database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
         quotas = self.quotas
-        topics = TopicService(database, clock, wake_ups, quotas, shards_per_topic=self._config.shards_per_topic)
+        can = self.transforms.checks
+        shards = self._config.shards_per_topic
+        topics = TopicService(database, clock, wake_ups, quotas, can, shards_per_topic=shards)
         subscriptions = self._subscription_service()
         snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity, quotas)
         accounts = ServiceAccountService(database, clock, changed=changed, base_url=self._config.address)
@@ -185,7 +197,7 @@ class Broker:
             subscriptions=subscriptions,
             snapshots=snapshots,
             schemas=(schemas := SchemaService(database, clock, wake_ups, checks, quotas)),
-            publish=PublishService(self._resources, quotas, self._publishes, checks, self.counters),
+            publish=self._publish_service(),
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
@@ -209,12 +221,17 @@ class Broker:
             ),
         )
 
+    def _publish_service(self) -> PublishService:
+        checks, transforms = self._schema_checks, self.transforms.of_topics
+        return PublishService(self._resources, self.quotas, self._publishes, checks, transforms, self.counters)
+
     def _subscription_service(self) -> SubscriptionService:
         return SubscriptionService(
             self._database,
             self._clock,
             self._wake_ups,
             self.quotas,
+            self.transforms.checks,
             secrets=self._secrets,
             min_delivery_attempts=self._config.min_delivery_attempts,
             only_own_accounts=self.access is not None,
@@ -312,6 +329,7 @@ class Broker:
                 await self._finish_pushes()
                 await self._tasks.close()
                 await self._schema_checks.close()
+                await self.transforms.sandboxes.close()
                 if self.audit_trail is not None:
                     await self.audit_trail.close()
                 await self._record_last_activity()

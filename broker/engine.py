@@ -9,13 +9,16 @@ from broker.runtime.ack_writer import AckWriter
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_counts import DeliveryCounts
+from broker.runtime.delivery_transforms import DeliveryTransforms
 from broker.runtime.jitter import Jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.readers import Readers
+from broker.runtime.sandboxes import Sandboxes
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
+from broker.runtime.transforms import Programs, TopicTransforms, TransformChecks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
@@ -107,3 +110,16 @@ def make_publishes(
     """Leaves connections to claims and acks."""
     at_once = max(config.pool_size - 2, 1)
     return PublishCoalescer(database, clock, wake_ups, tasks, shards_at_once=at_once, counters=counters)
+
+
+class Transforming:
+    """What transforms messages, of one process."""
+
+    def __init__(
+        self, tasks: Tasks, clock: DatabaseClock, acks: AckCoalescer, states: StateChanges, counters: Counters
+    ) -> None:
+        programs = Programs()
+        self.sandboxes = Sandboxes(tasks, counters)
+        self.checks = TransformChecks(self.sandboxes)
+        self.of_topics = TopicTransforms(self.sandboxes, programs, clock, counters)
+        self.of_deliveries = DeliveryTransforms(self.sandboxes, programs, acks, states, counters)

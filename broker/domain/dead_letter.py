@@ -8,6 +8,7 @@ reject              the subscriber gave it up (`:reject`), however often it had 
 push <status>       the endpoint answered with this HTTP status, such as `push 503`
 push timeout        the endpoint did not answer within the ack deadline
 push unreachable    there was no connection, or no HTTP answer on it
+transform           a transform of the subscription failed, each time: it was never handed out
 push digest         the endpoint took the digest, but named this message as failed
 unknown             a broker of release 0.1.0 had a part in it: it did not note how attempts end
 """
@@ -19,6 +20,7 @@ REASON: Final = "broker-dead-letter-reason"
 
 NACK: Final = "nack"
 REJECT: Final = "reject"
+TRANSFORM: Final = "transform"
 PUSH_TIMEOUT: Final = "push timeout"
 PUSH_UNREACHABLE: Final = "push unreachable"
 PUSH_DIGEST: Final = "push digest"

@@ -17,6 +17,7 @@ from broker.domain.push_limits import check_push
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import check_retention
+from broker.domain.transforms import Transforms, check_transforms, is_at_work
 
 DEFAULT_ACK_DEADLINE_SECONDS = 10
 EXACTLY_ONCE_ACK_DEADLINE_SECONDS = 60  # the default with exactly-once delivery
@@ -37,6 +38,7 @@ _ATTRIBUTES = {
     "push_config": "push_config",
     "enable_exactly_once_delivery": "enable_exactly_once_delivery",
     "extensions": "extensions",
+    "message_transforms": "transforms",
 }
 # Field mask path -> JSON name, for fields that are stored and given back without effect: exports to other services.
 KEPT_FIELDS = {
@@ -45,7 +47,7 @@ KEPT_FIELDS = {
     "bigtable_config": "bigtableConfig",
 }
 _DESTINATIONS = {"bigqueryConfig": "table", "cloudStorageConfig": "bucket", "bigtableConfig": "table"}
-MUTABLE_FIELDS = {*_ATTRIBUTES, *KEPT_FIELDS, "message_transforms"}
+MUTABLE_FIELDS = {*_ATTRIBUTES, *KEPT_FIELDS}
 IMMUTABLE_FIELDS = {
     "name",
     "topic",
@@ -58,7 +60,6 @@ IMMUTABLE_FIELDS = {
     "analytics_hub_subscription_info",
 }
 UNSUPPORTED_FIELDS = {  # refused when set, and why
-    "message_transforms": "message transforms are not served",
     "tags": "there is no resource manager to hold tags",
 }
 
@@ -129,6 +130,12 @@ class Subscription:
     push_paused_reason: str = ""
     kept: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
+    transforms: Transforms = ()
+
+    @property
+    def transforms_messages(self) -> bool:
+        """Whether anything is done to messages before they are handed out."""
+        return bool(self.transforms) and is_at_work(self.transforms)
 
     @property
     def max_delivery_attempts(self) -> int | None:
@@ -247,6 +254,7 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
     )
     check_alerts(subscription.extensions.alerts)
     check_journal(subscription.extensions.journal)
+    check_transforms(subscription.transforms)
     _check_exports(subscription)
     if subscription.expiration_ttl is not None:
         _check_expiration_ttl(subscription.expiration_ttl)  # first: a retention that is not given follows it

@@ -11,6 +11,7 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
 from broker.domain.schema import SchemaSettings, check_settings
+from broker.domain.transforms import Transforms, check_transforms, is_at_work
 
 DELETED_TOPIC = "_deleted-topic_"  # what a subscription shows once its topic is gone (Google's spec)
 MIN_RETENTION, MAX_RETENTION = timedelta(minutes=10), timedelta(days=31)  # Google's limits
@@ -30,7 +31,6 @@ MUTABLE_FIELDS = {
 }
 IMMUTABLE_FIELDS = {"name", "tags", "state", "satisfies_pzs"}
 UNSUPPORTED_FIELDS = {  # refused when set, and why
-    "message_transforms": "message transforms are not served",
     "tags": "there is no resource manager to hold tags",
 }
 
@@ -50,6 +50,12 @@ class Topic:
     message_retention: timedelta | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
     schema_settings: SchemaSettings | None = None
+    transforms: Transforms = ()
+
+    @property
+    def transforms_messages(self) -> bool:
+        """Whether anything is done to them before they are stored."""
+        return bool(self.transforms) and is_at_work(self.transforms)
 
     @property
     def state(self) -> str:
@@ -70,6 +76,7 @@ class Topic:
                 wanted.message_retention if "message_retention_duration" in fields else self.message_retention
             ),
             schema_settings=wanted.schema_settings if "schema_settings" in fields else self.schema_settings,
+            transforms=wanted.transforms if "message_transforms" in fields else self.transforms,
             kept=update_kept(self.kept, wanted.kept, fields, KEPT_FIELDS),
         )
 
@@ -81,6 +88,7 @@ def check_topic(topic: Topic) -> None:
         check_retention(topic.message_retention)
     if topic.schema_settings is not None:
         check_settings(topic.schema_settings)
+    check_transforms(topic.transforms)
 
 
 def check_retention(retention: timedelta) -> None:

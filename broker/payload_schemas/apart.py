@@ -7,22 +7,20 @@ input.  Whatever it is given, it has so much memory and no more; its parent boun
 import os
 import re
 import resource
-import struct
 import sys
 import tempfile
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
 from broker.domain.errors import InvalidArgument
+from broker.domain.frames import frame, unframed
 from broker.domain.schema import JSON, Compatibility, Schema
 from broker.payload_schemas.compiled import CompiledSchema, compile_schema
 from broker.payload_schemas.json_schema import JsonSchema
 from broker.payload_schemas.mismatch import Mismatch
 
 MAX_MEMORY = 2_000_000_000  # bytes of address space; Python and protoc take some 500 MB of it
-LENGTH = struct.Struct("!I")
 _MAX_KNOWN = 50
 _LOG_LINE = re.compile(r"[IWEF]\d{4} ")  # of the library that protoc logs with
 
@@ -63,11 +61,6 @@ class Answer(msgspec.Struct):
 JOBS = msgspec.msgpack.Decoder(Job)
 ANSWERS = msgspec.msgpack.Decoder(Answer)
 encode = msgspec.msgpack.Encoder().encode
-
-
-def frame(message: object) -> bytes:
-    body = encode(message)
-    return LENGTH.pack(len(body)) + body
 
 
 class _Worker:
@@ -136,17 +129,12 @@ def _run_protoc(definition: str) -> Answer:
         return Answer(error=" ".join(lines or text.split()) or "protoc refuses it")
 
 
-def _read(stream: BinaryIO) -> bytes:
-    header = stream.read(LENGTH.size)
-    return stream.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else b""
-
-
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     worker = _Worker()
-    while body := _read(sys.stdin.buffer):
-        sys.stdout.buffer.write(frame(worker.answer(JOBS.decode(body))))
+    while body := unframed(sys.stdin.buffer.read):
+        sys.stdout.buffer.write(frame(encode(worker.answer(JOBS.decode(body)))))
         sys.stdout.buffer.flush()
 
 

@@ -22,6 +22,7 @@ from broker.domain.names import project_of
 from broker.runtime.claim_lanes import Lane, Member, State, Watch
 from broker.runtime.consumer import Answer, Consumer
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.delivery_transforms import DeliveryTransforms
 from broker.runtime.fair_turns import FairTurns
 from broker.runtime.jitter import Jitter
 from broker.runtime.retrying import retrying
@@ -71,6 +72,8 @@ class ClaimScheduler:
         self._doubtful: dict[int, Lane] = {}  # for what is in doubt, by shard
         self._turns = FairTurns[Lane](turns_at_once, long=LONG_SECONDS)
         self._serving = 0  # tasks that serve turns
+        self._transforming = 0  # claims whose messages are being transformed
+        self.transforms: DeliveryTransforms | None = None  # set by whoever connects the two
         self._served = asyncio.Event()
         self._stopping = False
 
@@ -135,7 +138,7 @@ class ClaimScheduler:
     async def stop(self) -> None:
         """Begin no claim any more, and wait for those under way."""
         self._stopping = True
-        while self._serving:
+        while self._serving or self._transforming:
             self._served.clear()
             await self._served.wait()
 
@@ -311,7 +314,12 @@ class ClaimScheduler:
         for watch, claimant in claimants.items():
             del left[watch]
             answer = Answer(shard_id, claimant, claimed[claimant.subscription_id], now, begun_at)
-            self._conclude(watch, answer)
+            subscription = watch.member.consumer.subscription
+            if subscription.transforms and self.transforms is not None and any(answer.claimed.deliveries):
+                self._transforming += 1
+                self._tasks.start(self._transform(watch, answer, self.transforms), name="transforms of a claim")
+            else:
+                self._conclude(watch, answer)
 
     async def _run(self, request: ClaimRequest) -> Mapping[int, Claimed]:
         async with self._database.hot() as connection:
@@ -325,6 +333,21 @@ class ClaimScheduler:
         watch.member.held_up.pop(watch, None)  # if it was the answer that could not be taken
         watch.member.consumer.fail(claimant, error)
         self._set_alarm(watch.member)
+
+    async def _transform(self, watch: Watch, answer: Answer, transforms: DeliveryTransforms) -> None:
+        """First; it may take a while, in which others have their turns."""
+        try:
+            transformed = await transforms.transformed(watch.member.consumer.subscription, answer)
+        except asyncio.CancelledError:
+            self._fail(watch, answer.claimant, Unavailable("The broker stops."))
+            raise
+        except Exception as error:
+            self._fail(watch, answer.claimant, error)
+        else:
+            self._conclude(watch, transformed)
+        finally:
+            self._transforming -= 1
+            self._served.set()
 
     def _conclude(self, watch: Watch, answer: Answer) -> None:
         """A claim is over: tell the consumer, and know when to look next."""
@@ -365,7 +388,7 @@ class ClaimScheduler:
             return self._waits
         if claimant.looks_for_due and watch.is_due(now):
             watch.due_at = None
-        served = [bool(deliveries) for deliveries in answer.claimed.deliveries]
+        served = [bool(deliveries) or answer.transformed for deliveries in answer.claimed.deliveries]
         if any(served):
             # Should they not be settled they fall due then, which is not in the answer.
             watch.look_at(now + claimant.ack_deadline)

@@ -14,13 +14,16 @@ from broker.store.claim.request import Claimant, Claimed
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a claim in a shard brought.  `now` is the database's time when it began, `begun_at` the event loop's."""
+    """What a claim in a shard brought.  `now` is the database's time when it began, `begun_at` the event loop's.
+    `transformed`: it brought messages, which some may have been taken from since.
+    """
 
     shard_id: int
     claimant: Claimant
     claimed: Claimed
     now: datetime
     begun_at: float
+    transformed: bool = False
 
 
 class Terms(TypedDict, total=False):

@@ -57,7 +57,8 @@ class Window:
         return most if left is None else min(left, most)
 
     def add(self, attempt: AttemptName, delivery: Delivery) -> None:
-        sizes = {ordinal: message.size for ordinal, message in enumerate(delivery.messages)}
+        placed = zip(delivery.places, delivery.messages, strict=True)
+        sizes = {ordinal: message.size for ordinal, message in placed}
         self.sizes[attempt] = sizes
         self.messages += len(sizes)
         self.bytes += sum(sizes.values())

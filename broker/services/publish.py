@@ -13,7 +13,8 @@ from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
-from broker.store.log.messages import EncodedMessages, encode_messages
+from broker.runtime.transforms import TopicTransforms
+from broker.store.log.messages import EncodedMessages, encode_messages, encode_with_gaps
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PUBLISH_REQUESTS
 
@@ -27,6 +28,7 @@ class PublishService:
         quotas: Quotas,
         coalescer: PublishCoalescer,
         schemas: SchemaChecks,
+        transforms: TopicTransforms,
         counters: Counters,
     ) -> None:
         self._counters = counters
@@ -34,6 +36,7 @@ class PublishService:
         self._quotas = quotas
         self._coalescer = coalescer
         self._schemas = schemas
+        self._transforms = transforms
         # A process keeps to one shard of each topic for messages without a key: fewer, larger commits.
         self._preference = random.getrandbits(30)
 
@@ -73,7 +76,6 @@ class PublishService:
         topic = await self._resources.topic(topic_name)
         check_messages(messages)
         batch = await self._encode(topic, messages)
-        check_request_size(topic_name, messages, batch.size)
         project = project_of(topic_name)
         if self._quotas.on:
             gauge = self._quotas.publishing(project, principal)
@@ -97,9 +99,30 @@ class PublishService:
         counts[PUBLISH_REQUESTS.get(error.code, PUBLISH_REQUESTS["INTERNAL"])] += 1
 
     async def _encode(self, topic: Topic, messages: Sequence[NewMessage]) -> EncodedMessages:
-        """Raises InvalidArgument for a message that is not as the topic's schema says."""
+        """Raises InvalidArgument for a message that is not as the topic's schema says, or that a transform of the
+        topic failed for; or if they are too large together.
+        """
+        if topic.transforms and topic.transforms_messages:
+            return await self._transform(topic, messages)
         settings = topic.schema_settings
-        return encode_messages(messages, () if settings is None else await self._schemas.check(settings, messages))
+        shared = () if settings is None else await self._schemas.check(settings, messages)
+        batch = encode_messages(messages, shared)
+        check_request_size(topic.name, messages, batch.size)
+        return batch
+
+    async def _transform(self, topic: Topic, messages: Sequence[NewMessage]) -> EncodedMessages:
+        """What the transforms make of them is what has to be as the limits and the schema say."""
+        made = await self._transforms.publish(topic, messages)
+        stored = [message for message in made if message is not None]
+        settings = topic.schema_settings
+        shared: Sequence[str] = ()
+        if stored:
+            check_messages(stored)
+            shared = () if settings is None else await self._schemas.check(settings, stored)
+        batch = encode_messages(stored, shared) if len(stored) == len(made) else encode_with_gaps(made, shared)
+        if stored:
+            check_request_size(topic.name, stored, batch.size)
+        return batch
 
     def _shard(self, topic: Topic, ordering_key: str) -> int:
         if ordering_key:

@@ -20,6 +20,7 @@ from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
+from broker.runtime.transforms import TransformChecks
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.secrets.webhook_secrets import sealed
@@ -59,6 +60,7 @@ class SubscriptionService:
         clock: DatabaseClock,
         wake_ups: WakeUps,
         quotas: Quotas,
+        transforms: TransformChecks,
         *,
         secrets: Secrets,
         min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS,
@@ -72,6 +74,7 @@ class SubscriptionService:
         self._wake_ups = wake_ups
         self._secrets = secrets
         self._quotas = quotas
+        self._transforms = transforms
         self._min_delivery_attempts = min_delivery_attempts
         self._only_own_accounts = only_own_accounts
 
@@ -86,6 +89,7 @@ class SubscriptionService:
         check_name(wanted.name, "subscriptions")
         check_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)
         check_kept(wanted.kept)
+        await self._transforms.check(wanted.name, wanted.transforms)
         if wanted.filter:
             wanted = replace(wanted, filter_path=to_jsonpath(parse_filter(wanted.filter)))
         async with self._database.transaction() as connection:
@@ -118,6 +122,9 @@ class SubscriptionService:
         """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
         check_field_mask(update.paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         fields = update.fields
+        if "message_transforms" in fields:
+            wanted = update.wanted(await self.get_subscription(update.name))
+            await self._transforms.check(update.name, wanted.transforms)
         async with self._database.transaction() as connection:
             current = await locked_subscription(connection, update.name)
             subscription = current.updated(update.wanted(current), fields)

@@ -12,6 +12,7 @@ from broker.domain.schema import DELETED_SCHEMA, SchemaSettings, check_encoding,
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
+from broker.runtime.transforms import TransformChecks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database, ResourceConnection
@@ -32,10 +33,12 @@ class TopicService:
         clock: DatabaseClock,
         wake_ups: WakeUps,
         quotas: Quotas,
+        transforms: TransformChecks,
         *,
         shards_per_topic: int = 1,
     ) -> None:
         self._quotas = quotas
+        self._transforms = transforms
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
@@ -46,6 +49,7 @@ class TopicService:
         check_name(wanted.name, "topics")
         check_topic(wanted)
         check_kept(wanted.kept)
+        await self._transforms.check(wanted.name, wanted.transforms)
         async with self._database.transaction() as connection:
             wanted = await _with_schema(connection, wanted, None)
             topic = await topics.insert_topic(
@@ -70,6 +74,9 @@ class TopicService:
     async def update_topic(self, update: Update[Topic]) -> Topic:
         """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
         check_field_mask(update.paths, resource="Topic", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
+        if "message_transforms" in update.fields:
+            wanted = update.wanted(await self.get_topic(update.name))
+            await self._transforms.check(update.name, wanted.transforms)
         async with self._database.transaction() as connection:
             current = await topics.lock_topic(connection, name=update.name)
             if current is None:

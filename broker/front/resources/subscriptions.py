@@ -26,6 +26,7 @@ from broker.front.resources.kept_fields import kept_from_message, put_kept
 from broker.front.resources.push_config import push_config_from, push_config_message
 from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
 from broker.front.resources.times import from_timedelta, to_timedelta
+from broker.front.resources.transforms import transform_messages, transforms_from
 from broker.front.resources.updates import update_of
 
 
@@ -54,6 +55,7 @@ def subscription_from(message: Any, *, extensions: Extensions | None = None) -> 
         push_config=push_config_from(message.push_config),
         extensions=extensions or Extensions(),
         kept=kept_from_message(message, KEPT_FIELDS),
+        transforms=transforms_from(message.message_transforms),
         **given,
     )
 
@@ -99,6 +101,7 @@ def subscription_message(subscription: Subscription) -> Any:
         message.retry_policy.maximum_backoff.CopyFrom(from_timedelta(s.retry_policy.maximum_backoff))
     if s.topic_message_retention is not None:
         message.topic_message_retention_duration.CopyFrom(from_timedelta(s.topic_message_retention))
+    message.message_transforms.extend(transform_messages(s.transforms))
     put_kept(message, s.kept)
     return message
 

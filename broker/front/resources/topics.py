@@ -10,6 +10,7 @@ from broker.front.resources.kept_fields import kept_from_message, put_kept
 from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
 from broker.front.resources.schemas import settings_from, settings_message
 from broker.front.resources.times import from_timedelta, to_timedelta
+from broker.front.resources.transforms import transform_messages, transforms_from
 from broker.front.resources.updates import update_of
 
 
@@ -25,6 +26,7 @@ def topic_from(message: Any) -> Topic:
         else None,
         kept=kept_from_message(message, KEPT_FIELDS),
         schema_settings=settings_from(message.schema_settings) if message.HasField("schema_settings") else None,
+        transforms=transforms_from(message.message_transforms),
     )
 
 
@@ -34,6 +36,7 @@ def topic_message(topic: Topic) -> Any:
         message.message_retention_duration.CopyFrom(from_timedelta(topic.message_retention))
     if topic.schema_settings is not None:
         message.schema_settings.CopyFrom(settings_message(topic.schema_settings))
+    message.message_transforms.extend(transform_messages(topic.transforms))
     put_kept(message, topic.kept)
     return message
 

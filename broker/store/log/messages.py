@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -44,7 +44,8 @@ class EncodedMessages:
 
     `attributes` is empty if no message has any.  `parts`: the batches that it would be cut into, by (count, size);
     `sizes`: of the messages, data and attributes.  `shared`: of each part, what its messages have besides their own
-    attributes, as JSON; empty: nothing.
+    attributes, as JSON; empty: nothing.  `has_gaps`: some messages have a sequence and are not stored; their parts
+    have no size (None), and they are in no `sizes`.
     """
 
     count: int
@@ -52,9 +53,10 @@ class EncodedMessages:
     ordering_key: str | None
     attributes: bytes
     data: bytes
-    parts: Sequence[tuple[int, int]]
+    parts: Sequence[tuple[int, int | None]]
     sizes: Sequence[int] = ()
     shared: Sequence[str] = ()
+    has_gaps: bool = False
 
 
 class PartitionMissing(Exception):
@@ -101,6 +103,34 @@ def encode_messages(messages: Sequence[NewMessage], shared: Sequence[str] = ()) 
     return EncodedMessages(*packed, [part for _, part in parts], sizes, [text for text, _ in parts])
 
 
+def encode_with_gaps(messages: Sequence[NewMessage | None], shared: Sequence[str] = ()) -> EncodedMessages:
+    """The same where some messages are not stored (None) and have a sequence all the same, that names nothing.
+
+    `shared` is of the others.
+    """
+    runs: list[EncodedMessages] = []
+    texts = iter(shared)
+    for is_gap, run in groupby(messages, lambda message: message is None):
+        stored = [message for message in run if message is not None] if not is_gap else []
+        if is_gap:
+            count = sum(1 for _ in run)
+            runs.append(EncodedMessages(count, 0, None, b"", _LENGTH(0) * count, [(count, None)]))
+        else:
+            runs.append(encode_messages(stored, list(islice(texts, len(stored)))))
+    has_attributes = any(run.attributes for run in runs)
+    return EncodedMessages(
+        len(messages),
+        sum(run.size for run in runs),
+        next((run.ordering_key for run in runs if run.sizes), None),
+        b"".join(run.attributes or _NULL * run.count for run in runs) if has_attributes else b"",
+        b"".join(run.data for run in runs),
+        list(chain.from_iterable(run.parts for run in runs)),
+        list(chain.from_iterable(run.sizes for run in runs)),
+        list(chain.from_iterable(run.shared for run in runs)),
+        has_gaps=True,
+    )
+
+
 def _size(message: NewMessage, length: int, attributes: bytes) -> int:
     """With the attributes as PostgreSQL prints them: it has a space after each comma and colon."""
     return length + (len(attributes) + 2 * len(message.attributes) - 1 if attributes else 0)
@@ -145,14 +175,18 @@ class _Batches:
             return
         for count, size in request.parts:
             self.count += count
+            if size is None:
+                continue
             self.lasts.append(self.count)
             self.counts.append(count)
             self.sizes.append(size)
             self.ordering_keys.append(request.ordering_key)
-        self.shared += request.shared or [""] * len(request.parts)
+        self.shared += request.shared or [""] * (len(self.lasts) - len(self.shared))
 
     def _fits(self, request: EncodedMessages) -> bool:
         if not self.counts or request.ordering_key != self.ordering_keys[-1]:
+            return False
+        if request.has_gaps or self.lasts[-1] != self.count:
             return False
         if request.shared != ([self.shared[-1]] if self.shared[-1] else ()):
             return False

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.domain.page import Page
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy, Subscription
+from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.resources.subscription_json import (
     decode_extensions,
     decode_push_config,
@@ -76,6 +77,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         push_paused_reason=row.push_paused_reason or "",
         kept=row.kept,
         created_at=row.created_at,
+        transforms=decode_transforms(row.message_transforms),
     )
 
 
@@ -95,6 +97,7 @@ def _mutable(subscription: Subscription) -> dict[str, Any]:
         "maximum_backoff": s.retry_policy and s.retry_policy.maximum_backoff,
         "push_config": encode_push_config(s.push_config),
         "kept": s.kept,
+        "message_transforms": encode_transforms(s.transforms),
     }
 
 

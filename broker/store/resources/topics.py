@@ -12,6 +12,7 @@ from broker.domain.page import Page
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import DELETED_TOPIC, Topic
+from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.schema.payload_schema_tables import payload_schemas
 from broker.store.schema.tables import shards, snapshots, subscriptions, topics
 
@@ -35,6 +36,7 @@ def _topic(row: Row[Any]) -> Topic:
         message_retention=row.message_retention,
         kept=row.kept,
         schema_settings=None if row.schema_id is None else _schema_settings(row),
+        transforms=decode_transforms(row.message_transforms),
     )
 
 
@@ -68,6 +70,7 @@ async def insert_topic(
             labels=topic.labels,
             message_retention=topic.message_retention,
             kept=topic.kept,
+            message_transforms=encode_transforms(topic.transforms),
             created_at=now,
             **_schema_columns(topic.schema_settings),
         )
@@ -113,6 +116,7 @@ async def update_topic(connection: AsyncConnection, *, topic: Topic) -> None:
             labels=topic.labels,
             message_retention=topic.message_retention,
             kept=topic.kept,
+            message_transforms=encode_transforms(topic.transforms),
             **_schema_columns(topic.schema_settings),
         )
     )

@@ -61,6 +61,8 @@ topics = Table(
     Column("schema_encoding", Text),
     Column("first_revision_id", Text),
     Column("last_revision_id", Text),
+    # JSON, null for none; text, since the order of what is in it is nobody's to change
+    Column("message_transforms", Text),
 )
 
 # A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at
@@ -93,6 +95,7 @@ subscriptions = Table(
     Column("last_active_at", DateTime(timezone=True), nullable=False),
     Column("idle_watched", Interval, nullable=False, server_default=text("'00:00:00'::interval")),
     Column("idle_watched_at", DateTime(timezone=True)),
+    Column("message_transforms", Text),  # as of topics
     # Every broker process reads all push subscriptions, now and then.
     Index(
         "subscriptions_push_idx",

@@ -28,6 +28,12 @@ PUBLISHED_MESSAGES: Final = TOPIC.counter("pubsub_topic_published_messages", "Me
 PUBLISHED_BYTES: Final = TOPIC.counter(
     "pubsub_topic_published_bytes", "Bytes of data and attributes of the messages stored by publish requests."
 )
+TOPIC_TRANSFORM_FAILURES: Final = TOPIC.counter(
+    "pubsub_topic_transform_failures", "Messages of publish requests that a transform of the topic failed for."
+)
+TOPIC_TRANSFORM_DROPS: Final = TOPIC.counter(
+    "pubsub_topic_transform_drops", "Messages that a transform of the topic dropped: they are not stored."
+)
 MESSAGE_SIZES: Final = TOPIC.histogram(
     "pubsub_topic_message_size_bytes", "Size of each published message, data and attributes.", _BYTES
 )
@@ -46,6 +52,12 @@ EXPIRED: Final = SUBSCRIPTION.counter(
 )
 DEAD_LETTERED: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_dead_letter_messages", "Messages moved to the dead-letter topic."
+)
+TRANSFORM_FAILURES: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_transform_failures", "Messages that a transform failed for, each a nack."
+)
+TRANSFORM_DROPS: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_transform_drops", "Messages that a transform dropped, each acknowledged."
 )
 ACK_LATENCY: Final = SUBSCRIPTION.histogram(
     "pubsub_subscription_ack_latency_seconds",
@@ -108,6 +120,16 @@ ROUND_TRIPS: Final = PROCESS.histogram(
     "Time of a round trip of hot statements to the database and back.",
     _SECONDS,
     scale=MICROSECONDS,
+)
+
+TRANSFORM_SECONDS: Final = PROCESS.histogram(
+    "broker_transform_seconds",
+    "Time that a sandbox took for what it was given at once: up to a thousand messages of a topic or subscription.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
+SANDBOX_DEATHS: Final = PROCESS.counter(
+    "broker_transform_sandbox_deaths", "Sandboxes that ended, or were ended, while they transformed messages."
 )
 
 LAYOUTS: Final = {"topic": TOPIC, "subscription": SUBSCRIPTION, "process": PROCESS}

@@ -25,7 +25,7 @@ def add_received(response: Any, subscription: Subscription, deliveries: Sequence
     last_time: datetime | None = None
     seconds = nanos = 0
     for delivery in deliveries:
-        ack_ids = make_ack_ids(attempt_name(subscription.subscription_id, delivery), range(len(delivery.messages)))
+        ack_ids = make_ack_ids(attempt_name(subscription.subscription_id, delivery), delivery.places)
         first_id = delivery.shard_id * SEQUENCES_PER_SHARD
         attempt_number = delivery.attempt_number if subscription.shows_delivery_attempts else 0
         for ack_id, message in zip(ack_ids, delivery.messages, strict=True):

@@ -1,0 +1,55 @@
+"""Google's MessageTransform and what it means."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.transforms import FIELD, Compression, JavascriptUdf, Transform, Transforms
+from broker.front.generated import messages
+
+_ZLIB = 1  # google.pubsub.v1.Compression.CompressionAlgorithm
+_MODES = {1: "COMPRESS", 2: "DECOMPRESS"}
+_NUMBERS = {mode: number for number, mode in _MODES.items()}
+
+
+def transforms_from(given: Iterable[Any], where: str = FIELD) -> Transforms:
+    """Those of a topic or subscription.  Raises InvalidArgument."""
+    return tuple(transform_from(message, f"{where}[{index}]") for index, message in enumerate(given))
+
+
+def transform_from(message: Any, where: str) -> Transform:
+    kind = message.WhichOneof("transform")
+    if kind is None:
+        raise InvalidArgument(f"{where} has no transform: it needs one of javascriptUdf and compression.")
+    if kind == "ai_inference":
+        raise InvalidArgument(f"{where}.aiInference is not supported: this broker calls no models.")
+    if kind == "compression":
+        action: JavascriptUdf | Compression = _compression(message.compression, f"{where}.compression")
+    else:
+        action = JavascriptUdf(message.javascript_udf.function_name, message.javascript_udf.code)
+    return Transform(action, disabled=message.disabled, enabled=message.enabled)
+
+
+def _compression(message: Any, where: str) -> Compression:
+    if message.compression_algorithm != _ZLIB:
+        raise InvalidArgument(f"{where}.compressionAlgorithm must be ZLIB, the one that this broker has.")
+    mode = _MODES.get(message.compression_mode)
+    if mode is None:
+        raise InvalidArgument(f"{where}.compressionMode must be COMPRESS or DECOMPRESS.")
+    return Compression("COMPRESS" if mode == "COMPRESS" else "DECOMPRESS")
+
+
+def transform_messages(transforms: Transforms) -> list[Any]:
+    return [_message(transform) for transform in transforms]
+
+
+def _message(transform: Transform) -> Any:
+    message = messages.MessageTransform(disabled=transform.disabled, enabled=transform.enabled)
+    action = transform.action
+    if isinstance(action, Compression):
+        message.compression.compression_algorithm = _ZLIB
+        message.compression.compression_mode = _NUMBERS[action.mode]
+    else:
+        message.javascript_udf.function_name = action.function_name
+        message.javascript_udf.code = action.code
+    return message
