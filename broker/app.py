@@ -121,10 +121,8 @@ class Broker:
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         acks = self._acks(attempt_ids, jitter)
-        self.transforms = Transforming(self._tasks, self._clock, acks, self.states, self.counters)
-        self._pull_claims.transforms = self._push_claims.transforms = self.transforms.of_deliveries
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
-        self.pusher = self._pusher(acks)
+        self.transforms, self.pusher = self._transforming(acks), self._pusher(acks)
         self._publishes = make_publishes(config, *parts, self._wake_ups, self.counters)
         self.shard_heads, self.passes = self._shard_heads(), self._passes()
         self.services = self._services(acks, attempt_ids)
@@ -144,6 +142,11 @@ class Broker:
     def _long_poll(self) -> LongPoll:
         parts = self._database, self._clock, self._tasks, self._pull_claims
         return make_long_poll(self._config, *parts, has_room=lambda: not self.answers.full, counters=self.counters)
+
+    def _transforming(self, acks: AckCoalescer) -> Transforming:
+        made = Transforming(self._tasks, self._clock, acks, self.states, self.counters)
+        self._pull_claims.transforms = self._push_claims.transforms = made.of_deliveries
+        return made
 
     def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
         parts = self._database, self._clock, attempt_ids, self._wake_ups

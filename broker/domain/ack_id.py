@@ -64,6 +64,11 @@ def make_ack_ids(attempt: AttemptName, ordinals: Iterable[int]) -> list[str]:
     return [prefix + _SUFFIXES[ordinal] for ordinal in ordinals]
 
 
+def ack_ids_of(subscription_id: int, delivery: Delivery) -> list[str]:
+    """Of the messages of a delivery."""
+    return make_ack_ids(attempt_name(subscription_id, delivery), delivery.ordinals)
+
+
 @lru_cache(maxsize=4096)
 def _parse_prefix(prefix: str) -> AttemptName | None:
     try:

@@ -8,7 +8,7 @@ reject              the subscriber gave it up (`:reject`), however often it had 
 push <status>       the endpoint answered with this HTTP status, such as `push 503`
 push timeout        the endpoint did not answer within the ack deadline
 push unreachable    there was no connection, or no HTTP answer on it
-transform           a transform of the subscription failed, each time: it was never handed out
+transform           a transform of the subscription failed for it
 push digest         the endpoint took the digest, but named this message as failed
 unknown             a broker of release 0.1.0 had a part in it: it did not note how attempts end
 """

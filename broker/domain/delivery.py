@@ -84,7 +84,7 @@ class Delivery(msgspec.Struct, frozen=True):
     """Messages that one response hands out under one attempt id, all for the n-th time (`attempt_number`).
 
     If they are `ordered` they are a key's, and hold it (A6); `returned` messages of the key that came back with
-    them wait for them under the same attempt id.  `ordinals`: which of the attempt's the messages are, if some were
+    them wait for them under the same attempt id.  `only`: which of the attempt's the messages are, if some were
     left out when they were transformed; those count as `returned`.
     """
 
@@ -94,12 +94,12 @@ class Delivery(msgspec.Struct, frozen=True):
     messages: Sequence[StoredMessage]
     ordered: bool = False
     returned: int = 0
-    ordinals: Sequence[int] | None = None
+    only: Sequence[int] | None = None
 
     @property
-    def places(self) -> Sequence[int]:
-        """The ordinals of the messages in the attempt."""
-        return range(len(self.messages)) if self.ordinals is None else self.ordinals
+    def ordinals(self) -> Sequence[int]:
+        """Of the messages, in the attempt."""
+        return range(len(self.messages)) if self.only is None else self.only
 
 
 @dataclass(slots=True)

@@ -209,7 +209,7 @@ def _with(delivery: Delivery, kept: dict[int, StoredMessage]) -> Delivery:
         delivery,
         messages=list(kept.values()),
         returned=delivery.returned + left_out,
-        ordinals=tuple(kept) if left_out else None,
+        only=tuple(kept) if left_out else None,
     )
 
 

@@ -57,8 +57,8 @@ class Window:
         return most if left is None else min(left, most)
 
     def add(self, attempt: AttemptName, delivery: Delivery) -> None:
-        placed = zip(delivery.places, delivery.messages, strict=True)
-        sizes = {ordinal: message.size for ordinal, message in placed}
+        numbered = zip(delivery.ordinals, delivery.messages, strict=True)
+        sizes = {ordinal: message.size for ordinal, message in numbered}
         self.sizes[attempt] = sizes
         self.messages += len(sizes)
         self.bytes += sum(sizes.values())

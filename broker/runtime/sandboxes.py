@@ -2,7 +2,7 @@
 
 What waits of one topic or subscription goes to a sandbox together, up to a bound, and comes back as far as it got
 within a tenth of a second; the rest has another turn.  Projects take turns by the time that theirs take, and one
-whose turns are long leaves the last sandbox to others (fair_turns.py).  So whoever comes waits for one turn, and not
+whose turns are long leaves the last sandbox to others (fair_turns.py).  So whoever comes waits for one turn, not
 for what a function does that never ends.
 
 A sandbox that dies had maybe one message to blame for it.  What it had is tried again one by one; what it dies of

@@ -21,7 +21,7 @@ MAX_REASON = 300  # characters
 MAX_BYTES = 10_000_000  # of what comes out of a message: what a publish may have
 
 _PRELUDE = (Path(__file__).parent / "prelude.js").read_text("utf-8")
-_PLACE = re.compile(r"\(?<input>:(\d+):(\d+)\)?")
+_WHERE = re.compile(r"\(?<input>:(\d+):(\d+)\)?")
 _encode = msgspec.json.Encoder().encode
 _made = msgspec.json.Decoder(tuple[str, dict[str, str] | None]).decode
 _failed = msgspec.json.Decoder(tuple[int, str, str | None]).decode
@@ -65,7 +65,7 @@ class Function:
             return Outcome(Ending.FAILED, reason=f"the data is not UTF-8 (at byte {error.start})")
         start = crc32(f"{message.message_id} {message.millis}".encode()) - 2**31
         try:
-            made = self._transform(self._function, text, message.millis, start)
+            made = self._transform(self._function, text, float(message.millis), start)
         except quickjs.JSException as error:
             self._make()
             return Outcome(Ending.FAILED, reason=_told(str(error)))
@@ -121,6 +121,6 @@ def _told(error: str) -> str:
         said = f"it took more than {MAX_SECONDS:g} s"
     elif said == "null":  # what QuickJS throws where there is no memory for an error
         said = "it threw null, or took too much memory"
-    place = _PLACE.search(error)
-    where = f" (line {place[1]}, column {place[2]})" if place else ""
+    found = _WHERE.search(error)
+    where = f" (line {found[1]}, column {found[2]})" if found else ""
     return f"{said[:MAX_REASON]}{where}"

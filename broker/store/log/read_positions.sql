@@ -2,7 +2,9 @@
 -- of the first `scanned` messages that were not claimed yet match it (A3).  The oldest message that is out is that of
 -- the lowest sequence; of what waits for its key some may be older.
 SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
-       greatest(h.head - c.next_seq + 1, 0) AS unclaimed,
+       -- There may be sequences that name nothing, behind all messages: a topic's transform has dropped them.
+       CASE WHEN %(filter_path)s::jsonpath IS NULL AND unclaimed.publish_time IS NULL THEN 0
+            ELSE greatest(h.head - c.next_seq + 1, 0) END AS unclaimed,
        (
            SELECT coalesce(sum(CASE
                WHEN d.ordering_key IS NULL THEN bit_count(d.open)

@@ -211,7 +211,7 @@ class Endpoint:
 
     def _items(self, delivery: Delivery) -> Iterator[Item]:
         name = attempt_name(self.subscription_id, delivery)
-        for ordinal, message in zip(delivery.places, delivery.messages, strict=True):
+        for ordinal, message in zip(delivery.ordinals, delivery.messages, strict=True):
             item = Item(message, name, ordinal, delivery.attempt_number)
             if item.key in self.late:
                 self.late[item.key] = item

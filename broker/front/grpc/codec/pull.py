@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from broker.domain.ack_id import attempt_name, make_ack_ids
+from broker.domain.ack_id import ack_ids_of
 from broker.domain.delivery import Delivery
 from broker.domain.message_id import SEQUENCES_PER_SHARD
 from broker.domain.subscription import Subscription
@@ -25,7 +25,7 @@ def add_received(response: Any, subscription: Subscription, deliveries: Sequence
     last_time: datetime | None = None
     seconds = nanos = 0
     for delivery in deliveries:
-        ack_ids = make_ack_ids(attempt_name(subscription.subscription_id, delivery), delivery.places)
+        ack_ids = ack_ids_of(subscription.subscription_id, delivery)
         first_id = delivery.shard_id * SEQUENCES_PER_SHARD
         attempt_number = delivery.attempt_number if subscription.shows_delivery_attempts else 0
         for ack_id, message in zip(ack_ids, delivery.messages, strict=True):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from broker.domain.ack_id import attempt_name, make_ack_ids
+from broker.domain.ack_id import ack_ids_of
 from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import PubsubMessage, ReceivedMessage
@@ -53,7 +53,7 @@ def encode_pull_response(subscription: Subscription, deliveries: Sequence[Delive
 
 
 def _received(subscription: Subscription, delivery: Delivery) -> list[ReceivedMessage]:
-    ack_ids = make_ack_ids(attempt_name(subscription.subscription_id, delivery), delivery.places)
+    ack_ids = ack_ids_of(subscription.subscription_id, delivery)
     first_id = delivery.shard_id * SEQUENCES_PER_SHARD
     attempt_number = delivery.attempt_number if subscription.shows_delivery_attempts else 0
     # One expression, no call a message but those of the two structs: a third of a pull's time is spent here.
