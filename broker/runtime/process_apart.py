@@ -11,7 +11,11 @@ from broker.domain.frames import LENGTH, frame
 
 
 class Died(Exception):
-    """It has ended, or took too long and was ended, before it answered."""
+    """It has ended, or took too long and was ended, before it answered.  `code`: as of subprocess, if it ended."""
+
+    def __init__(self, code: int | None = None) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 class ProcessApart:
@@ -43,8 +47,9 @@ class ProcessApart:
             async with asyncio.timeout(self._seconds):
                 return await _answer(process, body)
         except (TimeoutError, OSError, EOFError) as error:
+            code = None if isinstance(error, TimeoutError) else await process.wait()
             await self.end()
-            raise Died from error
+            raise Died(code) from error
         except asyncio.CancelledError:
             await self.end()  # it would answer the next with this one's answer
             raise

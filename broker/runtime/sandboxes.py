@@ -10,6 +10,7 @@ then has failed.
 """
 
 import asyncio
+import signal
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ LONG_SECONDS = 0.05  # of a turn that leaves the last sandbox to others
 ANSWER_SECONDS = 20.0  # a sandbox ends itself after two of the processor; this is for one that stands still
 ALONE = 200  # messages that go one by one after a death
 MAX_WAIT_SECONDS = 5.0  # for a first turn
+OUT_OF_TIME = -signal.SIGPROF
 DIED = "it took too much time or memory, and was ended"
 
 
@@ -62,11 +64,14 @@ class _Work:
 
 @dataclass(eq=False, slots=True)
 class _Line:
-    """What waits of a program.  It has one turn at a time.  `alone`: so many messages go one by one."""
+    """What waits of a program.  It has one turn at a time.  `alone`: so many messages go one by one; `excused`: the
+    one that is next was there when a sandbox died of something else than its bound of time.
+    """
 
     program: Program
     works: deque[_Work] = field(default_factory=deque)
     alone: int = 0
+    excused: bool = False
 
     def take(self) -> list[Message]:
         """What goes with one turn, from the front."""
@@ -233,9 +238,12 @@ class Sandboxes:
             return
         try:
             outcomes = await self._ask_to_run(line.program, messages, sandbox)
-        except Died:
+        except Died as death:
             if not line.alone:
                 line.alone = ALONE
+                return
+            if death.code != OUT_OF_TIME and not line.excused:  # somebody may have killed it
+                line.excused = True
                 return
             outcomes = [Outcome(Ending.FAILED, reason=DIED)]
         except BaseException as error:
@@ -243,7 +251,7 @@ class Sandboxes:
             if not isinstance(error, BrokerError):
                 raise
             return
-        line.alone = max(line.alone - 1, 0)
+        line.alone, line.excused = max(line.alone - 1, 0), False
         line.give(outcomes)
 
     async def _ask_to_run(self, program: Program, messages: list[Message], sandbox: _Sandbox) -> Sequence[Outcome]:
