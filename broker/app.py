@@ -64,6 +64,7 @@ from broker.services.snapshots import SnapshotService
 from broker.services.streaming_pull import StreamingPullService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
+from broker.services.transforms import TransformService
 from broker.store.driver.database import DATABASE, Database
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.partitions import make_partitions_ahead
@@ -144,9 +145,8 @@ class Broker:
         return make_long_poll(self._config, *parts, has_room=lambda: not self.answers.full, counters=self.counters)
 
     def _transforming(self, acks: AckCoalescer) -> Transforming:
-        made = Transforming(self._tasks, self._clock, acks, self.states, self.counters)
-        self._pull_claims.transforms = self._push_claims.transforms = made.of_deliveries
-        return made
+        parts = self._tasks, self._clock, acks, self.states, self.counters
+        return Transforming(*parts, claims=(self._pull_claims, self._push_claims))
 
     def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
         parts = self._database, self._clock, attempt_ids, self._wake_ups
@@ -189,8 +189,7 @@ class Broker:
         checks = self._schema_checks
         database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
         quotas = self.quotas
-        can = self.transforms.checks
-        shards = self._config.shards_per_topic
+        can, shards = self.transforms.checks, self._config.shards_per_topic
         topics = TopicService(database, clock, wake_ups, quotas, can, shards_per_topic=shards)
         subscriptions = self._subscription_service()
         snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity, quotas)
@@ -212,6 +211,7 @@ class Broker:
             quotas=QuotaService(database, clock, quotas, self.retained_bytes, wake_ups),
             roles=RoleService(database, changed=changed),
             events=EventService(database, clock),
+            transforms=TransformService(database, clock, can, self.transforms.trials),
             policies=PolicyService(
                 database,
                 self.access.authorizer if self.access is not None else None,

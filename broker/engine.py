@@ -1,6 +1,6 @@
 """How many may do what at the same time: the parts that claim, acknowledge, publish and push, for one process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from broker.app_config import AppConfig
@@ -18,7 +18,7 @@ from broker.runtime.readers import Readers
 from broker.runtime.sandboxes import Sandboxes
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
-from broker.runtime.transforms import Programs, TopicTransforms, TransformChecks
+from broker.runtime.transforms import Programs, TopicTransforms, TransformChecks, TransformTrials
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
@@ -116,10 +116,21 @@ class Transforming:
     """What transforms messages, of one process."""
 
     def __init__(
-        self, tasks: Tasks, clock: DatabaseClock, acks: AckCoalescer, states: StateChanges, counters: Counters
+        self,
+        tasks: Tasks,
+        clock: DatabaseClock,
+        acks: AckCoalescer,
+        states: StateChanges,
+        counters: Counters,
+        *,
+        claims: Iterable[ClaimScheduler],
     ) -> None:
+        """`claims`: whose messages are transformed."""
         programs = Programs()
         self.sandboxes = Sandboxes(tasks, counters)
         self.checks = TransformChecks(self.sandboxes)
+        self.trials = TransformTrials(self.sandboxes, programs)
         self.of_topics = TopicTransforms(self.sandboxes, programs, clock, counters)
         self.of_deliveries = DeliveryTransforms(self.sandboxes, programs, acks, states, counters)
+        for each in claims:
+            each.transforms = self.of_deliveries

@@ -12,6 +12,7 @@ def _names(prefix: str, verbs: str) -> frozenset[str]:
 
 _PUBSUB_VIEW = (
     _names("pubsub.schemas", "get list listRevisions validate")
+    | _names("pubsub.messageTransforms", "validate")
     | _names("pubsub.snapshots", "get list")
     | _names("pubsub.subscriptions", "get list")
     | _names("pubsub.topics", "get list")

@@ -198,6 +198,9 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "TailTopic": (Need("pubsub.topics.attachSubscription"),),  # shows bodies, as a subscription would
     "ListLag": (Need("pubsub.subscriptions.list"),),
     "Logging.ListAuditLogs": (Need("logging.privateLogEntries.list"),),
+    "ValidateMessageTransform": (Need("pubsub.messageTransforms.validate"),),
+    # And ListTopicMessages' or ListSubscriptionMessages' of what is named.
+    "TestMessageTransforms": (Need("pubsub.messageTransforms.validate"),),
     "TestFilter": (  # may show bodies
         Need(
             {"topics": "pubsub.topics.attachSubscription", "subscriptions": "pubsub.subscriptions.consume"},

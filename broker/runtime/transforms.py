@@ -6,11 +6,11 @@ from hashlib import sha256
 
 import msgspec
 
-from broker.domain.errors import InvalidArgument, ResourceExhausted
+from broker.domain.errors import InvalidArgument, ResourceExhausted, Unavailable
 from broker.domain.message import NewMessage
 from broker.domain.names import project_of
 from broker.domain.topic import Topic
-from broker.domain.transforms import FIELD, Transforms, check_transforms, is_at_work
+from broker.domain.transforms import FIELD, Transform, Transforms, check_transforms, is_at_work
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.sandboxes import Program, Sandboxes
 from broker.telemetry.metrics.counters import Counters
@@ -54,6 +54,22 @@ class TransformChecks:
             reason = await self._sandboxes.check(project_of(resource), transforms, where)
             if reason:
                 raise InvalidArgument(f"Invalid message transform: {reason}.")
+
+
+class TransformTrials:
+    """Of one message, by one transform at a time."""
+
+    def __init__(self, sandboxes: Sandboxes, programs: Programs) -> None:
+        self._sandboxes = sandboxes
+        self._programs = programs
+
+    async def run(self, project: str, transform: Transform, message: Message) -> Outcome:
+        """Raises Unavailable."""
+        program = self._programs.of(f"{project}/trials", (transform,))
+        outcomes = await self._sandboxes.run(program, [message], seconds=PUBLISH_SECONDS)
+        if not outcomes:
+            raise Unavailable("Too many messages wait to be transformed; try again.")
+        return outcomes[0]
 
 
 class TopicTransforms:

@@ -19,6 +19,7 @@ from broker.services.snapshots import SnapshotService
 from broker.services.streaming_pull import StreamingPullService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
+from broker.services.transforms import TransformService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +41,4 @@ class Services:
     audit_logs: AuditLogService
     quotas: QuotaService
     events: EventService
+    transforms: TransformService

@@ -54,7 +54,8 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "TailSubscription",
         "TailTopic",
     }
-    extensions = {"GetPosition", "Nack", "Reject", "TestFilter"} | looks | pushes | access
+    trials = {"TestFilter", "TestMessageTransforms", "ValidateMessageTransform"}
+    extensions = {"GetPosition", "Nack", "Reject"} | trials | looks | pushes | access
     assert {route.rpc for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions
     assert extensions <= support()["extensions"].keys()
 

@@ -27,6 +27,7 @@ from broker.front.rest.handlers import (
     standing_messages,
     tail,
     topic_messages,
+    transforms,
 )
 from broker.front.rest.handlers import service_accounts as accounts
 from broker.front.rest.resources import resource_handler
@@ -123,6 +124,8 @@ ROUTES = [
     Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", positions.get_position),  # an extension (A12)
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
+    Route("POST", "projects/*:validateMessageTransform", "ValidateMessageTransform", transforms.validate),
+    Route("POST", "projects/*:testMessageTransforms", "TestMessageTransforms", transforms.test),
     Route("GET", f"{SUBSCRIPTION}/consumers", "ListConsumers", consumers.list_consumers),
     Route(
         "GET",
