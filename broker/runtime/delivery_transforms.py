@@ -10,10 +10,10 @@ message that is dropped waits until those before it are acked, for none is acked
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
-import msgspec
+from msgspec.structs import replace
 
 from broker.domain.ack_id import AttemptName, attempt_name
 from broker.domain.dead_letter import TRANSFORM
@@ -205,7 +205,7 @@ def _made(message: StoredMessage, outcome: Outcome | None) -> StoredMessage | No
 
 def _with(delivery: Delivery, kept: dict[int, StoredMessage]) -> Delivery:
     left_out = len(delivery.messages) - len(kept)
-    return msgspec.structs.replace(
+    return replace(
         delivery,
         messages=list(kept.values()),
         returned=delivery.returned + left_out,
