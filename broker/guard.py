@@ -10,6 +10,7 @@ from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.gate import Gate
 from broker.front.permissions import FindSubscription
+from broker.runtime.refusal_pace import ERRORS_A_SECOND, ERRORS_AT_ONCE, RefusalPace
 from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
 from broker.telemetry.log import open_access_log
@@ -53,7 +54,8 @@ def make_audit_trail(
 def make_call_log(config: AppConfig, states: StateChanges, *, excused: Callable[[], bool]) -> CallLog:
     """Of both doors."""
     access = open_access_log(config.access_log)
-    return CallLog(states, excused=excused, access=access, slow_seconds=config.slow_request_seconds)
+    pace = RefusalPace(a_second=ERRORS_A_SECOND, at_once=ERRORS_AT_ONCE)
+    return CallLog(states, excused=excused, access=access, slow_seconds=config.slow_request_seconds, pace=pace)
 
 
 def make_auditor(config: AppConfig, trail: AuditTrail | None) -> Auditor | None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from benchmarks.attacks.acks import many_acks, single_extensions
 from benchmarks.attacks.dead_letters import dead_letter_storm
 from benchmarks.attacks.filters import seek_and_filter
-from benchmarks.attacks.publishes import large_bodies, publish_flood, used_up_quota
+from benchmarks.attacks.publishes import large_bodies, publish_flood, refused_calls, used_up_quota
 from benchmarks.attacks.pulls import pulls_that_wait
 from benchmarks.attacks.pushes import changed_endpoints, hanging_endpoints, slow_endpoints
 from benchmarks.attacks.subscribers import ordering_keys, snapshots_and_seeks
@@ -29,6 +29,7 @@ ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]]
     "large bodies": large_bodies,
     "publish flood": publish_flood,
     "used-up quota": used_up_quota,
+    "refused calls": refused_calls,
     "filters on trial": filters_on_trial,
     "ordering keys": ordering_keys,
     "snapshots and seeks": snapshots_and_seeks,

@@ -1,7 +1,7 @@
-"""Publishes without a pause: as large as may be; thousands of messages a second; by who has used up a quota."""
+"""Publishes without a pause: as large as may be; thousands of messages a second; refused ones."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.attacks.caller import Caller, build_call
 
@@ -26,6 +26,16 @@ async def used_up_quota(host: str, port: int, ready: Callable[[], None]) -> None
     await _publish(host, port, ready, _FLOOD_CALLERS, {"messages": [{"data": _FLOOD_DATA}]})
 
 
+async def refused_calls(host: str, port: int, ready: Callable[[], None]) -> None:
+    """To topics that do not exist, and with what cannot be read."""
+    path = f"{_PROJECT}/topics/nowhere:publish"
+    wrong = [build_call("POST", path, body) for body in ({"messages": [{"data": "eHh4"}]}, {"messages": "wrong"})]
+    tasks = [asyncio.create_task(_send_for_ever(Caller(host, port), wrong)) for _ in range(_FLOOD_CALLERS)]
+    await asyncio.sleep(_FULL_FORCE_SECONDS)
+    ready()
+    await asyncio.gather(*tasks)
+
+
 async def _publish(
     host: str, port: int, ready: Callable[[], None], callers: int, body: Mapping[str, object]
 ) -> None:
@@ -40,6 +50,10 @@ async def _publish(
 
 async def _publish_for_ever(caller: Caller, topic: str, body: Mapping[str, object]) -> None:
     await caller.call("PUT", topic)
-    encoded = build_call("POST", f"{topic}:publish", body)
+    await _send_for_ever(caller, [build_call("POST", f"{topic}:publish", body)])
+
+
+async def _send_for_ever(caller: Caller, requests: Sequence[bytes]) -> None:
     while True:
-        await caller.send(encoded)
+        for request in requests:
+            await caller.send(request)

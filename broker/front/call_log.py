@@ -3,17 +3,27 @@
 A call is named by its method and its resource; what else a caller sends is not written.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
+from typing import Protocol
 
 from broker.domain.errors import BrokerError
+from broker.front.peer import host_of
 from broker.telemetry.log import of_request
 from broker.telemetry.spent import SPENT, Spent
 from broker.telemetry.state_changes import StateChanges
 
 logger = logging.getLogger("broker.calls")
+
+
+class Pace(Protocol):
+    """Of answers: how many seconds one more is to wait, by whom it is for; it counts."""
+
+    def delay(self, of: str, /) -> float: ...
 
 
 class CallLog:
@@ -26,8 +36,10 @@ class CallLog:
         excused: Callable[[], bool] = lambda: False,
         access: logging.Logger | None = None,
         slow_seconds: float = 0.0,
+        pace: Pace | None = None,
     ) -> None:
         """`excused()`: calls are refused for a reason that was told (the database is away, the broker stops).
+        `pace`: of errors, which who calls again at once would keep the process busy with; None: all at once.
         `access` has a line for each call; `slow_seconds`: a call that takes so long has one that says why; 0: none.
         """
         self._line = access.info if access else logger.debug
@@ -36,6 +48,7 @@ class CallLog:
         self._slow_seconds = slow_seconds
         self._states = states
         self._excused = excused
+        self.pace = pace
 
     def begin(self) -> float:
         """A call, in this task; by perf_counter."""
@@ -65,6 +78,15 @@ class CallLog:
             what = f"calls are refused with {error.code}"
             name, why = f"{error.code} {error.told}", error.told.rstrip(".")
             self._states.happens("refused calls", name, what, why, request_id=request_id)
+
+    async def hold_back(self, resource: str, peer: object) -> None:
+        """An error, if a project or an address has very many of them; in vain if the process ends (M1)."""
+        if self.pace is None:
+            return
+        project, address = resource.split("/", 2)[:2][-1], host_of(peer)
+        if seconds := max(self.pace.delay(f"projects/{project}"), self.pace.delay(address)):
+            with suppress(asyncio.CancelledError):  # it is to be answered all the same
+                await asyncio.sleep(seconds)
 
     def fault(self, call: str, error: Exception, request_id: bytes) -> None:
         """A defect of the broker: the first of a kind is traced, the others are counted."""

@@ -1,7 +1,8 @@
-"""Refusals for want of a quota, at a pace: who calls again at once, whatever he hears, costs others little (M1).
+"""Refusals at a pace: who calls again at once, whatever he hears, costs others little (M1).
 
 A refusal is cheap, for the caller too: without a pace 64 connections that call again at once keep an event loop so
-busy that a neighbour's call waits for a round of them at each of its steps (docs/decisions/0024).
+busy that a neighbour's call waits for a round of them at each of its steps (docs/decisions/0024).  What is refused
+for want of a quota has a slow pace; any error has one that only a flood of them ever meets.
 """
 
 import asyncio
@@ -11,13 +12,23 @@ from collections.abc import Callable
 
 REFUSALS_A_SECOND = 100.0  # of a project, by a process
 AT_ONCE = 10  # refusals that need not wait, after a pause
+ERRORS_A_SECOND, ERRORS_AT_ONCE = 1_000.0, 200  # some tenth of an event loop; more than one caller alone ever has
+_MOST_KNOWN = 10_000  # project names cost nothing
 MOST_SECONDS = 1.0  # that one waits: so many callers have no pace, and their connections have bounds of their own
 
 
 class RefusalPace:
-    """Of one process."""
+    """Of one process.  What has a pace of its own is named by the caller: mostly a project."""
 
-    def __init__(self, *, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        a_second: float = REFUSALS_A_SECOND,
+        at_once: int = AT_ONCE,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`at_once`: refusals that need not wait, after a pause."""
+        self._seconds, self._at_once = 1 / a_second, at_once
         self._ticks = ticks
         self._next: dict[str, float] = {}  # when a refusal of a project would be in time
 
@@ -29,10 +40,12 @@ class RefusalPace:
     def delay(self, project: str) -> float:
         """Of one more refusal, which is counted; in seconds."""
         now = self._ticks()
-        due = max(self._next.get(project, 0.0), now - AT_ONCE / REFUSALS_A_SECOND)
+        due = max(self._next.get(project, 0.0), now - self._at_once * self._seconds)
         if due - now > MOST_SECONDS:
             return random.uniform(MOST_SECONDS / 2, MOST_SECONDS)  # noqa: S311  # lest they come back at once
-        self._next[project] = due + 1 / REFUSALS_A_SECOND
+        if len(self._next) >= _MOST_KNOWN:
+            self.forget()
+        self._next[project] = due + self._seconds
         return max(due - now, 0.0)
 
     def forget(self) -> None:

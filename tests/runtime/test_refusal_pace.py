@@ -1,9 +1,12 @@
-"""Who is refused for want of a quota, and calls again at once, is answered at a pace (E4, M1)."""
+"""Who is refused, and calls again at once, is answered at a pace (E4, M1)."""
 
 import asyncio
 
+import grpc
 import pytest
 
+from broker.app import Broker
+from broker.app_config import AppConfig
 from broker.domain.errors import QuotaExceeded
 from broker.domain.quota import ProjectQuotas
 from broker.runtime.connections import Connections
@@ -11,6 +14,8 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
 from broker.runtime.refusal_pace import AT_ONCE, MOST_SECONDS, REFUSALS_A_SECOND, RefusalPace
 from broker.store.driver.database import Database
+from tests.fixtures.broker import Rest, eventually
+from tests.fixtures.in_process import running_in_process
 
 _P = "projects/p"
 
@@ -61,3 +66,55 @@ async def test_refused_connections_wait_their_turn_as_well() -> None:
     assert refusals[0].done()
     assert not refusals[-1].done()
     assert {type(error) for error in await asyncio.gather(*refusals, return_exceptions=True)} == {QuotaExceeded}
+
+
+class _Told:
+    """A pace that is always the same, and knows who was asked about."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.of: list[str] = []
+        self._seconds = seconds
+
+    def delay(self, of: str, /) -> float:
+        self.of.append(of)
+        return self._seconds
+
+
+async def test_errors_of_both_doors_have_a_pace_of_the_project_and_of_the_address_and_answers_have_none(
+    database_url: str,
+) -> None:
+    broker = Broker(AppConfig(database_url=database_url, pool_size=4))
+    told = broker.calls.pace = _Told()
+    async with running_in_process(broker) as client:
+        rest = Rest(client, _P)
+        await rest.create_topic()
+        await rest.publish("m")
+        assert told.of == []
+        assert await rest.error("POST", rest.topic("none") + ":publish", {"messages": [{"data": "bQ=="}]})
+        assert await rest.error("POST", rest.topic() + ":publish", {"messages": "wrong"})
+        assert await rest.error("GET", "no/such/path")
+        assert told.of == [_P, "127.0.0.1"] * 2 + ["projects/such", "127.0.0.1"]
+        del told.of[:]
+        target = f"{client.base_url.host}:{client.base_url.port}"
+        async with grpc.aio.insecure_channel(target) as channel:
+            topic = b"projects/p/topics/none"
+            with pytest.raises(grpc.aio.AioRpcError):
+                await channel.unary_unary("/google.pubsub.v1.Publisher/GetTopic")(b"\x0a%c%b" % (len(topic), topic))
+            assert told.of == [_P, "127.0.0.1"]
+            with pytest.raises(grpc.aio.AioRpcError):
+                async for _ in channel.stream_stream("/google.pubsub.v1.Subscriber/StreamingPull")(iter([b""])):
+                    pass
+            assert told.of[3:] == ["127.0.0.1"]
+
+
+async def test_an_error_waits_and_a_call_that_is_fine_does_not(database_url: str) -> None:
+    broker = Broker(AppConfig(database_url=database_url, pool_size=4))
+    told = broker.calls.pace = _Told(seconds=3.0)
+    async with running_in_process(broker) as client:
+        rest = Rest(client, _P)
+        await rest.create_topic()
+        refused = asyncio.create_task(rest.error("GET", rest.topic("none")))
+        await eventually(lambda: told.of)
+        await rest.publish("m")
+        assert not refused.done()
+        assert (await refused)[0] == "NOT_FOUND"

@@ -195,6 +195,7 @@ class StreamingRpc(Holder):
                 self._tell("OK")
         except BrokerError as error:
             await self._audit(error)
+            await self._session.calls.hold_back(self._resource, self._session.peer())
             self._fail(error)
         except asyncio.CancelledError:
             by_caller = self._error is not None or self._stream.closed

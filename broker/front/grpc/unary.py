@@ -211,13 +211,15 @@ class UnaryRpc(Holder):
                 if self._waits:
                     self._gate.hold(self)
             answer = await self._handler(call, request)
-            del request
+            request = b""
             await self._audit()
             self._let_go()
             if not await self._send(answer) and call.unsent is not None:
                 await call.unsent()
         except BrokerError as error:
             await self._audit(error)
+            self._let_go()
+            await self._session.calls.hold_back(resource_of(request), self._session.peer())
             self._fail(error)
         except asyncio.CancelledError:
             self._fail(Unavailable("The broker stops."))

@@ -88,7 +88,7 @@ class RestDoor:
     async def serve(self, exchange: Exchange) -> None:
         """Answer a request, whatever happens."""
         head = exchange.head
-        status, retry_after, held, large = 200, None, 0, None
+        status, retry_after, held, large, refused = 200, None, 0, None, False
         began = self._calls.begin() if self._calls.on else 0.0
         try:
             target, name = self._find(head)
@@ -101,6 +101,7 @@ class RestDoor:
         except BrokerError as error:
             self._calls.refused(error, exchange.request_id)
             status, answer, retry_after = encode_error(error)
+            refused = True
         except asyncio.CancelledError:  # the server does that to what is left when it has stopped for long enough
             status, answer, retry_after = encode_error(Unavailable("The broker stops; try again."))
         except Exception as error:
@@ -109,6 +110,8 @@ class RestDoor:
             status, answer, retry_after = encode_error(fault)
         finally:
             self._bodies.let_go(held, large)
+        if refused:
+            await self._calls.hold_back(head.path[len(_PREFIX) :].decode("ascii"), exchange.peer)
         if began:
             self._calls.answered(_shown(head), status, began, exchange.peer, exchange.request_id)
         exchange.respond(status, _headers(status, retry_after), answer)
