@@ -9,6 +9,7 @@ from benchmarks.google_client import grpc_latency, grpc_publish, grpc_pull, grpc
 from benchmarks.latency import latency
 from benchmarks.layers import profile
 from benchmarks.limits import copy_limit, http_limit, select_limit
+from benchmarks.looking import looking
 from benchmarks.memory import memory
 from benchmarks.neighbours import neighbours
 from benchmarks.one_port import rest_one_port
@@ -51,6 +52,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "access": access,
     "schemas": schemas,
     "schemas-of-others": schemas_of_others,
+    "looking": looking,
     "overload": overload,
     "neighbours": neighbours,
     "memory": memory,
