@@ -91,6 +91,26 @@ async def test_an_ack_that_is_undone_is_not_told(log: Log, database: Database) -
     assert settled.time == log.start
 
 
+async def test_what_stands_behind_a_released_message_of_a_key_was_not_handed_out(log: Log) -> None:
+    await log.publish("a", "b", key="k")
+    [both] = await log.pull(ordered=True)
+    await log.nack(both)
+    [first] = await log.pull(1, ordered=True)
+    assert (len(first.messages), first.returned) == (1, 1)
+    of = {"subscription_id": log.subscription.subscription_id, "shard_id": log.shard_id}
+    async with (
+        log.database.hot() as connection,
+        journal.written_down(
+            connection, shard_id=log.shard_id, attempts=[log.name(first)], told=True, clock=lambda: log.start
+        ) as ledger,
+    ):
+        assert ledger is not None
+        ledger.released([log.name(first)], Told(ALL))
+    async with log.database.hot() as hot:
+        told = [await read_entries(hot, seq=message.seq, **of) for message in both.messages]
+    assert [[entry.event for entry in entries] for entries in told] == [[Event.RELEASED], []]
+
+
 def test_rows_are_of_one_bucket_and_of_bounded_size() -> None:
     whole = list(rows_of(ALL, 1, Event.ACKED, 1, [(BUCKET - 2, BUCKET + 3)]))
     assert [(row.bucket, row.seqs) for row in whole] == [

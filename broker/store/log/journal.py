@@ -114,9 +114,11 @@ class Ledger:
             self._add(change.attempt, done, _EVENTS[change.status], change.told._replace(answer=answer))
 
     def released(self, attempts: Iterable[AttemptName], told: Told) -> None:
-        """Whole attempts, which reached nobody."""
+        """Whole attempts, which reached nobody; of a key without what stands behind, for it was not handed out."""
         for attempt in attempts:
-            self._add(attempt, range(attempt.count), Event.RELEASED, told)
+            [row] = self.rows.get(_of(attempt), [None]) if attempt.ordered else [None]
+            out = attempt.count if row is None or row.out_count is None else row.out_count
+            self._add(attempt, range(out), Event.RELEASED, told)
 
     def _in_order(self, change: DeadlineChange, done: Collection[int]) -> frozenset[int]:
         """Of a key: its first message alone moves the deadline; what comes back takes all behind it along."""
