@@ -23,7 +23,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_process import TOO_LONG, SchemaProcess
 
 MAX_COMPILED = 200  # of 300 KB at most, which compiled are some MB
-_PART = 100  # messages that are looked at together
+_PARTS = 100, 10  # how many messages are read together: the most that take little time
 _AT_ONCE_SECONDS = 0.005  # then others have their turn
 
 
@@ -49,8 +49,10 @@ class SchemaChecks:
         found: list[str] = []
         began = perf_counter()
         while len(found) < len(messages):
-            part = [message.data for message in messages[len(found) : len(found) + _PART]]
-            if self._are_all_like(candidates[0], part, settings.encoding):
+            part, is_quick = self._part(
+                candidates[0], messages[len(found) : len(found) + _PARTS[0]], settings.encoding
+            )
+            if is_quick and self._compile(candidates[0]).are_all_like(part, settings.encoding):
                 found += [told[candidates[0].number]] * len(part)
             else:
                 for data in part:
@@ -60,12 +62,17 @@ class SchemaChecks:
             began = await _after_a_while(began)
         return found
 
-    def _are_all_like(self, revision: Schema, messages: Sequence[bytes], encoding: str) -> bool:
-        """Whether that is known at once; False: it is to be found out one by one."""
+    def _part(
+        self, revision: Schema, messages: Sequence[NewMessage], encoding: str
+    ) -> tuple[Sequence[bytes], bool]:
+        """The data of the first messages, and whether they can be read together and at once."""
         compiled = self._compile(revision)
-        if not compiled.is_quick(sum(map(len, messages)), encoding, len(messages)):
-            return False
-        return compiled.are_all_like(messages, encoding)
+        data = [message.data for message in messages]
+        for most in _PARTS:
+            part = data[:most]
+            if compiled.is_quick(sum(map(len, part)), encoding, len(part)):
+                return part, True
+        return data[: _PARTS[-1]], False
 
     async def prepare(self, schema: Schema) -> Schema:
         """The schema as it is stored: compiled, where it can be.  Raises InvalidArgument, Unavailable."""
