@@ -203,7 +203,7 @@ class Broker:
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
-            looking=make_looking(database, clock, self.tails),
+            looking=make_looking(database, clock, self.tails, self.counters),
             pushes=PushService(database, clock, wake_ups, self.pusher),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),

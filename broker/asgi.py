@@ -21,6 +21,7 @@ from broker.front.rest.routes import ROUTES
 from broker.front.token import token_routes
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
 from broker.runtime.resource_turns import ResourceTurns
+from broker.runtime.turn_counts import TurnCounts
 from broker.telemetry.metrics.counters import Counters
 
 StartFailed = Callable[[Exception], None]
@@ -83,7 +84,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
     limits: dict[str, Any] = {
         "requests": broker.requests,
         "answers": broker.answers,
-        "resource_calls": ResourceCalls(ResourceTurns().of),
+        "resource_calls": ResourceCalls(ResourceTurns(counts=TurnCounts(broker.counters, "resource")).of),
         "calls": broker.calls,
         "gate": broker.gate,
         "auditor": broker.auditor,

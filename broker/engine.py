@@ -95,7 +95,13 @@ def make_acks(
     writer = AckWriter(database, clock, attempt_ids, wake_ups, jitter=jitter, counts=counts)
     at_once = max(1, min(ACK_FLUSHES_AT_ONCE, config.pool_size // 2))
     return AckCoalescer(
-        writer, tasks, activity, flushes_at_once=at_once, acked=readers.acked, settled=outstanding.remove
+        writer,
+        tasks,
+        activity,
+        flushes_at_once=at_once,
+        counters=counters,
+        acked=readers.acked,
+        settled=outstanding.remove,
     )
 
 

@@ -29,7 +29,9 @@ from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
+from broker.runtime.turn_counts import TurnCounts
 from broker.store.log.delivery_attempts import MessageNames
+from broker.telemetry.metrics.counters import Counters
 
 MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
@@ -62,6 +64,7 @@ class AckCoalescer:
         activity: SubscriptionActivity,
         *,
         flushes_at_once: int,
+        counters: Counters | None = None,
         acked: Callable[[Iterable[MessageNames]], None] = lambda _: None,
         settled: Callable[[Iterable[MessageNames]], None] = lambda _: None,
     ) -> None:
@@ -69,6 +72,7 @@ class AckCoalescer:
 
         `acked` is told what was acked, `settled` what was acked or nacked, once that is durable.
         """
+        self._turn_counts = TurnCounts(counters or Counters(), "ack")
         self._acked = acked
         self._settled = settled
         self._writer = writer
@@ -169,6 +173,7 @@ class AckCoalescer:
     async def _run(self, line: _Line, turn: Turn[_Line] | None) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
+        waited = began - line.began
         try:
             batch = self._take(line)
             if batch is not None:
@@ -179,8 +184,10 @@ class AckCoalescer:
             self._stopped = True
             raise
         finally:
+            held = loop.time() - began
+            self._turn_counts.ended(line.project, waited=waited, held=held)
             if turn is not None:
-                self._turns.end(turn, loop.time() - began)
+                self._turns.end(turn, held)
             if line.stalled is not None:
                 line.stalled.cancel()
             if line.open is None:

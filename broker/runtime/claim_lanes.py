@@ -76,6 +76,7 @@ class Lane:
     looks: dict[Watch, None] = field(default_factory=dict)
     woken: bool = False
     queued: bool = False
+    queued_at: float = 0.0
 
     @property
     def alone(self) -> bool:

@@ -5,6 +5,7 @@ from time import monotonic
 
 from broker.domain.errors import BrokerError
 from broker.domain.lag import Lag
+from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
@@ -46,6 +47,7 @@ class Figures:
             topics, names = await list_names(connection)
         self._book.keep_only("topic", topics)
         self._book.keep_only("subscription", names)
+        self._book.keep_only("project", {project_of(name) for name in (*topics, *names)})
         async with self._database.hot() as hot:
             retained = await read_retained(hot, max_topics=capacity)
         standings = Standings(retained=retained, unread=max(len(names) - capacity, 0))

@@ -35,6 +35,7 @@ from broker.runtime.fair_turns import Turn
 from broker.runtime.publish_turns import PublishTurns
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
+from broker.runtime.turn_counts import TurnCounts
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
@@ -83,6 +84,7 @@ class _ShardQueue:
     in_flight: int = 0  # flushes that share a turn, which ends with the last of them
     turn: Turn[Any] | None = None
     turn_began: float = 0.0
+    turn_waited: float = 0.0
 
 
 class PublishCoalescer:
@@ -108,6 +110,7 @@ class PublishCoalescer:
         self._queued_bytes = 0
         self._large = FairStock(MAX_QUEUED_BYTES)
         self._turns = PublishTurns(shards_at_once)
+        self._turn_counts = TurnCounts(self._counters, "publish")
 
     async def publish(self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str) -> Appended:
         """Append a request's messages to a shard of a `topic` of a `project`; returns once they are durable.
@@ -154,21 +157,27 @@ class PublishCoalescer:
                 finally:
                     queue.in_flight -= 1
                     if not queue.in_flight:
-                        self._turns.end(queue.turn, asyncio.get_running_loop().time() - queue.turn_began)
+                        self._end_turn(queue)
         finally:
             queue.flushing -= 1
             if not queue.flushing and not queue.waiting:
                 self._queues.pop(shard_id, None)
 
+    def _end_turn(self, queue: _ShardQueue) -> None:
+        seconds = asyncio.get_running_loop().time() - queue.turn_began
+        self._turns.end(queue.turn, seconds)
+        self._turn_counts.ended(queue.project, waited=queue.turn_waited, held=seconds)
+
     async def _take_turn(self, queue: _ShardQueue) -> None:
         loop = asyncio.get_running_loop()
-        queue.turn = None
+        asked, queue.turn, queue.turn_waited = loop.time(), None, 0.0
         if not self._turns.begin_at_once():
             stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
             try:
                 queue.turn = await self._turns.wait(queue.project)
             finally:
                 stalled.cancel()
+            queue.turn_waited = loop.time() - asked
         queue.turn_began = loop.time()
 
     async def _flush_next(self, shard_id: int, queue: _ShardQueue) -> None:

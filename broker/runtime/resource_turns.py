@@ -12,6 +12,8 @@ from typing import Any
 from broker.domain.errors import DeadlineExceeded, Unavailable
 from broker.domain.fair_stock import FairStock
 from broker.runtime.fair_turns import FairTurns, Turn
+from broker.runtime.turn_counts import TurnCounts
+from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.spent import spending
 
 AT_ONCE = 8  # connections of the pool of such calls (store/driver/database.py)
@@ -25,7 +27,10 @@ LONGEST_SECONDS = 20.0  # of a call, its wait included; past it the outcome is u
 class ResourceTurns:
     """Of one process."""
 
-    def __init__(self, *, at_once: int = AT_ONCE, max_under_way: int = MAX_UNDER_WAY) -> None:
+    def __init__(
+        self, *, at_once: int = AT_ONCE, max_under_way: int = MAX_UNDER_WAY, counts: TurnCounts | None = None
+    ) -> None:
+        self._counts = counts or TurnCounts(Counters(), "resource")
         self._stock = FairStock(max_under_way)
         self._turns = FairTurns[asyncio.Future[Any]](at_once, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS)
 
@@ -47,18 +52,32 @@ class ResourceTurns:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
-                with spending("turns"):
-                    turn = await self._turn(project, hung_up)
+                turn, waited = await self._waited_for(project, hung_up)
                 began = loop.time()
                 try:
                     yield
                 finally:
-                    self._turns.end(turn, loop.time() - began)
+                    held = loop.time() - began
+                    self._turns.end(turn, held)
+                    self._counts.ended(project, waited=waited, held=held)
                     self._begin()
         except TimeoutError:
             raise Unavailable("The database does not answer; the call may or may not have worked.") from None
         finally:
             self._stock.give_back((project,))
+
+    async def _waited_for(
+        self, project: str, hung_up: Callable[[], Awaitable[None]] | None
+    ) -> tuple[Turn[Any], float]:
+        """A turn, and the seconds that it was waited for."""
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        try:
+            with spending("turns"):
+                return await self._turn(project, hung_up), loop.time() - asked
+        except BaseException:
+            self._counts.waited(project, loop.time() - asked)
+            raise
 
     async def _turn(self, project: str, hung_up: Callable[[], Awaitable[None]] | None) -> Turn[Any]:
         begun: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

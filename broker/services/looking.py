@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.runtime.tails import Tails
+from broker.runtime.turn_counts import TurnCounts
 from broker.services.consumers import ConsumerService
 from broker.services.fates import FateService
 from broker.services.filters import FilterService
@@ -14,6 +15,7 @@ from broker.services.standing_messages import StandingMessageService
 from broker.services.tail import TailService
 from broker.services.topic_messages import TopicMessageService
 from broker.store.driver.database import Database
+from broker.telemetry.metrics.counters import Counters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +32,9 @@ class LookingServices:
     topic_messages: TopicMessageService
 
 
-def make_looking(database: Database, clock: DatabaseClock, tails: Tails) -> LookingServices:
+def make_looking(database: Database, clock: DatabaseClock, tails: Tails, counters: Counters) -> LookingServices:
     """The services of one process."""
-    turns = ResourceTurns(at_once=LOOKING_AT_ONCE)
+    turns = ResourceTurns(at_once=LOOKING_AT_ONCE, counts=TurnCounts(counters, "look"))
     return LookingServices(
         fates=FateService(database, clock, turns),
         filters=FilterService(database, clock, turns),

@@ -1,5 +1,6 @@
 """Each counter is the known number after a known load (F1)."""
 
+import asyncio
 import socket
 from collections.abc import Callable
 from datetime import timedelta
@@ -179,3 +180,51 @@ async def test_the_counters_of_two_brokers_add_up(clone: Callable[..., object], 
             assert published == [2, 1]
             assert sum(page.get("pubsub_subscription_sent_messages_total") for page in pages) == len(received)
             assert sum(page.get("pubsub_subscription_ack_messages_total") for page in pages) == len(received)
+
+
+async def test_turns_are_counted_by_project_and_kind(broker: Running, project: str) -> None:
+    """Who waits for whom: one project looks, and another has the only turn for that."""
+    rest, other = Rest(broker[1], project), Rest(broker[1], "projects/other-one")
+    await rest.create_topic()
+    await rest.create_subscription()
+    for text in "abc":
+        await rest.publish(text)
+    received = await rest.pull()
+    await rest.acknowledge(received[:1])
+    await rest.acknowledge(received[1:])
+    turns = broker[0].services.looking.lag._turns
+    async with turns.of(other.project):
+        waiting = asyncio.create_task(rest.ok("GET", f"{project}/lag"))
+        await eventually(lambda: len(turns._turns))
+        await asyncio.sleep(0.02)
+    await waiting
+    scraped = await scrape(broker[1])
+
+    def of(name: str, kind: str, of_project: str = project) -> float:
+        return scraped.get(f"pubsub_{name}_total", kind=kind, project=of_project.removeprefix("projects/"))
+
+    assert [of("turns", kind) for kind in ("resource", "publish", "ack", "look")] == [2, 3, 2, 1]
+    assert of("turns", "claim") >= 1
+    assert 0.02 <= of("turn_wait_seconds", "look") < 600  # seconds, not microseconds
+    assert of("turn_held_seconds", "look", other.project) >= 0.02
+    assert all(of("turn_held_seconds", kind) > 0 for kind in ("resource", "publish", "ack", "look", "claim"))
+    assert scraped.get("broker_fan_out_depth_messages_sum") == 3
+    widths = (scraped.get(f"broker_fan_out_width_subscriptions_{part}") for part in ("sum", "count"))
+    assert len(set(widths)) == 1  # one subscription in each
+
+
+async def test_a_push_has_a_turn_until_it_is_answered(broker: Running, project: str, push_sink: PushSink) -> None:
+    rest = Rest(broker[1], project)
+    await rest.create_topic()
+    for name in ("one", "two"):
+        await rest.create_subscription(name, pushConfig={"pushEndpoint": push_sink.url + f"/status/204/{name}"})
+    await rest.publish("m")
+    for name in ("one", "two"):
+        await push_sink.wait_for(f"/status/204/{name}", 1)
+    wanted = {"kind": "push", "project": project.removeprefix("projects/")}
+
+    async def counted() -> bool:
+        return (await scrape(broker[1])).get("pubsub_turns_total", **wanted) == 2
+
+    await eventually(counted)
+    assert (await scrape(broker[1])).get("pubsub_turn_held_seconds_total", **wanted) > 0

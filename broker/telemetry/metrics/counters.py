@@ -1,8 +1,9 @@
 """Where a process counts: blocks of its part of the book (book.py), by the names of resources."""
 
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from broker.telemetry.metrics.book import CounterBook
+from broker.telemetry.metrics.book import REUSE_SECONDS, CounterBook
 from broker.telemetry.metrics.families import LAYOUTS
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Counters:
         self.process = self.book.block("process", process, 0)
         self._topics: dict[str, memoryview] = {}
         self._subscriptions: dict[str, memoryview] = {}
+        self._projects: dict[str, memoryview] = {}
+        self._projects_until = 0.0
         self._by_id: dict[int, str] = {}
 
     def topic(self, name: str) -> memoryview:
@@ -35,6 +38,14 @@ class Counters:
     def subscription(self, name: str) -> memoryview:
         """The counters of a subscription that exists."""
         return self._subscriptions.get(name) or self._find("subscription", name, self._subscriptions)
+
+    def project(self, name: str) -> memoryview:
+        """The counters of a project ("projects/p"); of what stands for several, those of OTHER."""
+        now = monotonic()
+        if now >= self._projects_until:  # no change of a resource says that a project is gone
+            self._projects.clear()
+            self._projects_until = now + REUSE_SECONDS / 2
+        return self._projects.get(name) or self._find("project", name, self._projects)
 
     def unknown_topic(self) -> memoryview:
         """Of topics that do not exist, all together."""
@@ -57,6 +68,7 @@ class Counters:
         if name is None:
             self._topics.clear()
             self._subscriptions.clear()
+            self._projects.clear()
         else:
             self._topics.pop(name, None)
             self._subscriptions.pop(name, None)
@@ -64,5 +76,6 @@ class Counters:
     def _find(self, kind: str, name: str, known: dict[str, memoryview]) -> memoryview:
         if len(known) >= _MOST_KNOWN:
             known.clear()
-        block = known[name] = self.book.block(kind, self._number, self.book.entry(kind, name))
+        entry = self.book.entry(kind, name) if name.startswith("projects/") else 0
+        block = known[name] = self.book.block(kind, self._number, entry)
         return block

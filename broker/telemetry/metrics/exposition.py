@@ -17,6 +17,7 @@ from broker.telemetry.metrics.standings import Standings, gauges
 _LABELS: Mapping[str, Sequence[str]] = {
     "topic": ("project", "topic"),
     "subscription": ("project", "subscription"),
+    "project": ("project",),
     "process": (),
 }
 
@@ -26,9 +27,9 @@ def labels_of(kind: str, name: str) -> Sequence[str]:
     if not _LABELS[kind]:
         return ()
     if name == OTHER:
-        return OTHER, OTHER
+        return [OTHER] * len(_LABELS[kind])
     parts = name.split("/")
-    return parts[1], parts[-1]
+    return [parts[1], parts[-1]][: len(_LABELS[kind])]
 
 
 class BookCollector:
@@ -91,7 +92,7 @@ def _metric(family: Family, labels: Sequence[str], rows: Iterable[tuple[Sequence
     for values, slots in rows:
         for number, value in enumerate(family.values):
             if slots[at + number] or not number:
-                counter.add_metric((*values, value), slots[at + number])
+                counter.add_metric((*values, value), slots[at + number] * family.scale)
     return counter
 
 

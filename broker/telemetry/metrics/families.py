@@ -87,6 +87,26 @@ OPEN_STREAMS: Final = SUBSCRIPTION.gauge(
     "pubsub_subscription_open_streaming_pulls", "StreamingPull streams that are open."
 )
 
+TURN_KINDS: Final = ("ack", "claim", "look", "publish", "push", "resource")
+PROJECT: Final = Layout()
+TURNS: Final = PROJECT.counters(
+    "pubsub_turns", "Turns that a project has had at what a process shares between projects.", "kind", TURN_KINDS
+)
+TURN_WAITS: Final = PROJECT.counters(
+    "pubsub_turn_wait_seconds",
+    "Time that a project has waited for its turns, added up.",
+    "kind",
+    TURN_KINDS,
+    scale=MICROSECONDS,
+)
+TURN_HELD: Final = PROJECT.counters(
+    "pubsub_turn_held_seconds",
+    "Time for which a project has had its turns, added up.",
+    "kind",
+    TURN_KINDS,
+    scale=MICROSECONDS,
+)
+
 PROCESS: Final = Layout()
 SEQUENCING: Final = PROCESS.histogram(
     "pubsub_sequencing_seconds",
@@ -102,6 +122,16 @@ LOOP_DELAY: Final = PROCESS.histogram(
     "How late a timer of a worker process was; each looks twice a second.",
     _SECONDS,
     scale=MICROSECONDS,
+)
+FAN_OUT_WIDTH: Final = PROCESS.histogram(
+    "broker_fan_out_width_subscriptions",
+    "Subscriptions that one claim handed messages out to, of claims that did.",
+    _MESSAGES,
+)
+FAN_OUT_DEPTH: Final = PROCESS.histogram(
+    "broker_fan_out_depth_messages",
+    "Messages that one claim handed out, for each subscription again, of claims that did.",
+    _MESSAGES,
 )
 CACHE_READS: Final = PROCESS.counters(
     "broker_resource_cache_lookups",
@@ -132,4 +162,4 @@ SANDBOX_DEATHS: Final = PROCESS.counter(
     "broker_transform_sandbox_deaths", "Sandboxes that ended, or were ended, while they transformed messages."
 )
 
-LAYOUTS: Final = {"topic": TOPIC, "subscription": SUBSCRIPTION, "process": PROCESS}
+LAYOUTS: Final = {"topic": TOPIC, "subscription": SUBSCRIPTION, "project": PROJECT, "process": PROCESS}

@@ -95,9 +95,11 @@ class Layout:
         """The slot of one that goes up and down, and is 0 when a process begins."""
         return self._add(Family(name, help_, "gauge", self.slots)).offset
 
-    def counters(self, name: str, help_: str, label: str, values: Sequence[str]) -> Mapping[str, int]:
-        """The slots of one for each value of a label."""
-        family = self._add(Family(name, help_, "counter", self.slots, label, values))
+    def counters(
+        self, name: str, help_: str, label: str, values: Sequence[str], *, scale: float = 1.0
+    ) -> Mapping[str, int]:
+        """The slots of one for each value of a label, in units of `scale` (MICROSECONDS, or 1)."""
+        family = self._add(Family(name, help_, "counter", self.slots, label, values, scale=scale))
         return {value: family.offset + number for number, value in enumerate(values)}
 
     def histogram(self, name: str, help_: str, bounds: Sequence[int], *, scale: float = 1.0) -> Histogram:

@@ -76,10 +76,11 @@ class Parcel:
 
 
 class Slot(NamedTuple):
-    """For a request: what it was taken from, and by which paths (slots.py)."""
+    """For a request: what it was taken from, by which paths (slots.py), and when."""
 
     stock: FairStock
     paths: tuple[Path, ...]
+    since: float
 
 
 @dataclass(eq=False, slots=True)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from broker.domain.message_id import message_id
+from broker.runtime.turn_counts import TurnCounts
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DELIVERY_LAG, PUSH_LATENCY, PUSH_REQUESTS, SENT
 from broker.workers.push.endpoint import Endpoint, Flight, Item
@@ -23,6 +24,7 @@ class PushCounts:
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
+        self.turns = TurnCounts(counters, "push")
 
     def sent(self, endpoint: Endpoint, items: Sequence[Item], now: datetime) -> None:
         """A request goes out."""

@@ -82,7 +82,7 @@ class PushSender:
         self._why_not = why_not
         self._running: set[asyncio.Task[None]] = set()
         self.slots = PushSlots()
-        self._turns = Turns(self.slots, start=self._start_next, freed=self._next)
+        self._turns = Turns(self.slots, counts.turns, start=self._start_next, freed=self._next)
         self._late: dict[Flight, None] = {}  # overdue and still open, oldest first
         self._leaving: dict[Flight, None] = {}  # to endpoints that are gone, oldest first
 

@@ -45,10 +45,10 @@ class PushSlots:
         endpoint.payer = endpoint.project if len(paths) == 1 else IN_DOUBT
         over = self._over_its_part(endpoint, paths[0], now) or self._stock.take(*paths)
         if over is None:
-            return Slot(self._stock, paths)
+            return Slot(self._stock, paths, now)
         if endpoint.flights or self._reserve.take(*paths) is not None:
             return over
-        return Slot(self._reserve, paths)
+        return Slot(self._reserve, paths, now)
 
     def give_back(self, slot: Slot) -> None:
         """The request has ended, or has its slot no longer."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from broker.domain.fair_stock import Over
+from broker.runtime.turn_counts import TurnCounts
 from broker.workers.push.endpoint import Endpoint, Slot
 from broker.workers.push.slots import PushSlots
 
@@ -17,8 +18,14 @@ class Turns:
     """`start(endpoint, now)` starts its next request, if it may; `freed(endpoint)`: it need not wait any more."""
 
     def __init__(
-        self, slots: PushSlots, *, start: Callable[[Endpoint, float], None], freed: Callable[[Endpoint], None]
+        self,
+        slots: PushSlots,
+        counts: TurnCounts,
+        *,
+        start: Callable[[Endpoint, float], None],
+        freed: Callable[[Endpoint], None],
     ) -> None:
+        self._counts = counts
         self._slots = slots
         self._start = start
         self._freed = freed
@@ -39,7 +46,7 @@ class Turns:
         slot = self._slots.take(endpoint, now)
         if not isinstance(slot, Over):
             if endpoint.waits_since is not None:
-                self._waits_no_more(endpoint)
+                self._waits_no_more(endpoint, now)
             if endpoint.slots is not None:
                 has = max(endpoint.slots, len(endpoint.flights) + 1)
                 endpoint.slots = None if has >= endpoint.health.window else has
@@ -55,8 +62,9 @@ class Turns:
     def give_back(self, endpoint: Endpoint, slot: Slot, now: float) -> None:
         """A request has its slot no longer.  Others that wait are looked at in a moment."""
         self._slots.give_back(slot)
+        self._counts.ended(endpoint.project, waited=0.0, held=now - slot.since)
         if endpoint.waits_since is not None and self._slots.has_room(endpoint, now):
-            self._waits_no_more(endpoint)
+            self._waits_no_more(endpoint, now)
 
     def _start_some(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -70,7 +78,9 @@ class Turns:
         if self._scheduled:
             asyncio.get_running_loop().call_soon(self._start_some)
 
-    def _waits_no_more(self, endpoint: Endpoint) -> None:
+    def _waits_no_more(self, endpoint: Endpoint, now: float) -> None:
+        if endpoint.waits_since is not None:
+            self._counts.waited(endpoint.project, now - endpoint.waits_since)
         endpoint.waits_since = None
         self._waiting.pop(endpoint, None)
 
@@ -86,10 +96,10 @@ class Turns:
         free = self._slots.free
         for endpoint in list(self._waiting):
             if endpoint.closed:
-                self._waits_no_more(endpoint)
+                self._waits_no_more(endpoint, now)
             elif free > 0 and self._slots.has_room(endpoint, now):
                 free -= 1
-                self._waits_no_more(endpoint)
+                self._waits_no_more(endpoint, now)
                 self._freed(endpoint)
             elif endpoint.buffer:
                 self._start(endpoint, now)  # which gives back what is too old
