@@ -14,7 +14,7 @@ under way is looked at after it, so no wake-up is lost.
 
 import asyncio
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 from broker.domain.errors import Aborted, Unavailable
@@ -27,13 +27,12 @@ from broker.runtime.fair_turns import FairTurns
 from broker.runtime.jitter import Jitter
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
-from broker.runtime.turn_counts import TurnCounts
+from broker.runtime.turn_counts import ClaimCounts
 from broker.store.claim.claim import claim_messages
 from broker.store.claim.request import MAX_CLAIMANTS, Claimant, Claimed, ClaimRequest, Gone, Locked, More, Quiet
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
 from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.metrics.families import EXPIRED, FAN_OUT_DEPTH, FAN_OUT_WIDTH
 
 _LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
 _FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again
@@ -60,8 +59,7 @@ class ClaimScheduler:
         """`turns_at_once` claims, each on a connection.  `waits`: a claim for one waits for a cursor that somebody
         else holds; otherwise it is tried again in a moment.
         """
-        self._counters = counters or Counters()
-        self._turn_counts = TurnCounts(self._counters, "claim")
+        self._counts = ClaimCounts(counters or Counters())
         self._database = database
         self._clock = clock
         self._attempt_ids = attempt_ids
@@ -233,14 +231,11 @@ class ClaimScheduler:
         loop = asyncio.get_running_loop()
         try:
             while not self._stopping and (turn := self._turns.begin()) is not None:
-                begun_at = loop.time()
-                waited = begun_at - turn.item.queued_at
+                queued_at, begun_at = turn.item.queued_at, loop.time()
                 try:
                     await self._serve(turn.item)
                 finally:
-                    held = loop.time() - begun_at
-                    self._turns.end(turn, held)
-                    self._turn_counts.ended(str(turn.item.path[0]), waited=waited, held=held)
+                    self._turns.end(turn, self._counts.turn_ended(turn.item.path, queued_at, begun_at))
                 self._serve_more()
         finally:
             self._serving -= 1
@@ -316,7 +311,7 @@ class ClaimScheduler:
                 for watch in claimants:
                     self._fail(watch, left.pop(watch), error)
             return
-        _count_fan_out(self._counters, claimed.values())
+        self._counts.claimed(claimed.values())
         for watch, claimant in claimants.items():
             del left[watch]
             answer = Answer(shard_id, claimant, claimed[claimant.subscription_id], now, begun_at)
@@ -357,8 +352,7 @@ class ClaimScheduler:
 
     def _conclude(self, watch: Watch, answer: Answer) -> None:
         """A claim is over: tell the consumer, and know when to look next."""
-        if answer.claimed.expired:
-            self._counters.subscription(watch.member.consumer.subscription.name)[EXPIRED] += answer.claimed.expired
+        self._counts.expired(watch.member.consumer.subscription.name, answer.claimed.expired)
         watch.go_alone(self._goes_alone(watch, answer))
         again = self._note(watch, answer) or watch.again
         watch.state = State.IDLE
@@ -404,14 +398,3 @@ class ClaimScheduler:
         assert isinstance(answer.claimed.rest, Quiet)
         watch.look_at(answer.claimed.rest.until)
         return all(served) and not claimant.wants_next  # then the claim has not asked what is next
-
-
-def _count_fan_out(counters: Counters, claimed: Iterable[Claimed]) -> None:
-    """Of a claim that handed anything out."""
-    handed_out = [
-        sum(len(delivery.messages) for of_demand in each.deliveries for delivery in of_demand) for each in claimed
-    ]
-    width = len(handed_out) - handed_out.count(0)
-    if width:
-        FAN_OUT_WIDTH.observe(counters.process, width)
-        FAN_OUT_DEPTH.observe(counters.process, sum(handed_out))

@@ -3,8 +3,12 @@
 Who waits for whom is the two together: of a kind of turns, those whose waits grow wait for those who hold.
 """
 
+import asyncio
+from collections.abc import Iterable
+
+from broker.store.claim.request import Claimed
 from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.metrics.families import TURN_HELD, TURN_WAITS, TURNS
+from broker.telemetry.metrics.families import EXPIRED, FAN_OUT_DEPTH, FAN_OUT_WIDTH, TURN_HELD, TURN_WAITS, TURNS
 
 
 class TurnCounts:
@@ -24,3 +28,30 @@ class TurnCounts:
     def waited(self, project: str, seconds: float) -> None:
         """It waited for a turn, and got none, or that is counted apart."""
         self._counters.project(project)[self._waits] += int(seconds * 1e6)
+
+
+class ClaimCounts:
+    """Of claims: their turns, what each has handed out, and what it has found to be due again."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._turns = TurnCounts(counters, "claim")
+
+    def turn_ended(self, path: tuple[str, str | int], asked: float, began: float) -> float:
+        """One of a project, or of what is in doubt; by the loop's clock.  How long it was had."""
+        held = asyncio.get_running_loop().time() - began
+        self._turns.ended(path[0], waited=began - asked, held=held)
+        return held
+
+    def claimed(self, claimed: Iterable[Claimed]) -> None:
+        """One claim is over; it counts if anything was handed out."""
+        handed_out = [sum(len(delivery.messages) for of in each.deliveries for delivery in of) for each in claimed]
+        width = len(handed_out) - handed_out.count(0)
+        if width:
+            FAN_OUT_WIDTH.observe(self._counters.process, width)
+            FAN_OUT_DEPTH.observe(self._counters.process, sum(handed_out))
+
+    def expired(self, subscription: str, messages: int) -> None:
+        """So many had their ack deadline behind them."""
+        if messages:
+            self._counters.subscription(subscription)[EXPIRED] += messages
