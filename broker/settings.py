@@ -314,14 +314,22 @@ def find_settings(
 
 def asks_for_traces(environment: Mapping[str, str] | None = None) -> bool:
     """Whether OpenTelemetry's own variables do (https://opentelemetry.io/docs/specs/otel/configuration/
-    sdk-environment-variables/): they name an exporter or its endpoint, and do not switch it off.
+    sdk-environment-variables/): they name an exporter or its endpoint, and do not switch it off.  Raises
+    SettingError for a protocol that the broker does not send by.
     """
     environment = os.environ if environment is None else environment
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or exporter not in ("", "otlp"):
         return False
     endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    return bool(exporter) or any(environment.get(name) for name in endpoints)
+    asks = bool(exporter) or any(environment.get(name) for name in endpoints)
+    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL") if asks else ():
+        if (protocol := environment.get(name)) and protocol != "http/protobuf":
+            what = "leave it out, and name the collector's port for HTTP, which is 4318 by custom"
+            raise SettingError(f"{name} must be http/protobuf, not {protocol[:40]!r}: {what}")
+        if protocol:  # that of traces goes before the other
+            break
+    return asks
 
 
 def forget_session_variables() -> None:

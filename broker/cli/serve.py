@@ -50,6 +50,7 @@ def serve(settings: Settings) -> int:
     own_url = own_database(settings)
     for number in _stop_signals():
         signal.signal(number, signal.default_int_handler)  # until the loop runs, each unwinds what was started
+    asks_for_traces()  # before anything is made, for it may be refused
     try:
         with (
             _data_directory(settings) as cluster,

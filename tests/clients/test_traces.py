@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -16,9 +17,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from broker.app import Broker
 from broker.app_config import AppConfig
-from broker.settings import asks_for_traces
+from broker.settings import SettingError, asks_for_traces
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.tracing import start_tracing
+from tests.cli.processes import complaint
 from tests.fixtures.broker import BrokerProcess, Rest
 from tests.fixtures.google import Handler
 from tests.fixtures.in_process import running_in_process
@@ -129,3 +131,22 @@ async def test_a_publish_is_a_child_of_its_request(database_url: str, monkeypatc
 )
 def test_the_standard_variables_switch_traces_on(variables: dict[str, str], asked: bool) -> None:
     assert asks_for_traces(variables) is asked
+
+
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"])
+def test_a_protocol_that_traces_are_not_sent_by_is_refused_by_name(name: str) -> None:
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
+    for protocol in ("grpc", "http/json"):
+        with pytest.raises(SettingError, match=f"{name} must be http/protobuf, not '{protocol}': .* 4318"):
+            asks_for_traces(endpoint | {name: protocol})
+        assert not asks_for_traces({name: protocol})  # nobody asks for traces
+    assert asks_for_traces(endpoint | {name: "http/protobuf"})
+    of_traces = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}
+    assert asks_for_traces(endpoint | of_traces)
+
+
+def test_a_broker_that_is_told_another_protocol_does_not_start_and_makes_nothing(tmp_path: Path) -> None:
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    said = complaint("serve", "--port", "0", "--data-dir", str(tmp_path / "data"), env=variables, code=2)
+    assert said.startswith("OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf, not 'grpc'")
+    assert not (tmp_path / "data").exists()
