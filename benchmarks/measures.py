@@ -26,6 +26,7 @@ from benchmarks.schemas import schemas, schemas_of_others
 from benchmarks.soak import soak
 from benchmarks.subscriptions import many_subscriptions, subscriptions_100, subscriptions_1000
 from benchmarks.throughput import drain_1, drain_2, publish_100, publish_1000, publish_and_drain, publish_single
+from benchmarks.transforms import transforms
 
 MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "latency": latency,
@@ -53,6 +54,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "schemas": schemas,
     "schemas-of-others": schemas_of_others,
     "looking": looking,
+    "transforms": transforms,
     "overload": overload,
     "neighbours": neighbours,
     "memory": memory,

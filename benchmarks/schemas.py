@@ -41,7 +41,7 @@ def schemas(bench: Bench) -> list[Row]:
             for encoding, mark in (("BINARY", _PUBLISH_MARK), ("JSON", None)):
                 without = Side(bench.broker, partial(fresh_place, bench.broker))
                 carrying = Side(bench.broker, _place_with(bench.broker, schema, encoding))
-                takes: list[Take] = [_take_records(encoding, mark)]
+                takes: list[Take] = [take_records(encoding, mark)]
                 rows += side_by_side(bench, takes, without, carrying, f"Avro in {encoding}")
     except LoadFailed as error:
         rows.append(_failed("schemas", error))
@@ -71,7 +71,7 @@ def schemas_of_others(bench: Bench) -> list[Row]:
     return rows
 
 
-def _take_records(encoding: str, mark: float | None) -> Take:
+def take_records(encoding: str, mark: float | None) -> Take:
     figure = Figure("publish, batches of 100 records", mark=mark)
 
     def take(server: Server, place: Place, seconds: float) -> Taken:

@@ -11,7 +11,7 @@ from broker.domain.frames import LENGTH, frame
 
 
 class Died(Exception):
-    """It has ended, or took too long and was ended, before it answered.  `code`: as of subprocess, if it ended."""
+    """It has ended, or took too long and was ended, before it answered.  `code`: how it ended, as of subprocess."""
 
     def __init__(self, code: int | None = None) -> None:
         super().__init__(code)
@@ -47,9 +47,8 @@ class ProcessApart:
             async with asyncio.timeout(self._seconds):
                 return await _answer(process, body)
         except (TimeoutError, OSError, EOFError) as error:
-            code = None if isinstance(error, TimeoutError) else await process.wait()
-            await self.end()
-            raise Died(code) from error
+            await self.end()  # of one that has ended already this is not the end, nor its code
+            raise Died(process.returncode) from error
         except asyncio.CancelledError:
             await self.end()  # it would answer the next with this one's answer
             raise

@@ -88,6 +88,8 @@ async def test_what_a_function_changes_of_its_world_is_not_anothers(sandboxes: S
     assert (outcome.ending, outcome.attributes) == (Ending.KEPT, '{"good":"yes"}')
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_a_function_that_no_bound_within_ends_costs_its_own_message_alone(tasks: Tasks) -> None:
     """The sandbox dies of it, twice: first nobody knows of which message."""
     counters = Counters()
