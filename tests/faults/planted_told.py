@@ -106,6 +106,12 @@ def tell_a_nack_of_nobody(view: View, dice: random.Random) -> bool:
     return False
 
 
+def tell_that_it_expired(view: View, dice: random.Random) -> bool:
+    _, timeline = dice.choice(_stories(view))
+    timeline.told[-1].event = "EXPIRED"
+    return True
+
+
 def leave_a_story_open(view: View, dice: random.Random) -> bool:
     _, timeline = dice.choice(_stories(view))
     timeline.told.pop()
@@ -208,6 +214,7 @@ PLANTS_TOLD: Mapping[Plant, str] = {
     go_on_after_the_end: "told wrongly",
     tell_an_ack_of_nobody: "told, and not done",
     tell_a_nack_of_nobody: "told, and not done",
+    tell_that_it_expired: "told, and not done",
     leave_a_story_open: "a story without an end",
     do_not_read: "a story without an end",
     tell_of_those_who_listen: "an event about events",

@@ -9,7 +9,7 @@ from tests.faults.clients.lease import now
 from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.history import History, Publish, Receive, Subscription, Timeline, Told
 
-_MOST = 60  # messages of a subscription, so that it takes some seconds
+_MOST = 40  # messages of a subscription, so that it takes some seconds
 _AT_ONCE = 6
 
 
