@@ -1,5 +1,6 @@
 """One run after the other, on the layout of each seed, and a report of all."""
 
+import asyncio
 import subprocess
 import tempfile
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from broker.store.schema import migrations
 from tests.faults.checks.violation import violation
 from tests.faults.faults import make_schedule, names_for
 from tests.faults.layouts import Layout, layout_of
@@ -55,6 +57,8 @@ class _Soak:
             try:
                 with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as directory:
                     async with layout.world(Path(directory), seed=seed).running() as world:
+                        if world.versions is not None:  # first of all, as one upgrades: it serves both of them
+                            await asyncio.to_thread(migrations.upgrade, world.database_url)
                         await self._run_in(world, layout)
             except (AssertionError, OSError, subprocess.SubprocessError) as error:
                 found = violation("stuck", f"brokers do not start or stop: {error!r}")
