@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 
 from starlette.routing import Route
 
 from broker.app_config import AppConfig
-from broker.domain.errors import BrokerError, Unavailable
+from broker.domain.errors import BrokerError
 from broker.domain.expiration import RECORD_INTERVAL
 from broker.engine import (
     Transforming,
@@ -20,6 +20,7 @@ from broker.engine import (
     make_publishes,
     make_push_client,
 )
+from broker.front.answer_memory import AnswerMemory
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
 from broker.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_call_log, make_gate
@@ -34,7 +35,7 @@ from broker.runtime.loop_watch import watch_loop
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.quotas import BALANCE_SECONDS, Quotas
 from broker.runtime.readers import PASS_SECONDS, Readers
-from broker.runtime.readiness import READY_SECONDS, check_ready
+from broker.runtime.readiness import READY_SECONDS, WhileAway, begin_when_there, check_ready
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.retained_bytes import TICK_SECONDS as RETAINED_SECONDS
 from broker.runtime.retained_bytes import RetainedBytes
@@ -68,7 +69,6 @@ from broker.services.transforms import TransformService
 from broker.store.driver.database import DATABASE, Database
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.partitions import make_partitions_ahead
-from broker.telemetry.log import reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.periodic import PeriodicWorker
@@ -78,11 +78,8 @@ from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.pusher import GRACE_SECONDS, Pusher
 from broker.workers.supervisor import Loop, Supervisor, Worker
 
-WhileAway = Callable[[], AbstractAsyncContextManager[None]]
-
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
-AWAY_SECONDS = 0.2  # between two attempts to reach the database at the start
 
 
 class Broker:
@@ -103,12 +100,12 @@ class Broker:
         self.states, self.counters = StateChanges(), counters or Counters()
         self._database = make_database(config, self.states, self.counters)
         self._clock = make_clock(self._database)
-        self._secrets = Secrets(config.secrets_key_file)
-        self._tasks = Tasks()
+        self._secrets, self._tasks = Secrets(config.secrets_key_file), Tasks()
         attempt_ids = AttemptIds()
         self._dead_letter_news = DeadLetterNews(self.states)
         self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news, self.counters)
-        self.requests, self.answers = (RequestMemory(config.request_memory_mb * 1_000_000) for _ in range(2))
+        most = config.request_memory_mb * 1_000_000
+        self.requests, self.answers = RequestMemory(most), AnswerMemory(most)
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
         parts = self._database, self._clock, self._tasks
         self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, self.counters)
@@ -142,7 +139,7 @@ class Broker:
 
     def _long_poll(self) -> LongPoll:
         parts = self._database, self._clock, self._tasks, self._pull_claims
-        return make_long_poll(self._config, *parts, has_room=lambda: not self.answers.full, counters=self.counters)
+        return make_long_poll(self._config, *parts, has_room=self.answers.has_room, counters=self.counters)
 
     def _transforming(self, acks: AckCoalescer) -> Transforming:
         parts = self._tasks, self._clock, acks, self.states, self.counters
@@ -316,7 +313,7 @@ class Broker:
     async def running(self, while_away: WhileAway = contextlib.nullcontext) -> AsyncIterator[None]:
         """`while_away()` is entered for as long as the start waits for the database."""
         try:
-            await self._wait_for_database(while_away)
+            await begin_when_there(self._begin, self._database, self.states, while_away)
             self.pusher.start()
             supervisor = Supervisor(self._workers(), self.states, excused=self._is_away)
             await supervisor.start()
@@ -340,23 +337,6 @@ class Broker:
             # Also when it could not start: the pool's tasks do not end by being cancelled, and the process that
             # cannot serve would never end and be started again.
             await self._database.close()
-
-    async def _wait_for_database(self, while_away: WhileAway) -> None:
-        """Until it answers: a process that ended instead would only be started again."""
-        try:
-            await self._begin()
-        except Unavailable as error:
-            self._database.went_away(reason(error))
-        else:
-            return
-        async with while_away():
-            while True:
-                await asyncio.sleep(AWAY_SECONDS)
-                self.states.tick()
-                with contextlib.suppress(Unavailable):
-                    await self._begin()
-                    break
-        self._database.came_back()
 
     async def _begin(self) -> None:
         await self._clock.synchronise()

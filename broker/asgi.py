@@ -8,7 +8,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from broker.app import Broker, WhileAway
+from broker.app import Broker
 from broker.app_config import AppConfig
 from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
@@ -20,6 +20,7 @@ from broker.front.rest.app import RestDoor
 from broker.front.rest.routes import ROUTES
 from broker.front.token import token_routes
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
+from broker.runtime.readiness import WhileAway
 from broker.runtime.resource_turns import ResourceTurns
 from broker.runtime.turn_counts import TurnCounts
 from broker.telemetry.metrics.counters import Counters

@@ -69,7 +69,7 @@ def make_long_poll(
     tasks: Tasks,
     claims: ClaimScheduler,
     *,
-    has_room: Callable[[], bool],
+    has_room: Callable[[str], bool],
     counters: Counters,
 ) -> LongPoll:
     """Of all pulls that wait; it claims nothing while there is no room for what it would answer."""

@@ -1,4 +1,4 @@
-"""A budget for the bytes of requests, or of answers, that a process holds at a time.
+"""A budget for the bytes of requests that a process holds at a time.
 
 Large requests are shared by whoever sends them (domain/fair_stock.py): over REST the project in the path, over
 gRPC the connection, for there a project is known only when a request is complete.  Small ones are not counted by
@@ -22,10 +22,6 @@ class RequestMemory:
         self.held = 0
         self._large = FairStock(limit)
         self._arriving = FairStock(limit * 3 // 4)
-
-    @property
-    def full(self) -> bool:
-        return self.held >= self.limit
 
     @property
     def arriving(self) -> int:

@@ -48,11 +48,11 @@ class LongPoll:
         tasks: Tasks,
         *,
         max_waiting: int = MAX_WAITING_PULLS,
-        has_room: Callable[[], bool] = lambda: True,
+        has_room: Callable[[str], bool] = lambda _: True,
         counts: DeliveryCounts | None = None,
     ) -> None:
         """`scheduler` claims for pulls alone.  `max_waiting` pulls of all subscriptions wait, and as many
-        are under way that do not; `has_room()`: whether more answers may be made.
+        are under way that do not; `has_room(name)`: whether more answers may be made of a subscription.
         """
         self._counts = counts or DeliveryCounts()
         self._waiting = FairStock(max_waiting)

@@ -115,10 +115,12 @@ class PullQueue:
         subscription: Subscription,
         key_owners: KeyOwners,
         *,
-        has_room: Callable[[], bool],
+        has_room: Callable[[str], bool],
         idle: Callable[["PullQueue"], None],
     ) -> None:
-        """`has_room()`: whether more answers may be made.  `idle(queue)` is told that nobody is left."""
+        """`has_room(name)`: whether more answers may be made of a subscription.  `idle(queue)` is told that nobody
+        is left.
+        """
         self.subscription = subscription
         self.pulls = Line()
         self.serving: list[WaitingPull] = []
@@ -173,7 +175,7 @@ class PullQueue:
         self._claims += 1
         self._changed = False
         self.serving = take(self.pulls)
-        if not self._has_room():
+        if not self._has_room(self.subscription.name):
             raise Unavailable("Too much is on its way to slow readers; try again.")
         subscription = self.subscription
         owners = [pull.terms.owner for pull in self.serving]

@@ -1,13 +1,21 @@
 """Whether the database can be worked with."""
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 
 from broker.domain.errors import FailedPrecondition, Unavailable
 from broker.runtime.retrying import retrying
 from broker.store.driver.database import Database
 from broker.store.schema import schema_state
+from broker.telemetry.log import reason
+from broker.telemetry.state_changes import StateChanges
+
+WhileAway = Callable[[], AbstractAsyncContextManager[None]]
 
 READY_SECONDS = 2.0  # after which a database that does not answer counts as away
+AWAY_SECONDS = 0.2  # between two attempts to reach it at the start
 
 
 async def check_ready(database: Database) -> None:
@@ -23,5 +31,28 @@ async def check_ready(database: Database) -> None:
             current = await retrying(current_revision, Unavailable)
     except TimeoutError:
         raise Unavailable("The database does not answer.") from None
-    if reason := schema_state.why_not_served(current):
-        raise FailedPrecondition(f"{reason[0].upper()}{reason[1:]}.")
+    if why := schema_state.why_not_served(current):
+        raise FailedPrecondition(f"{why[0].upper()}{why[1:]}.")
+
+
+async def begin_when_there(
+    begin: Callable[[], Awaitable[None]], database: Database, states: StateChanges, while_away: WhileAway
+) -> None:
+    """`begin`, until the database answers: a process that ended instead would only be started again.
+
+    `while_away()` is entered for as long as it does not.
+    """
+    try:
+        await begin()
+    except Unavailable as error:
+        database.went_away(reason(error))
+    else:
+        return
+    async with while_away():
+        while True:
+            await asyncio.sleep(AWAY_SECONDS)
+            states.tick()
+            with contextlib.suppress(Unavailable):
+                await begin()
+                break
+    database.came_back()

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import hpack
 
+from broker.front.answer_memory import AnswerMemory
 from broker.front.call_log import CallLog
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.methods import Method
@@ -172,7 +173,7 @@ class Service:
 
     def __init__(self, request_memory: int = 1_000_000_000) -> None:
         self.requests = RequestMemory(request_memory)
-        self.answers = RequestMemory(1_000_000_000)
+        self.answers = AnswerMemory(1_000_000_000)
         self.started = asyncio.Event()
         self.gone = asyncio.Event()
         self.unsent = asyncio.Event()

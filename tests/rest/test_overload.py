@@ -11,15 +11,22 @@ import httpx
 import psycopg
 import pytest
 
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
+from tests.fixtures.broker import BrokerProcess, Rest, eventually, message, text
 
 SMALL = {"BROKER_REQUEST_MEMORY_MB": "1", "BROKER_MAX_WAITING_PULLS": "16", "BROKER_PULL_WAIT_SECONDS": "3"}
 MEGABYTE = 1_000_000
 
 
 @pytest.fixture
-def broker(start_broker: Callable[..., BrokerProcess], database_url: str) -> BrokerProcess:
-    return start_broker("--database-url", database_url, "--port", "0", env=SMALL)
+def settings() -> dict[str, str]:
+    return {}
+
+
+@pytest.fixture
+def broker(
+    start_broker: Callable[..., BrokerProcess], database_url: str, settings: dict[str, str]
+) -> BrokerProcess:
+    return start_broker("--database-url", database_url, "--port", "0", env=SMALL | settings)
 
 
 @pytest.fixture
@@ -111,7 +118,10 @@ async def test_pulls_that_no_claim_had_room_for_end_with_their_wait_too(small: R
     assert [answer.json() for answer in answers] == [{}] * 12
 
 
-async def test_pulls_are_refused_while_slow_readers_hold_too_much(small: Rest, broker: BrokerProcess) -> None:
+@pytest.mark.parametrize("settings", [{"BROKER_REQUEST_MEMORY_MB": "8"}])
+async def test_pulls_are_refused_while_slow_readers_of_their_project_hold_too_much(
+    small: Rest, broker: BrokerProcess
+) -> None:
     for _ in range(12):
         assert (await _publish(small, 900_000)).status_code == 200
     url = urlsplit(broker.url)
@@ -125,6 +135,11 @@ async def test_pulls_are_refused_while_slow_readers_hold_too_much(small: Rest, b
         )
         assert reader.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"
         _assert_hint(await _pull(small), 503, "UNAVAILABLE")
+        neighbour = Rest(small.client, f"{small.project}-neighbour")
+        await neighbour.create_topic()
+        await neighbour.create_subscription()
+        await neighbour.publish("m")
+        assert [text(received["message"]) for received in await neighbour.pull(wait=True)] == ["m"]
         taken = 0
         while taken < 8 * MEGABYTE:  # most of it
             taken += len(await asyncio.to_thread(reader.recv, MEGABYTE))

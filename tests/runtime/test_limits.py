@@ -11,6 +11,7 @@ from broker.domain.ack_id import AttemptName
 from broker.domain.errors import NotFound, ResourceExhausted, Unavailable
 from broker.domain.message import NewMessage
 from broker.front.admission import admission_of
+from broker.front.answer_memory import AnswerMemory
 from broker.front.request_memory import RequestMemory
 from broker.runtime import ack_coalescer, publish_coalescer
 from broker.runtime.ack_coalescer import AckCoalescer
@@ -396,9 +397,22 @@ def test_a_budget_has_room_up_to_its_limit_and_for_anything_when_it_is_empty() -
     assert memory.has_room(40)
     assert not memory.has_room(41)
     assert memory.has_room(65, beyond=25)
-    assert not memory.full
-    memory.held += 40
-    assert memory.full
+
+
+def test_readers_who_are_slow_leave_room_for_others_and_another_project_has_some_whatever_they_hold() -> None:
+    memory = AnswerMemory(100)
+    slow, beside, other = (f"projects/{name}" for name in ("p/subscriptions/s", "p/subscriptions/t", "q/topics/t"))
+    with memory.holding(slow, 70):
+        assert memory.has_room(slow)
+        with memory.holding(slow, 60):
+            assert memory.held == 130
+            assert [memory.has_room(name) for name in (slow, beside, other)] == [False, False, True]
+            with memory.holding(other, 1):
+                assert not memory.has_room(other)
+            with memory.holding("projects/r/topics/t", 70):
+                assert not memory.has_room(other)
+        assert memory.has_room(beside)
+    assert memory.held == 0
 
 
 def test_large_requests_of_one_sender_leave_room_for_those_of_others_and_for_its_own_acks() -> None:

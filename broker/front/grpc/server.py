@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from broker.domain.errors import Unavailable, Unimplemented
 from broker.front.admission import Admission, admission_of
+from broker.front.answer_memory import AnswerMemory
 from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog, resource_of
 from broker.front.gate import OPEN_SERVICES, WAITING_RPCS, Gate
@@ -53,7 +54,7 @@ class GrpcDoor:
         methods: Iterable[Method],
         *,
         requests: RequestMemory,
-        answers: RequestMemory,
+        answers: AnswerMemory,
         resource_calls: ResourceCalls,
         calls: CallLog,
         gate: Gate | None = None,

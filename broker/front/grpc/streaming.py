@@ -132,7 +132,7 @@ class StreamingRpc(Holder):
         while True:
             while self._requests:
                 message, size = self._requests.popleft()
-                if self._resource == "-" and (self._opened or self._session.auditor is not None):
+                if self._resource == "-":
                     self._resource = resource_of(message)
                 self._stream.consumed(size)
                 yield message
@@ -153,7 +153,7 @@ class StreamingRpc(Holder):
         sent_at = self._stream.send_data(pack_message(message))
         try:
             if self._stream.outbox:
-                await taken(self._stream, self._session.answers, len(message))
+                await taken(self._stream, self._session.answers, self._resource, len(message))
         except TimeoutError:
             raise Unavailable("The client does not take what it is sent.") from None
         finally:

@@ -11,6 +11,7 @@ from broker.domain.caller import Caller
 from broker.domain.client_certificate import ClientCertificate
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.front.admission import Admission
+from broker.front.answer_memory import AnswerMemory
 from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog, resource_of
 from broker.front.gate import Gate
@@ -24,6 +25,7 @@ from broker.port.http2.stream import Stream
 from broker.services.services import Services
 
 ANSWER_SECONDS = 60.0  # for the caller to take an answer
+_BEGINNING = 600  # bytes of a request, which begins with the name of what it is about
 
 
 def shown(stream: Stream) -> str:
@@ -42,7 +44,7 @@ class Session:
         services: Services,
         tasks: set[asyncio.Task[Any]],
         requests: RequestMemory,
-        answers: RequestMemory,
+        answers: AnswerMemory,
         calls: CallLog,
         auditor: Auditor | None = None,
     ) -> None:
@@ -79,17 +81,14 @@ async def caller_of(gate: Gate, session: Session, stream: Stream, rpc: str) -> C
     return await gate.caller(shown, rpc)
 
 
-async def taken(stream: Stream, answers: RequestMemory, size: int) -> bool:
+async def taken(stream: Stream, answers: AnswerMemory, resource: str, size: int) -> bool:
     """Wait until the caller has taken what was sent; till then it counts.  False: the stream was closed before.
 
     Raises TimeoutError: one who takes nothing must not hold the memory for ever.
     """
-    answers.held += size
-    try:
+    with answers.holding(resource, size):
         async with asyncio.timeout(ANSWER_SECONDS):
             return await stream.drained()
-    finally:
-        answers.held -= size
 
 
 class Ignored:
@@ -107,6 +106,7 @@ class UnaryRpc(Holder):
 
     __slots__ = (
         "_began",
+        "_beginning",
         "_call",
         "_deadline",
         "_gate",
@@ -114,7 +114,6 @@ class UnaryRpc(Holder):
         "_message",
         "_reader",
         "_request_id",
-        "_resource",
         "_rpc",
         "_running",
         "_session",
@@ -150,7 +149,7 @@ class UnaryRpc(Holder):
         self._running = False
         self._ticks = 0
         self._began = perf_counter() if session.calls.on else 0.0
-        self._resource = "-"
+        self._beginning = b""
         self._deadline: asyncio.TimerHandle | None = None
         deadline: float | None = None
         if timeout is not None:
@@ -202,8 +201,7 @@ class UnaryRpc(Holder):
         call, stream = self._call, self._stream
         if self._began:
             self._session.calls.arrived(self._began)
-        if self._began or self._session.auditor is not None:
-            self._resource = resource_of(request)
+        self._beginning = request[:_BEGINNING]
         try:
             if self._gate is not None:
                 call.caller = await caller_of(self._gate, self._session, stream, self._rpc)
@@ -211,7 +209,7 @@ class UnaryRpc(Holder):
                 if self._waits:
                     self._gate.hold(self)
             answer = await self._handler(call, request)
-            request = b""
+            del request
             await self._audit()
             self._let_go()
             if not await self._send(answer) and call.unsent is not None:
@@ -219,7 +217,7 @@ class UnaryRpc(Holder):
         except BrokerError as error:
             await self._audit(error)
             self._let_go()
-            await self._session.calls.hold_back(resource_of(request), self._session.peer())
+            await self._session.calls.hold_back(self._resource, self._session.peer())
             self._fail(error)
         except asyncio.CancelledError:
             self._fail(Unavailable("The broker stops."))
@@ -237,6 +235,11 @@ class UnaryRpc(Holder):
         auditor = self._session.auditor
         if auditor is not None and (error is not None or auditor.enters(self._rpc)):
             await auditor.called(self._rpc, self._resource, self._call.caller, self._session.peer(), error)
+
+    @property
+    def _resource(self) -> str:
+        """That the request is about; "-" if it has not come."""
+        return resource_of(self._beginning)
 
     @property
     def caller(self) -> Caller:
@@ -264,7 +267,7 @@ class UnaryRpc(Holder):
         if not stream.outbox:
             return True
         try:
-            return await taken(stream, self._session.answers, len(answer))
+            return await taken(stream, self._session.answers, self._resource, len(answer))
         except TimeoutError:
             stream.reset(Code.ENHANCE_YOUR_CALM)
             return False

@@ -14,6 +14,7 @@ from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.front.admission import Admission, admission_of
+from broker.front.answer_memory import AnswerMemory
 from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
@@ -60,7 +61,7 @@ class RestDoor:
         routes: Sequence[Route],
         *,
         requests: RequestMemory,
-        answers: RequestMemory,
+        answers: AnswerMemory,
         resource_calls: ResourceCalls,
         calls: CallLog,
         gate: Gate | None = None,
@@ -88,7 +89,7 @@ class RestDoor:
     async def serve(self, exchange: Exchange) -> None:
         """Answer a request, whatever happens."""
         head = exchange.head
-        status, retry_after, held, large, refused = 200, None, 0, None, False
+        status, retry_after, held, large, refused, name = 200, None, 0, None, False, ""
         began = self._calls.begin() if self._calls.on else 0.0
         try:
             target, name = self._find(head)
@@ -116,7 +117,7 @@ class RestDoor:
             self._calls.answered(_shown(head), status, began, exchange.peer, exchange.request_id)
         exchange.respond(status, _headers(status, retry_after), answer)
         if len(answer) >= LARGE_ANSWER_BYTES:
-            await self._taken(exchange, len(answer))
+            await self._taken(exchange, name, len(answer))
 
     async def _serve_guarded(self, exchange: Exchange, target: _Target, name: str) -> bytes:
         """The answer to a call that passes the gate, or is told to the auditor."""
@@ -145,13 +146,10 @@ class RestDoor:
             await auditor.called(target.rpc, name, caller, exchange.peer)
         return answer
 
-    async def _taken(self, exchange: Exchange, size: int) -> None:
+    async def _taken(self, exchange: Exchange, name: str, size: int) -> None:
         """The answer counts until the reader has taken all but the last 64 KB."""
-        self._answers.held += size
-        try:
+        with self._answers.holding(name, size):
             await exchange.taken()
-        finally:
-            self._answers.held -= size
 
     def _find(self, head: Head) -> tuple[_Target, str]:
         """The target of a call and the name in its path.  Clients call the same few paths again and again."""
