@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from itertools import islice
-from typing import TypeVar
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.domain.ack_id import AttemptName
 from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks, ToldAcks
@@ -32,6 +32,10 @@ from broker.store.log.delivery_attempts import (
     modify_ordered_deadline,
 )
 from broker.store.log.journal import Ledger, written_down
+from broker.store.looking.traces import find_traces
+
+if TYPE_CHECKING:
+    from broker.telemetry.tracing import Tracing
 
 V = TypeVar("V")
 
@@ -67,6 +71,8 @@ class AckWriter:
 
         Raises Aborted, Unavailable: some of it may be written.
         """
+        if self._counts.counters.tracing is not None:
+            await self._find_traces(shard_id, batch, self._counts.counters.tracing)
         await self._write_acks(shard_id, batch.acks, batch.told)
         stale = await self._write_exactly_once_acks(shard_id, batch.exactly_once_acks, batch.told)
         refused = await self._write_acks_in_order(shard_id, batch.acks_in_order, batch.exactly_once, batch.told)
@@ -85,6 +91,19 @@ class AckWriter:
                 connection, shard_id=shard_id, attempts=names, told=is_told, clock=self._clock.now
             ) as ledger:
                 yield connection, ledger
+
+    async def _find_traces(self, shard_id: int, batch: Batch, tracing: "Tracing") -> None:
+        """Of what is acked here and was handed out by another process: once it is acked nobody knows them."""
+        acked = chain(batch.acks, batch.exactly_once_acks, batch.acks_in_order)
+        unknown = [each for each in acked if not tracing.knows((shard_id, each.attempt_id))]
+        if not unknown:
+            return
+        async with self._database.hot() as connection:
+            found = await find_traces(connection, shard_id=shard_id, attempts=unknown)
+        for attempt, attributes in found.items():
+            name = self._counts.counters.name_of(attempt.subscription_id)
+            if name is not None:
+                tracing.found(name, (shard_id, attempt.attempt_id), attributes)
 
     async def _write_acks(self, shard_id: int, acks: MessageNames, told: ToldAcks) -> None:
         for some in _statements(acks.items()):

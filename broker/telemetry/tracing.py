@@ -28,7 +28,7 @@ MAX_OUT = 10_000  # delivery attempts whose messages' traces are known until the
 
 
 class Tracing:
-    """One for a process.  Acks that come to another process than the hand-out have no span."""
+    """One for a process.  It remembers what it hands out, and is told what others did (`found`)."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -88,6 +88,16 @@ class Tracing:
                 contexts[index] = context
         self._remember(subscription, attempt, contexts)
 
+    def knows(self, attempt: tuple[int, int]) -> bool:
+        """Whether this process has handed it out, or was told of it."""
+        return attempt in self._out
+
+    def found(self, subscription: str, attempt: tuple[int, int], attributes: Mapping[int, str]) -> None:
+        """What another process has handed out: the attributes (JSON) of messages, by their index."""
+        contexts = {index: self._context_in(each) for index, each in attributes.items()}
+        known = {index: context for index, context in contexts.items() if context is not None}
+        self._remember(subscription, attempt, known)
+
     def acked(self, attempt: tuple[int, int], indexes: Collection[int]) -> None:
         """Messages of an attempt were acknowledged."""
         subscription, contexts = self._out.get(attempt, ("", {}))
@@ -116,9 +126,11 @@ class Tracing:
             about["messaging.message.id"] = messages[0][2]
         name = f"push {_leaf(subscription)}"
         span = self._tracer.start_span(name, parent, SpanKind.CLIENT, attributes=about, links=links)
-        for (attempt, index, _, _), context in known:
+        contexts = {(attempt, index): context for (attempt, index, _, _), context in known}
+        for attempt, index, _, _ in messages:
             _, others = self._out.get(attempt, ("", {}))
-            self._remember(subscription, attempt, others | {index: context})
+            own = contexts.get((attempt, index))
+            self._remember(subscription, attempt, others if own is None else others | {index: own})
         headers: dict[str, str] = {}
         self._propagator.inject(headers, set_span_in_context(span, parent))
         return span, headers
@@ -132,10 +144,10 @@ class Tracing:
         span.end()
 
     def _remember(self, subscription: str, attempt: tuple[int, int], contexts: dict[int, Context]) -> None:
-        if contexts:
-            self._out[attempt] = subscription, contexts
-            if len(self._out) > MAX_OUT:
-                self._out.popitem(last=False)
+        """Also of what belongs to no trace: so nobody looks for that."""
+        self._out[attempt] = subscription, contexts
+        if len(self._out) > MAX_OUT:
+            self._out.popitem(last=False)
 
     def _context_in(self, attributes: str) -> Context | None:
         return self._context_of(json.loads(attributes)) if "traceparent" in attributes else None

@@ -21,7 +21,7 @@ from broker.settings import SettingError, asks_for_traces
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.tracing import start_tracing
 from tests.cli.processes import complaint
-from tests.fixtures.broker import BrokerProcess, Rest
+from tests.fixtures.broker import BrokerProcess, Json, Rest, message
 from tests.fixtures.google import Handler
 from tests.fixtures.in_process import running_in_process
 from tests.fixtures.otlp import receiving, value_of
@@ -115,6 +115,35 @@ async def test_a_publish_is_a_child_of_its_request(database_url: str, monkeypatc
         span = receiver.spans[OURS, name]
         assert (span.trace_id.hex(), span.parent_span_id.hex()) == (trace_id, parent)
     assert receiver.spans[OURS, "publish none"].status.message == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("kind", [{}, {"enableMessageOrdering": True}, {"enableExactlyOnceDelivery": True}])
+async def test_an_ack_through_another_process_has_its_span_in_the_trace_of_its_message(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, kind: Json
+) -> None:
+    trace_ids = [f"0af7651916cd43dd8448eb211c8031{n:02}" for n in range(2)]
+    with receiving() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
+        counters = Counters()
+        counters.tracing = start_tracing()
+        here, there = (
+            Broker(AppConfig(database_url=database_url)),
+            Broker(AppConfig(database_url=database_url), counters=counters),
+        )
+        async with running_in_process(here) as client, running_in_process(there) as another:
+            rest, other = Rest(client, "projects/p"), Rest(another, "projects/p")
+            await rest.create_topic()
+            await rest.create_subscription(**kind)
+            parents = [f"00-{trace_id}-b7ad6b7169203331-01" for trace_id in trace_ids]
+            traced = [message("m", {"googclient_traceparent": parent}) for parent in parents]
+            await rest.publish(*({"orderingKey": "k"} | each for each in (message("untraced"), *traced)))
+            received = await rest.pull()
+            assert len(received) == 3
+            await other.acknowledge(received[:2])
+        await asyncio.to_thread(counters.tracing.close)
+    ack = receiver.spans[OURS, "ack sub"]
+    assert (ack.trace_id.hex(), ack.parent_span_id.hex()) == (trace_ids[0], "b7ad6b7169203331")
+    assert set(receiver.spans) == {(OURS, "ack sub")}
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,10 @@ class Counters:
                 del self._by_id[next(iter(self._by_id))]
             self._by_id[subscription_id] = name
 
+    def name_of(self, subscription_id: int) -> str | None:
+        """As `know` was told."""
+        return self._by_id.get(subscription_id)
+
     def of_id(self, subscription_id: int) -> memoryview:
         """As `subscription`; those of OTHER if it is not known."""
         name = self._by_id.get(subscription_id)

@@ -31,7 +31,7 @@ from broker.store.log.delivery_attempts import (
     release_attempts,
 )
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.looking import figures, lag, published, readers, standing_messages, topic_messages
+from broker.store.looking import figures, lag, published, readers, standing_messages, topic_messages, traces
 from broker.store.resources import filters
 from tests.fixtures.database import begin
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
@@ -94,6 +94,7 @@ EXPECTED = {
         "delivery_attempts_ordering_key_idx",
     },
     "readers._COUNT_STILL_OUT": {"delivery_attempts_pkey"},
+    "traces._FIND_TRACES": {"delivery_attempts_pkey", "_pkey"},
     "published._READ_SHARD_ENDS": {"shards_pkey"},
     "published._LIST_PUBLISHED": {"_pkey"},
     "standing_messages._LIST_ATTEMPTS": {"delivery_attempts_pkey"},
@@ -130,6 +131,7 @@ _MODULES = {
     "readers": readers,
     "standing_messages": standing_messages,
     "topic_messages": topic_messages,
+    "traces": traces,
     "retained_bytes": retained_bytes,
     "shards": shards,
 }
@@ -211,6 +213,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await acknowledge_exactly_once(session, shard_id=log.shard_id, acks={name: {0}}, now=later)
     await read_open_attempts(session, shard_id=log.shard_id, attempts=[name], now=later)
     await readers.count_still_out(session, attempts=[name], now=later)
+    await traces.find_traces(session, shard_id=log.shard_id, attempts=[name])
     await _list_messages(log, session, later)
     await release_attempts(
         session,
