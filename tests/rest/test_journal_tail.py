@@ -8,7 +8,9 @@ import pytest
 
 from broker.app import Broker
 from broker.app_config import AppConfig
+from broker.services import journal_tail
 from broker.services.journal_tail import PAUSE_SECONDS
+from broker.store.looking import written
 from tests.fixtures.broker import Json, Rest, eventually
 from tests.fixtures.in_process import running_in_process
 from tests.rest.test_journal import ALL, journaled
@@ -145,27 +147,43 @@ async def _end(events: Events) -> Any:
 
 
 async def test_nothing_is_left_out_or_told_twice_while_many_write_at_once(rest: Rest) -> None:
-    """More than a look reads, too."""
     await journaled(rest)
     async with tailing(rest, rest.subscription()) as events:
 
         async def work(number: int) -> None:
-            for turn in range(6):
+            for turn in range(4):
                 await rest.publish(f"{number}.{turn}")
                 for received in await rest.pull(max_messages=1):
                     await rest.modify_ack_deadline([received], 20)
                     await rest.acknowledge([received])
 
-        await asyncio.gather(*(work(number) for number in range(20)))
+        await asyncio.gather(*(work(number) for number in range(10)))
         await rest.drain()
         counts: dict[str, int] = {}
-        while counts.get("ACKED", 0) < 120:
+        while counts.get("ACKED", 0) < 40:
             _, body = await events.next()
             counts[body["event"]] = counts.get(body["event"], 0) + body["messageCount"]
-    assert counts["HANDED_OUT"] == counts["ACKED"] == 120
+    assert counts["HANDED_OUT"] == counts["ACKED"] == 40
     async with tailing(rest, rest.subscription(), startTime=FROM_THE_START) as events:
         again: dict[str, int] = {}
         while again != counts:
             _, body = await events.next()
             again[body["event"]] = again.get(body["event"], 0) + body["messageCount"]
             assert again[body["event"]] <= counts[body["event"]]
+
+
+async def test_more_than_a_look_reads_is_told_by_several(
+    database_url: str, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (journal_tail, written):
+        monkeypatch.setattr(module, "MAX_ROWS", 3)
+    async with running_in_process(Broker(AppConfig(database_url=database_url))) as client:
+        rest = Rest(client, project)
+        await journaled(rest)
+        ids = []
+        for text in "abcd":
+            ids += await rest.publish(text)
+            await rest.drain()
+        async with tailing(rest, rest.subscription(), startTime=FROM_THE_START) as events:
+            expected = [(event, run(id_)) for id_ in ids for event in ("HANDED_OUT", "ACKED")]
+            assert await told(events, 8) == expected
