@@ -131,7 +131,16 @@ class _Sandbox:
 class Sandboxes:
     """One for a process of the broker.  They are started when they are needed."""
 
-    def __init__(self, tasks: Tasks, counters: Counters, *, count: int = SANDBOXES) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        counters: Counters,
+        *,
+        count: int = SANDBOXES,
+        wait_seconds: float = MAX_WAIT_SECONDS,
+    ) -> None:
+        """`wait_seconds`: for a first turn."""
+        self._wait_seconds = wait_seconds
         self._tasks = tasks
         self._counters = counters
         self._all = [
@@ -162,9 +171,9 @@ class Sandboxes:
         line.works.append(work)
         self._serve_more()
         try:
-            await asyncio.wait((work.done,), timeout=min(seconds, MAX_WAIT_SECONDS))
+            await asyncio.wait((work.done,), timeout=min(seconds, self._wait_seconds))
             if work.begun and not work.done.done():
-                await asyncio.wait((work.done,), timeout=max(seconds - MAX_WAIT_SECONDS, 0))
+                await asyncio.wait((work.done,), timeout=max(seconds - self._wait_seconds, 0))
         finally:
             work.given_up = True
         if work.done.done():

@@ -31,7 +31,7 @@ async def tasks() -> AsyncIterator[Tasks]:
 
 @pytest.fixture
 async def sandboxes(tasks: Tasks) -> AsyncIterator[Sandboxes]:
-    sandboxes = Sandboxes(tasks, Counters())
+    sandboxes = Sandboxes(tasks, Counters(), wait_seconds=60)
     yield sandboxes
     await tasks.close()
     await sandboxes.close()
@@ -93,7 +93,7 @@ async def test_what_a_function_changes_of_its_world_is_not_anothers(sandboxes: S
 async def test_a_function_that_no_bound_within_ends_costs_its_own_message_alone(tasks: Tasks) -> None:
     """The sandbox dies of it, twice: first nobody knows of which message."""
     counters = Counters()
-    sandboxes = Sandboxes(tasks, counters, count=1)
+    sandboxes = Sandboxes(tasks, counters, count=1, wait_seconds=60)
     outcomes = await run(sandboxes, DEAF, "1", "bad", "2", "3")
     assert [outcome.reason for outcome in outcomes] == ["", DIED, "", ""]
     assert counters.process[SANDBOX_DEATHS] == 2
@@ -146,8 +146,8 @@ async def test_messages_are_done_though_their_sandbox_is_killed(sandboxes: Sandb
 
 
 async def test_in_its_time_as_many_are_done_as_can_be(sandboxes: Sandboxes) -> None:
-    outcomes = await run(sandboxes, LOOP, *"12345678", seconds=2.0)
-    assert 0 < len(outcomes) < 8
+    outcomes = await run(sandboxes, LOOP, *"123456789abcdef", seconds=4.0)
+    assert 0 < len(outcomes) < 15
 
 
 async def test_concurrent_messages_of_a_resource_go_together_and_come_back_to_their_own(
@@ -160,7 +160,7 @@ async def test_concurrent_messages_of_a_resource_go_together_and_come_back_to_th
 
 
 async def test_a_sandbox_forgets_programs_and_learns_them_again(tasks: Tasks) -> None:
-    sandboxes = Sandboxes(tasks, Counters(), count=1)
+    sandboxes = Sandboxes(tasks, Counters(), count=1, wait_seconds=60)
     for _ in range(2):
         for n in range(50):
             [outcome] = await run(sandboxes, f"function f(m) {{ m.data += '{n}'; return m; }}", "x")
