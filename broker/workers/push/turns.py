@@ -8,8 +8,10 @@ from broker.runtime.turn_counts import TurnCounts
 from broker.workers.push.endpoint import Endpoint, Slot
 from broker.workers.push.slots import PushSlots
 
-# Not too many at once: meanwhile fast endpoints answer, and their connections need not be made anew.
-_STARTS_AT_ONCE = 64
+# Not too many at once: meanwhile fast endpoints answer, and their connections need not be made anew; and claims go
+# on.  With 64 the last of 10,000 subscriptions was claimed for after 880 ms, with 16 after 620; with 8 a backlog to
+# one endpoint takes an eighth longer.
+_STARTS_AT_ONCE = 16
 # How often those are looked at that wait for slots, and by how much more seldom for each of them.
 _LOOK_SECONDS, _LOOK_SECONDS_EACH = 0.05, 0.0001
 
