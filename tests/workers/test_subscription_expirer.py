@@ -192,7 +192,7 @@ async def test_a_running_broker_writes_uses_down_and_deletes_what_has_expired(
     served: Served, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.app.RECORD_INTERVAL", timedelta(milliseconds=50))
-    monkeypatch.setattr("broker.app.WATCH_INTERVAL", timedelta(milliseconds=100))
+    monkeypatch.setattr("broker.passes.WATCH_INTERVAL", timedelta(milliseconds=100))
     rest = served.rest
     await rest.create_topic()
     await rest.create_subscription("idle", expirationPolicy={"ttl": "864000s"})
