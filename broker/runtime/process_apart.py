@@ -9,6 +9,8 @@ from contextlib import suppress
 from broker.domain.errors import Unavailable
 from broker.domain.frames import LENGTH, frame
 
+ENDING_SECONDS = 2.0  # of a process, between the end of its pipe and its own
+
 
 class Died(Exception):
     """It has ended, or took too long and was ended, before it answered.  `code`: how it ended, as of subprocess."""
@@ -47,7 +49,9 @@ class ProcessApart:
             async with asyncio.timeout(self._seconds):
                 return await _answer(process, body)
         except (TimeoutError, OSError, EOFError) as error:
-            await self.end()  # of one that has ended already this is not the end, nor its code
+            if not isinstance(error, TimeoutError):
+                await _ended_by_itself(process)
+            await self.end()
             raise Died(process.returncode) from error
         except asyncio.CancelledError:
             await self.end()  # it would answer the next with this one's answer
@@ -79,6 +83,13 @@ class ProcessApart:
             reason = f"The process that {self._what} cannot be started ({error.strerror})."
             raise Unavailable(reason) from error
         return self._process
+
+
+async def _ended_by_itself(process: Process) -> None:
+    """Its pipe is closed, so it ends.  Whoever kills it before that is known takes its code from whoever waits."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ENDING_SECONDS):
+            await process.wait()
 
 
 async def _answer(process: Process, body: bytes) -> bytes:
