@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from broker.domain.fair_stock import FairStock, Path
+from broker.domain.names import project_within
 
 
 class AnswerMemory:
@@ -43,4 +44,4 @@ class AnswerMemory:
 
 
 def _path(resource: str) -> Path:
-    return tuple(resource.split("/", 2)[:2]), resource
+    return project_within(resource), resource

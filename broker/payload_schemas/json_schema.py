@@ -16,7 +16,7 @@ import msgspec
 
 from broker.domain.errors import InvalidArgument
 from broker.payload_schemas.avro_measure import check_nesting
-from broker.payload_schemas.mismatch import Mismatch
+from broker.payload_schemas.mismatch import Mismatch, all_pass
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_QUICK_WEIGHT = 20_000  # of a definition that is compiled in the broker's own process
@@ -72,12 +72,7 @@ class JsonSchema:
         return size <= MAX_QUICK_BYTES and self._weight * (size + count) <= MAX_QUICK_WORK
 
     def are_all_like(self, messages: Sequence[bytes], encoding: str) -> bool:
-        try:
-            for data in messages:
-                self.check(data, encoding)
-        except Mismatch:
-            return False
-        return True
+        return all_pass(self.check, messages, encoding)
 
     def check(self, data: bytes, encoding: str) -> None:
         """Raises Mismatch."""

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from broker.domain.errors import InvalidArgument
-from broker.payload_schemas.mismatch import Mismatch
+from broker.payload_schemas.mismatch import Mismatch, all_pass
 
 MAX_TYPES = 5_000  # messages and enums of a definition
 MAX_QUICK_BYTES = {"BINARY": 500_000, "JSON": 30_000}  # some 20 ms; JSON is read by Python
@@ -32,12 +32,7 @@ class ProtobufSchema:
         return size <= MAX_QUICK_BYTES[encoding]
 
     def are_all_like(self, messages: Sequence[bytes], encoding: str) -> bool:
-        try:
-            for data in messages:
-                self.check(data, encoding)
-        except Mismatch:
-            return False
-        return True
+        return all_pass(self.check, messages, encoding)
 
     def check(self, data: bytes, encoding: str) -> None:
         """Raises Mismatch."""

@@ -23,13 +23,6 @@ DEAF = "function f(m) { if (m.data === 'bad') for (;;) new Uint8Array(1e8).fill(
 
 
 @pytest.fixture
-async def tasks() -> AsyncIterator[Tasks]:
-    tasks = Tasks()
-    yield tasks
-    await tasks.close()
-
-
-@pytest.fixture
 async def sandboxes(tasks: Tasks) -> AsyncIterator[Sandboxes]:
     sandboxes = Sandboxes(tasks, Counters(), wait_seconds=60)
     yield sandboxes

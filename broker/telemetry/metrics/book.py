@@ -31,7 +31,6 @@ OTHER = "other"
 REUSE_SECONDS = 120.0
 _ENTRY = struct.Struct("=dI")  # when it was first seen to be gone (0: it is there), length of the name (0: free)
 _HEAD = struct.Struct("=QQ")  # entries ever taken, which are the first ones; how often any of them changed
-_HEAD_BYTES = 16
 _ENTRY_BYTES = 512  # no name that follows the rules is longer; what is, is OTHER
 _SLOT_BYTES = 8
 
@@ -62,7 +61,7 @@ class CounterBook:
         size = 0
         for kind, layout in layouts.items():
             self._names_at[kind] = size
-            size += _HEAD_BYTES + self._entries * _ENTRY_BYTES
+            size += _HEAD.size + self._entries * _ENTRY_BYTES
             self._blocks_at[kind] = size
             size += processes * self._entries * layout.slots * _SLOT_BYTES
         self._file = _new_file(size) if _file is None else _file
@@ -186,7 +185,7 @@ class CounterBook:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _offset(self, kind: str, entry: int) -> int:
-        return self._names_at[kind] + _HEAD_BYTES + entry * _ENTRY_BYTES
+        return self._names_at[kind] + _HEAD.size + entry * _ENTRY_BYTES
 
     def _read_name(self, kind: str, entry: int) -> tuple[float, str]:
         at = self._offset(kind, entry)
