@@ -1,6 +1,11 @@
 """Times as the API prints them."""
 
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+
+_SECOND = timedelta(seconds=1)
+_ZERO = timedelta()
+_ENDS = tuple(f".{milliseconds:03}Z" for milliseconds in range(1000))
 
 
 def whole_milliseconds(moment: datetime) -> datetime:
@@ -11,3 +16,14 @@ def whole_milliseconds(moment: datetime) -> datetime:
 def format_timestamp(moment: datetime) -> str:
     """RFC 3339 in UTC with milliseconds, as the service prints it."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def format_timestamps(moments: Iterable[datetime]) -> Iterator[str]:
+    """Each as `format_timestamp` has it; a tenth of the work for moments that follow each other closely."""
+    second = datetime.min.replace(tzinfo=UTC)
+    until_second = ""
+    for moment in moments:
+        if not _ZERO <= moment - second < _SECOND:
+            second = moment.astimezone(UTC).replace(microsecond=0)
+            until_second = second.isoformat().removesuffix("+00:00")
+        yield until_second + _ENDS[moment.microsecond // 1000]

@@ -1,5 +1,6 @@
 """What the log says of calls: nothing, or at debug a line for each; and once that calls are refused."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -7,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from broker.app import Broker
@@ -14,7 +16,7 @@ from broker.app_config import AppConfig
 from broker.front.call_log import resource_of
 from broker.front.generated import messages
 from broker.telemetry.log import JsonFormatter, LineFormatter
-from tests.fixtures.broker import Rest
+from tests.fixtures.broker import Rest, eventually
 from tests.fixtures.in_process import running_in_process
 from tests.grpc.wire import serving
 
@@ -89,7 +91,13 @@ async def test_a_slow_request_has_a_line_that_says_where_its_time_went(
         await rest.create_subscription()
         await rest.publish("m")
         caplog.clear()
-        answer = await rest.client.post(f"/v1/{rest.topic()}:publish", json={"messages": [{"data": "bQ=="}]})
+        async with await psycopg.AsyncConnection.connect(database_url) as locking:
+            await locking.execute("LOCK TABLE messages IN ACCESS EXCLUSIVE MODE")
+            body = {"messages": [{"data": "bQ=="}]}
+            publishing = asyncio.create_task(rest.client.post(f"/v1/{rest.topic()}:publish", json=body))
+            await _until_waiting_for(locking)
+            await locking.execute("SELECT pg_sleep(0.05)")
+        answer = await publishing
     [record] = [record for record in caplog.records if record.getMessage().startswith("slow request: ")]
     said = re.fullmatch(
         r"slow request: POST /v1/projects/p/topics/topic:publish 200 took ([\d.]+) s: body ([\d.]+), "
@@ -99,8 +107,18 @@ async def test_a_slow_request_has_a_line_that_says_where_its_time_went(
     assert said
     total, *parts = map(float, said.groups())
     assert abs(total - sum(parts)) < 0.004  # they are rounded
-    assert parts[2] > 0
+    assert parts[2] >= 0.05
     assert record.request_id == answer.headers["x-request-id"]  # type: ignore[attr-defined]
+
+
+async def _until_waiting_for(locking: psycopg.AsyncConnection[Any]) -> None:
+    async def waiting() -> bool:
+        found = await locking.execute(
+            "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+        )
+        return await found.fetchone() is not None
+
+    await eventually(waiting)
 
 
 async def test_a_pull_that_waits_for_messages_is_not_slow(
