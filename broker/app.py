@@ -51,7 +51,9 @@ from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
 from broker.services.audit_logs import AuditLogService
 from broker.services.events import EventService
+from broker.services.freezes import FreezeService
 from broker.services.looking import make_looking
+from broker.services.pauses import PauseService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
@@ -201,7 +203,9 @@ class Broker:
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
             looking=make_looking(database, clock, self.tails, self.counters),
-            pushes=PushService(database, clock, wake_ups, self.pusher),
+            pushes=PushService(database, clock, self.pusher),
+            pauses=PauseService(database, clock, wake_ups, self.states),
+            freezes=FreezeService(database, clock, wake_ups, self.states),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
             audit_logs=AuditLogService(database),

@@ -15,12 +15,13 @@ from typing import Literal, NamedTuple
 from broker.domain.message import NewMessage
 from broker.domain.timestamps import format_timestamp
 
-Kind = Literal["endpoint", "pause", "deadLetters", "expiry", "quota", "age", "backlog"]
+Kind = Literal["endpoint", "pause", "hold", "deadLetters", "expiry", "quota", "age", "backlog"]
 Step = Literal["begins", "grows", "ends"]
 
 _TYPES: Mapping[Kind, Mapping[Step, str]] = {
     "endpoint": {"begins": "push.failing", "ends": "push.working"},
     "pause": {"begins": "push.paused", "ends": "push.resumed"},
+    "hold": {"begins": "subscription.paused", "ends": "subscription.resumed"},  # of what is pulled
     "deadLetters": {"begins": "deadLetters.first", "grows": "deadLetters.growing"},
     "expiry": {"begins": "subscription.expiring", "ends": "subscription.used"},
     "quota": {"begins": "quota.reached", "ends": "quota.available"},

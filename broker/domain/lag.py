@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from broker.domain.durations import format_duration
+from broker.domain.pause import Pause
 from broker.domain.push_state import PushState
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
@@ -161,6 +162,8 @@ def _judge(
         return HeldBy.NOTHING, "Nothing waits."
     if subscription.export:
         return HeldBy.EXPORT, f"Its messages are for a {subscription.export}, and this broker exports nothing."
+    if subscription.pause is not None:
+        return HeldBy.PAUSED, _paused(subscription.pause, is_push=subscription.is_push)
     stopped = (
         endpoint_verdict(delivering.push_state, now)
         if subscription.is_push
@@ -199,6 +202,12 @@ def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[HeldBy, st
             f"It waits since {format_timestamp(state.waits_since)} for slots of pushes that others hold."
         )
     return None
+
+
+def _paused(pause: Pause, *, is_push: bool) -> str:
+    since = f" since {format_timestamp(pause.since)}" if pause.since is not None else ""
+    by = f", by {pause.by}" if pause.by else ""
+    return f"{'Pushing' if is_push else 'It'} is paused{since}{by}: {pause.reason}"
 
 
 def _idle(shards: Sequence[ShardLag], readers: int, now: datetime) -> tuple[HeldBy, str] | None:

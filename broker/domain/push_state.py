@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from broker.domain.errors import InvalidArgument
 from broker.domain.page import check_page_size, invalid_page_token
 from broker.domain.refusals import refuse_nul
 
@@ -15,10 +14,7 @@ BreakerState = Literal["closed", "open", "half_open"]
 
 MAX_KEPT_FAILURES = 100  # of a subscription
 MAX_EXCERPT = 1_000  # characters of a response
-MAX_PAUSE_REASON = 1_000  # characters
 WAIT_TOLD_EVERY = timedelta(seconds=10)  # so often is a wait for slots written down again while it lasts
-DEFAULT_PAUSE_REASON = "Paused by a call of pausePush."
-_WITHHELD = "Not allowed: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,28 +99,6 @@ def parse_push_failure_page(size: int, token: str, message_id: str = "") -> Push
     except (Base64Error, ValueError, struct.error):
         raise invalid_page_token(token) from None
     return PushFailurePage(size, before, message_id)
-
-
-def check_pause_reason(reason: str) -> None:
-    """Raises InvalidArgument for a reason to pause that is too long, has U+0000, or begins as the broker's own."""
-    refuse_nul(reason, "reason")
-    if is_withheld(reason):
-        raise InvalidArgument(
-            f"reason must not begin with {_WITHHELD!r}: such a pause is the broker's own, which ends it by itself "
-            f"(reason={reason[:100]})."
-        )
-    if len(reason) > MAX_PAUSE_REASON:
-        raise InvalidArgument(f"reason has {len(reason)} characters, the maximum is {MAX_PAUSE_REASON}.")
-
-
-def withheld_reason(why: str) -> str:
-    """Of a pause that the broker itself begins, because it may not push, and ends once it may."""
-    return f"{_WITHHELD}{why}."
-
-
-def is_withheld(reason: str) -> bool:
-    """Whether a pause with this reason is one of those."""
-    return reason.startswith(_WITHHELD)
 
 
 def push_failure_page_token(last: PushFailure) -> str:

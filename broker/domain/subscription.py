@@ -12,6 +12,7 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.journal import NO_JOURNAL, Journal, check_journal
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
+from broker.domain.pause import Pause
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
 from broker.domain.push_limits import check_push
 from broker.domain.retry_policy import RetryPolicy
@@ -102,8 +103,8 @@ class Subscription:
     so that the backlog can still be pulled.  `expiration_ttl` None means the subscription never expires.
     `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter).  `dead_letter_topic_id` is 0
     while there is no topic of the policy's name: messages are then retried without end rather than lost.
-    `push_paused_reason` is not "" while pushing is paused; an update leaves it alone.  `kept` holds the fields that
-    are stored and given back without effect, keyed by their JSON name.
+    `pause`: nothing is handed out (None: it is not paused); an update leaves it alone.  `kept` holds the fields
+    that are stored and given back without effect, keyed by their JSON name.
     """
 
     subscription_id: int = 0
@@ -127,7 +128,7 @@ class Subscription:
     retry_policy: RetryPolicy | None = None
     detached: bool = False
     push_config: PushConfig = PULL
-    push_paused_reason: str = ""
+    pause: Pause | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
     transforms: Transforms = ()
@@ -176,7 +177,7 @@ class Subscription:
         """Google's field: RESOURCE_ERROR is of one that cannot receive messages because of where they are to go
         (google.pubsub.v1.Subscription.State).  An endpoint that fails and is tried again leaves it ACTIVE.
         """
-        return "RESOURCE_ERROR" if self.export or (self.is_push and self.push_paused_reason) else "ACTIVE"
+        return "RESOURCE_ERROR" if self.export or (self.is_push and self.pause is not None) else "ACTIVE"
 
     @property
     def retention(self) -> timedelta:

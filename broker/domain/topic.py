@@ -8,6 +8,7 @@ from zlib import crc32
 
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
+from broker.domain.freeze import Freeze
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
 from broker.domain.schema import SchemaSettings, check_settings
@@ -40,7 +41,8 @@ class Topic:
     """A topic as stored.
 
     `name` is the full resource name.  `kept` holds the fields that are stored and given back but have no
-    effect here (api_spec/support.toml lists them), keyed by their JSON name.
+    effect here (api_spec/support.toml lists them), keyed by their JSON name.  `freeze`: publishes are refused
+    (None: they are not); an update leaves it alone.
     """
 
     topic_id: int = 0
@@ -51,6 +53,7 @@ class Topic:
     kept: Mapping[str, Any] = field(default_factory=dict)
     schema_settings: SchemaSettings | None = None
     transforms: Transforms = ()
+    freeze: Freeze | None = None
 
     @property
     def transforms_messages(self) -> bool:

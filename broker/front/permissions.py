@@ -186,6 +186,10 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "TestPush": _UPDATE_SUBSCRIPTION,
     "PausePush": _UPDATE_SUBSCRIPTION,
     "ResumePush": _UPDATE_SUBSCRIPTION,
+    "FreezeTopic": (Need("pubsub.topics.update"),),
+    "UnfreezeTopic": (Need("pubsub.topics.update"),),
+    "PauseSubscription": _UPDATE_SUBSCRIPTION,
+    "ResumeSubscription": _UPDATE_SUBSCRIPTION,
     "GetPosition": _GET_SUBSCRIPTION,
     "ListConsumers": _GET_SUBSCRIPTION,
     # Of the subscriptions of its topic those are shown that the caller may get.

@@ -104,8 +104,12 @@ class LongPoll:
         wait_seconds: float,
         hung_up: Callable[[], Awaitable[None]] | None,
     ) -> list[Delivery]:
+        if subscription.pause is not None and not pull.wait:
+            return []
         queue = self._queue(subscription)
         queue.join(pull)
+        if subscription.pause is not None:
+            pull.parked.set_result(None)  # until the subscription is changed
         self._scheduler.add(queue)
         try:
             await self._claimed_for(queue, pull)

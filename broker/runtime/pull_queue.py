@@ -166,7 +166,7 @@ class PullQueue:
     # --- a consumer of claims --------------------------------------------------------------------------------
 
     def wants(self) -> bool:
-        return bool(self.pulls) and not self.serving
+        return bool(self.pulls) and not self.serving and self.subscription.pause is None
 
     def begin(self, now: datetime, *, due: bool) -> Claimant | None:
         """For as many as one claim serves.  Redeliveries are looked for always: they may be another process's."""

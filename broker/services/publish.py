@@ -73,7 +73,7 @@ class PublishService:
             return ids
 
     async def _publish(self, topic_name: str, messages: Sequence[NewMessage], principal: str) -> list[str]:
-        topic = await self._resources.topic(topic_name)
+        topic = await self._open_topic(topic_name)
         check_messages(messages)
         batch = await self._encode(topic, messages)
         project = project_of(topic_name)
@@ -84,13 +84,20 @@ class PublishService:
         try:
             shard_id = self._shard(topic, messages[0].ordering_key)
             appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
-        except NotFound:  # deleted a moment ago; perhaps there is a new topic of that name already
+        except NotFound:  # deleted or frozen a moment ago; perhaps there is a new topic of that name already
             self._resources.drop(topic_name)
-            topic = await self._resources.topic(topic_name)
+            topic = await self._open_topic(topic_name)
             batch = await self._encode(topic, messages)
             shard_id = self._shard(topic, messages[0].ordering_key)
             appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
         return message_ids(shard_id, appended.first_seq, len(messages))
+
+    async def _open_topic(self, name: str) -> Topic:
+        """The topic as it is known.  Raises NotFound, FailedPrecondition (it is frozen)."""
+        topic = await self._resources.topic(name)
+        if topic.freeze is not None:
+            raise topic.freeze.refusal(name)
+        return topic
 
     def refused(self, topic_name: str, error: BrokerError) -> None:
         """Count a publish request that was answered with an error."""

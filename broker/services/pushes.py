@@ -1,4 +1,4 @@
-"""Pushing: how it goes, what failed, and stopping it for a while; extensions (A8, C6)."""
+"""Pushing: how it goes, and what failed; extensions (A8, C6)."""
 
 import json
 from collections.abc import Sequence
@@ -10,19 +10,16 @@ from broker.domain.message import NewMessage
 from broker.domain.names import leaf
 from broker.domain.publish_limits import check_messages
 from broker.domain.push_state import (
-    DEFAULT_PAUSE_REASON,
     PushFailure,
     PushFailurePage,
     PushState,
     PushTest,
-    check_pause_reason,
     push_failure_page_token,
 )
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.wake_ups import WakeUps
-from broker.services.subscriptions import existing_subscription, locked_subscription
-from broker.store.driver.database import Database, ResourceConnection
+from broker.services.subscriptions import existing_subscription
+from broker.store.driver.database import Database
 from broker.store.resources import push_failures, push_states
 
 
@@ -36,11 +33,10 @@ class Tester(Protocol):
 class PushService:
     """What an operator of push subscriptions sees and does."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, tester: Tester) -> None:
+    def __init__(self, database: Database, clock: DatabaseClock, tester: Tester) -> None:
         self._tester = tester
         self._database = database
         self._clock = clock
-        self._wake_ups = wake_ups
 
     async def get_push_status(self, name: str) -> tuple[Subscription, PushState | None]:
         """A subscription and what is known of its endpoint (None: nothing yet).  Raises NotFound."""
@@ -77,32 +73,3 @@ class PushService:
         return await self._tester.test(
             subscription, StoredMessage(0, self._clock.now(), key, attributes, message.data)
         )
-
-    async def pause_push(self, name: str, reason: str) -> None:
-        """Push nothing until it is resumed; the backlog stays and what is out may still be answered.
-
-        Raises NotFound, FailedPrecondition (nothing is pushed), InvalidArgument (a reason that is too long).
-        """
-        check_pause_reason(reason)
-        async with self._database.transaction() as connection:
-            await push_states.pause_pushes(
-                connection,
-                subscription_id=await _lock(connection, name),
-                reason=reason or DEFAULT_PAUSE_REASON,
-                now=self._clock.now(),
-            )
-        await self._wake_ups.announce(name)
-
-    async def resume_push(self, name: str) -> None:
-        """End a pause, whoever began it; without one this does nothing.  Raises NotFound, FailedPrecondition."""
-        async with self._database.transaction() as connection:
-            await push_states.resume_pushes(connection, subscription_id=await _lock(connection, name))
-        await self._wake_ups.announce(name)
-
-
-async def _lock(connection: ResourceConnection, name: str) -> int:
-    """The id of a push subscription, which stays one until the transaction ends."""
-    subscription = await locked_subscription(connection, name)
-    if not subscription.is_push:
-        raise FailedPrecondition(f"Nothing is pushed for this subscription (resource={leaf(name)}).")
-    return subscription.subscription_id

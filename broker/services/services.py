@@ -6,7 +6,9 @@ from broker.services.acknowledge import AcknowledgeService
 from broker.services.api_keys import ApiKeyService
 from broker.services.audit_logs import AuditLogService
 from broker.services.events import EventService
+from broker.services.freezes import FreezeService
 from broker.services.looking import LookingServices
+from broker.services.pauses import PauseService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
@@ -34,6 +36,8 @@ class Services:
     acknowledge: AcknowledgeService
     looking: LookingServices
     pushes: PushService
+    pauses: PauseService
+    freezes: FreezeService
     service_accounts: ServiceAccountService
     api_keys: ApiKeyService
     policies: PolicyService

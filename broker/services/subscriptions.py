@@ -226,6 +226,8 @@ async def _require_dead_letter_topic(connection: ResourceConnection, subscriptio
 async def _push_anew(connection: ResourceConnection, subscription: Subscription, *, instead_of: PushConfig) -> None:
     """Whoever sets a push config wants it to be used: a pause ends, and nothing is held against a new endpoint."""
     subscription_id = subscription.subscription_id
+    if not subscription.push_config.endpoint and not instead_of.endpoint:
+        return  # it is pulled, as before
     if subscription.push_config.endpoint == instead_of.endpoint:
         await push_states.resume_pushes(connection, subscription_id=subscription_id)
     else:

@@ -9,6 +9,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.dead_letters import (
     DeadLetterTopicClosed,
+    DeadLetterTopicFrozen,
     find_dead_letter_work,
     forward_dead_letters,
     retry_exhausted_attempts,
@@ -61,10 +62,15 @@ class DeadLetterForwarder:
             if policy is None:
                 raise DeadLetterTopicClosed
             topic = await self._resources.topic(policy.dead_letter_topic)
+            if topic.freeze is not None:
+                return 0, False  # they stay given up, and wait
             async with self._database.hot() as connection:
                 done = await forward_dead_letters(
                     connection, subscription=subscription, shard_id=shard_id, topic=topic, now=self._clock.now()
                 )
+        except DeadLetterTopicFrozen:
+            self._resources.drop(topic.name)
+            return 0, False
         except (DeadLetterTopicClosed, NotFound):
             await self._retry(subscription, shard_id)
             return 0, False

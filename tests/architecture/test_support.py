@@ -55,7 +55,8 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "TailTopic",
     }
     trials = {"TestFilter", "TestMessageTransforms", "ValidateMessageTransform"}
-    extensions = {"GetPosition", "Nack", "Reject"} | trials | looks | pushes | access
+    acts = {"PauseSubscription", "ResumeSubscription", "FreezeTopic", "UnfreezeTopic"}
+    extensions = {"GetPosition", "Nack", "Reject"} | trials | looks | pushes | access | acts
     assert {route.rpc for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions
     assert extensions <= support()["extensions"].keys()
 
@@ -134,7 +135,9 @@ def test_google_has_no_rpc_and_no_field_that_is_not_listed() -> None:
         _version(support()["reviewed"]),
     )
     theirs = {message: set(_message_of_the_client(message).meta.fields) for message in MESSAGES}
-    ours = {message: set(fields) - {"extensions", "compatibility"} for message, fields in MESSAGES.items()}
+    ours = {
+        message: set(fields) - {"extensions", "compatibility", "frozen"} for message, fields in MESSAGES.items()
+    }
     their_rpcs = _rpcs_of_the_client()
     our_rpcs = {rpc for rpc in RPCS if not rpc.startswith("IAMPolicy.")}  # a service of its own, of google.iam.v1
     if installed <= reviewed:

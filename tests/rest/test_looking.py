@@ -33,10 +33,9 @@ async def test_the_lag_of_a_project_has_its_subscriptions_with_what_holds_each(r
         "heldBy": "NOTHING",
         "verdict": "Nothing holds it: its messages are young.",
     }
-    assert (found["paused"]["heldBy"], found["paused"]["verdict"]) == (
-        "PAUSED",
-        "Pushing is paused: Maintenance.",
-    )
+    paused = found["paused"]
+    assert (paused["heldBy"], paused["paused"], paused["pausedReason"]) == ("PAUSED", True, "Maintenance.")
+    assert paused["verdict"] == f"Pushing is paused since {paused['pauseTime']}: Maintenance."
     assert len((await rest.ok("GET", f"{rest.project}/lag", params={"pageSize": 1}))["subscriptions"]) == 1
 
 

@@ -125,13 +125,14 @@ async def test_pushing_is_paused_and_resumed(pushed: Pushed) -> None:
         assert await pushed.rest.ok("POST", f"{pushed.name}:pausePush", body) == {}
         status = await pushed.status()
         assert (status["state"], status["pausedReason"]) == ("PAUSED", reason)
-        assert (await pushed.subscription()).push_paused_reason == reason
+        pause = (await pushed.subscription()).pause
+        assert (pause and pause.reason) == reason
         assert (await pushed.rest.ok("GET", pushed.name))["state"] == "RESOURCE_ERROR"
     for _ in range(2):
         assert await pushed.rest.ok("POST", f"{pushed.name}:resumePush") == {}
         assert (await pushed.status())["state"] == "ACTIVE"
         assert (await pushed.rest.ok("GET", pushed.name))["state"] == "ACTIVE"
-    assert (await pushed.subscription()).push_paused_reason == ""
+    assert (await pushed.subscription()).pause is None
 
 
 async def test_a_pause_survives_other_changes_of_the_subscription(pushed: Pushed) -> None:
@@ -304,7 +305,8 @@ async def test_a_pause_and_its_end_are_announced_to_all_processes(pushed: Pushed
     async with broker.running():
 
         async def reason() -> str:
-            return (await broker._resources.subscription(pushed.name)).push_paused_reason
+            pause = (await broker._resources.subscription(pushed.name)).pause
+            return "" if pause is None else pause.reason
 
         assert await reason() == ""
         await pushed.rest.ok("POST", f"{pushed.name}:pausePush", {"reason": "why"})

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from broker.domain.errors import BrokerError
+from broker.domain.pause import Pause
 from broker.domain.push_config import PULL, Digest, OidcToken, PushConfig, PushOptions
 from broker.domain.push_state import MAX_EXCERPT, MAX_KEPT_FAILURES, PushFailure, PushFailurePage, PushState
 from broker.domain.subscription import Extensions, Subscription
@@ -189,9 +190,9 @@ async def test_push_subscriptions_are_listed_by_id_with_their_pauses(log: Log) -
     async with log.database.transaction() as connection:
         await push_states.pause_pushes(connection, subscription_id=ids[2], reason="gone", now=log.start)
         listed = await subscriptions.list_push_subscriptions(connection, after=0, limit=10)
-        assert [(s.subscription_id, s.is_push, s.push_paused_reason) for s in listed] == [
-            (ids[0], True, ""),
-            (ids[2], True, "gone"),
+        assert [(s.subscription_id, s.is_push, s.pause) for s in listed] == [
+            (ids[0], True, None),
+            (ids[2], True, Pause("gone", log.start)),
         ]
         assert await subscriptions.list_push_subscriptions(connection, after=0, limit=1) == listed[:1]
         assert await subscriptions.list_push_subscriptions(connection, after=ids[0], limit=1) == listed[1:]

@@ -20,6 +20,7 @@ from broker.front.resources.call import Answer, ResourceCall
 from broker.front.resources.rpcs import WHOLE, Rpc
 from broker.front.rest.call import Call
 from broker.front.rest.codec.extensions import decode_extensions, extensions_json
+from broker.front.rest.codec.freezes import freeze_json
 from broker.front.rest.codec.positions import replay_json
 from broker.front.rest.codec.protobuf_json import fill, fill_from_query, to_json
 from broker.front.rest.codec.requests import decode_json, lone_surrogate
@@ -98,7 +99,8 @@ def beside(shown: object) -> Mapping[str, Any]:
 
 @beside.register
 def _(shown: Topic) -> Mapping[str, Any]:
-    return shown.kept  # as it was stored: release 0.1.0 took some that protobuf does not
+    # As it was stored: release 0.1.0 took some that protobuf does not.
+    return {**shown.kept, **({} if shown.freeze is None else {"frozen": freeze_json(shown.freeze)})}
 
 
 @beside.register

@@ -16,7 +16,9 @@ from broker.front.rest.handlers import (
     consumers,
     fates,
     filters,
+    freezes,
     lag,
+    pauses,
     positions,
     publish,
     pull,
@@ -121,6 +123,10 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}:testPush", "TestPush", pushes.test_push),
     Route("POST", f"{SUBSCRIPTION}:pausePush", "PausePush", pushes.pause_push),
     Route("POST", f"{SUBSCRIPTION}:resumePush", "ResumePush", pushes.resume_push),
+    Route("POST", f"{SUBSCRIPTION}:pause", "PauseSubscription", pauses.pause_subscription),  # extensions (G2)
+    Route("POST", f"{SUBSCRIPTION}:resume", "ResumeSubscription", pauses.resume_subscription),
+    Route("POST", f"{TOPIC}:freeze", "FreezeTopic", freezes.freeze_topic),
+    Route("POST", f"{TOPIC}:unfreeze", "UnfreezeTopic", freezes.unfreeze_topic),
     Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", positions.get_position),  # an extension (A12)
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),

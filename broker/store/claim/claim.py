@@ -66,11 +66,12 @@ async def _lock_and_look(
         return await _of_one(connection, request, bodies)
     where = request.where([claimant.subscription_id for claimant in request.claimants])
     _, locked = await connection.run((BEGIN, {}), (_LOCK_FREE_CURSORS, where))
-    cursors = {row.subscription_id: _cursor(row) for row in locked}
-    held = [(each, cursors[each.subscription_id]) for each in request.claimants if each.subscription_id in cursors]
-    places = shared_places((claimant, cursor.position) for claimant, cursor in held)
-    works = [Work(claimant, place, cursor) for (claimant, cursor), place in zip(held, places, strict=True)]
-    missing = [claimant for claimant in request.claimants if claimant.subscription_id not in cursors]
+    cursors = {row.subscription_id: _cursor(row) for row in locked if not row.paused}
+    ours = [(each, cursors[each.subscription_id]) for each in request.claimants if each.subscription_id in cursors]
+    places = shared_places((claimant, cursor.position) for claimant, cursor in ours)
+    works = [Work(claimant, place, cursor) for (claimant, cursor), place in zip(ours, places, strict=True)]
+    paused = {row.subscription_id for row in locked if row.paused}
+    missing = [each for each in request.claimants if each.subscription_id not in cursors]
     existing: set[int] = set()
     # In statements of their own, after the lock: what they see is as new as what it shows.
     trip = RoundTrip()
@@ -80,7 +81,8 @@ async def _lock_and_look(
         trip.add((_READ_CURSORS, others), take=lambda rows: existing.update(row.subscription_id for row in rows))
     if trip:
         await trip.run(connection)
-    return works, [(each, Locked() if each.subscription_id in existing else Gone()) for each in missing]
+    held = existing - paused
+    return works, [(each, Locked() if each.subscription_id in held else Gone()) for each in missing]
 
 
 async def _of_one(connection: HotConnection, request: ClaimRequest, bodies: Bodies) -> tuple[list[Work], _Missing]:
@@ -93,7 +95,7 @@ async def _of_one(connection: HotConnection, request: ClaimRequest, bodies: Bodi
     trip.add((_LOCK_CURSORS, request.where([claimant.subscription_id])), take=locked.extend)
     _look_first(trip, request, [work], bodies)
     await trip.run(connection)
-    if not locked:
+    if not locked or locked[0].paused:
         return [], [(claimant, Gone())]
     work.cursor = _cursor(locked[0])
     return [work], []

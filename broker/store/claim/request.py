@@ -104,7 +104,7 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The subscription has no cursor in this shard: it was deleted, or detached."""
+    """The subscription has no cursor in this shard that could move: it was deleted, detached, or paused."""
 
 
 @dataclass(frozen=True, slots=True)

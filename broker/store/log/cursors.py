@@ -189,7 +189,7 @@ async def _lock(connection: ResourceConnection, seek: ShardSeek) -> tuple[dateti
     if not locked:
         return None
     await connection.exec_driver_sql(_LOCK_ATTEMPTS, seek.where)
-    [(_, next_publish_time, next_seq, _)] = locked
+    [(_, next_publish_time, next_seq, *_)] = locked
     return next_publish_time, next_seq
 
 

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 import msgspec
+from psycopg.errors import CheckViolation
 
 from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID, UNKNOWN
 from broker.domain.delivery import StoredMessage
@@ -22,7 +23,7 @@ from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.due_attempt import DueAttempt, due_attempt, replacements
 from broker.store.log.journal import journal_statement
-from broker.store.log.messages import append_statements, encode_messages
+from broker.store.log.messages import append_statements, encode_messages, is_frozen
 
 _FIND_DEAD_LETTER_WORK = statements.hot("find_dead_letter_work")
 _MARK_EXHAUSTED_ATTEMPTS = statements.hot("mark_exhausted_attempts")
@@ -40,6 +41,10 @@ _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 class DeadLetterTopicClosed(Exception):
     """The dead-letter topic was deleted meanwhile; nothing has changed."""
+
+
+class DeadLetterTopicFrozen(Exception):
+    """The dead-letter topic takes nothing just now; nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ async def forward_dead_letters(
 ) -> Forwarded:
     """Publish a batch of given-up messages on the dead-letter topic and clear them here: both or neither.
 
-    Raises DeadLetterTopicClosed.
+    Raises DeadLetterTopicClosed, DeadLetterTopicFrozen.
     """
     try:
         rows = await _lock_exhausted(connection, subscription, shard_id, now)
@@ -163,7 +168,12 @@ async def _write(
         requests = [encode_messages([_as_published(letter, subscription, shard_id)]) for letter in batch]
         writes += append_statements(letter_shard, requests, published_at)
         writes.append((_INSERT_DEAD_LETTERS, _known_of(batch, letter_shard, subscription, shard_id)))
-    results = await connection.run(*writes) if writes else []
+    try:
+        results = await connection.run(*writes) if writes else []
+    except CheckViolation as error:
+        if is_frozen(error):
+            raise DeadLetterTopicFrozen from error
+        raise
     taken = results[-3 * len(letters) :: 3] if letters else []
     if not all(taken):
         raise DeadLetterTopicClosed

@@ -34,6 +34,7 @@ _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
 _JSONB_VERSION = b"\x01"
 _NO_ATTRIBUTES = "{}"
+_FROZEN = "shards_frozen_check"  # as store/schema/tables.py names it
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -234,17 +235,24 @@ async def append_messages(
 ) -> Appended | None:
     """Append all requests' messages, in order, to a shard: one round trip, one commit.
 
-    Returns where the first message came to stand, or None if the shard is closed (its topic was deleted).
+    Returns where the first message came to stand, or None if the shard is closed (its topic was deleted) or frozen.
     Raises PartitionMissing; an OperationalError of psycopg means that the outcome is unknown.
     """
     try:
         taken, _ = await connection.run(*append_statements(shard_id, requests, now))
     except CheckViolation as error:
+        if is_frozen(error):
+            return None
         raise PartitionMissing from error
     if not taken:
         return None
     [(head, publish_time)] = taken
     return Appended(head - sum(request.count for request in requests) + 1, publish_time)
+
+
+def is_frozen(error: CheckViolation) -> bool:
+    """Whether it is for a freeze that nothing can be appended."""
+    return error.diag.constraint_name == _FROZEN
 
 
 def only_message(row: Any) -> StoredMessage:

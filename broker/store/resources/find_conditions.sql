@@ -19,7 +19,7 @@ JOIN subscriptions s USING (subscription_id)
 JOIN watched w ON w.project_id = split_part(s.name, '/', 2) AND w.event_topic <> s.topic
 WHERE p.breaker <> 'closed' AND p.paused_reason = ''
 UNION ALL
-SELECT w.project, 'pause', s.name, true, p.paused_reason
+SELECT w.project, CASE WHEN s.push_config ? 'endpoint' THEN 'pause' ELSE 'hold' END, s.name, true, p.paused_reason
 FROM push_states p
 JOIN subscriptions s USING (subscription_id)
 JOIN watched w ON w.project_id = split_part(s.name, '/', 2) AND w.event_topic <> s.topic

@@ -7,8 +7,12 @@ WITH known AS (
     FOR KEY SHARE
 )
 INSERT INTO push_states AS p (
-    subscription_id, breaker, changed_at, consecutive_failures, window_size, outstanding_requests, paused_reason
+    subscription_id, breaker, changed_at, consecutive_failures, window_size, outstanding_requests, paused_reason,
+    paused_at, paused_by
 )
-SELECT subscription_id, 'closed', %(now)s, 0, 0, 0, %(reason)s FROM known
-ON CONFLICT (subscription_id) DO UPDATE SET paused_reason = excluded.paused_reason
+SELECT subscription_id, 'closed', %(now)s, 0, 0, 0, %(reason)s, %(now)s, %(by)s FROM known
+ON CONFLICT (subscription_id) DO UPDATE SET
+    paused_reason = excluded.paused_reason,
+    paused_at = excluded.paused_at,
+    paused_by = excluded.paused_by
 WHERE NOT %(unless_paused)s OR p.paused_reason = ''

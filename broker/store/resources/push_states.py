@@ -14,7 +14,7 @@ from broker.domain.push_state import PushState
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.text import storable
-from broker.store.schema.tables import push_states
+from broker.store.schema.tables import cursors, push_states
 
 _WRITE_PUSH_STATES = statements.load("write_push_states")
 _PAUSE_PUSHES = statements.load("pause_pushes")
@@ -44,20 +44,22 @@ async def pause_pushes(
     subscription_id: int,
     reason: str,
     now: datetime,
+    by: str = "",
     endpoint: str | None = None,
     unless_paused: bool = False,
 ) -> bool:
     """Push nothing for a subscription until `resume_pushes`; a later reason replaces an earlier one, or
     `unless_paused` does not.
 
-    `reason` is not "".  `endpoint`: only if messages are still pushed there, for what one endpoint said must not
-    stop another that has taken its place.  Returns whether it is paused now, for this reason: not if the
-    subscription is deleted either.
+    `reason` is not ""; `by`: who wants it ("": the broker, or nobody knows).  `endpoint`: only if messages are
+    still pushed there, for what one endpoint said must not stop another that has taken its place.  Returns whether
+    it is paused now, for this reason: not if the subscription is deleted either.
     """
     pause = {
         "subscription_id": subscription_id,
         "reason": storable(reason),
         "now": now,
+        "by": storable(by) or None,
         "endpoint": endpoint and storable(endpoint),
         "unless_paused": unless_paused,
     }
@@ -68,13 +70,32 @@ async def resume_pushes(connection: ResourceConnection, *, subscription_id: int,
     """End a pause; with a `reason` only the one that began for it.  Returns whether there was one."""
     is_it = push_states.c.paused_reason != "" if reason is None else push_states.c.paused_reason == reason
     resumed = await connection.execute(
-        update(push_states).where(push_states.c.subscription_id == subscription_id, is_it).values(paused_reason="")
+        update(push_states)
+        .where(push_states.c.subscription_id == subscription_id, is_it)
+        .values(paused_reason="", paused_at=None, paused_by=None)
     )
-    return resumed.rowcount > 0
+    claims = 0 if reason is not None else await _let_claims(connection, subscription_id, paused=False)
+    return resumed.rowcount + claims > 0
+
+
+async def pause_claims(connection: ResourceConnection, *, subscription_id: int) -> None:
+    """Once this is committed nothing is claimed by any process, until `resume_pushes`; it waits for claims under
+    way.
+    """
+    await _let_claims(connection, subscription_id, paused=True)
+
+
+async def _let_claims(connection: ResourceConnection, subscription_id: int, *, paused: bool) -> int:
+    of_it = cursors.c.subscription_id == subscription_id
+    changed = await connection.execute(
+        update(cursors).where(of_it, cursors.c.paused != paused).values(paused=paused)
+    )
+    return changed.rowcount
 
 
 async def forget_push_state(connection: ResourceConnection, *, subscription_id: int) -> None:
     """Forget a pause and all that was known of an endpoint: there is another now, or none."""
+    await _let_claims(connection, subscription_id, paused=False)
     await connection.execute(delete(push_states).where(push_states.c.subscription_id == subscription_id))
 
 

@@ -9,6 +9,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.page import Page
+from broker.domain.pause import UNTOLD, Pause
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.domain.transforms import decode_transforms, encode_transforms
@@ -32,7 +33,13 @@ _SUBSCRIPTION: Select[Any] = (
         subscriptions,
         _SHARD_IDS,
         topics.c.message_retention.label("topic_message_retention"),
-        push_states.c.paused_reason.label("push_paused_reason"),
+        push_states.c.paused_reason,
+        push_states.c.paused_at,
+        push_states.c.paused_by,
+        select(func.bool_or(cursors.c.paused))
+        .where(cursors.c.subscription_id == subscriptions.c.subscription_id)
+        .scalar_subquery()
+        .label("claims_wait"),
         select(_dead_letter_topics.c.topic_id)
         .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
         .scalar_subquery()
@@ -74,11 +81,18 @@ def _subscription(row: Row[Any]) -> Subscription:
         else RetryPolicy(minimum_backoff=row.minimum_backoff, maximum_backoff=row.maximum_backoff),
         detached=row.detached,
         push_config=decode_push_config(row.push_config),
-        push_paused_reason=row.push_paused_reason or "",
+        pause=_pause(row),
         kept=row.kept,
         created_at=row.created_at,
         transforms=decode_transforms(row.message_transforms),
     )
+
+
+def _pause(row: Row[Any]) -> Pause | None:
+    """A broker of another version may have ended one for pushes alone: the claims wait all the same, and say so."""
+    if row.paused_reason:
+        return Pause(row.paused_reason, row.paused_at, row.paused_by or "")
+    return Pause(UNTOLD) if row.claims_wait else None
 
 
 def _mutable(subscription: Subscription) -> dict[str, Any]:

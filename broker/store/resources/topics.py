@@ -1,6 +1,6 @@
 """Rows of `topics`, and the shards that a topic owns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +8,7 @@ from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, func, insert, lit
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.domain.freeze import Freeze
 from broker.domain.page import Page
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
 from broker.domain.timestamps import whole_milliseconds
@@ -37,7 +38,12 @@ def _topic(row: Row[Any]) -> Topic:
         kept=row.kept,
         schema_settings=None if row.schema_id is None else _schema_settings(row),
         transforms=decode_transforms(row.message_transforms),
+        freeze=None if row.frozen is None else _freeze(row.frozen),
     )
+
+
+def _freeze(stored: Mapping[str, str]) -> Freeze:
+    return Freeze(stored["reason"], datetime.fromisoformat(stored["since"]), stored["by"])
 
 
 def _schema_settings(row: Row[Any]) -> SchemaSettings:
@@ -120,6 +126,15 @@ async def update_topic(connection: AsyncConnection, *, topic: Topic) -> None:
             **_schema_columns(topic.schema_settings),
         )
     )
+
+
+async def freeze_topic(connection: AsyncConnection, *, topic: Topic, freeze: Freeze | None) -> None:
+    """Refuse publishes from the commit on, in every process, or (None) no more; waits for those under way."""
+    stored = freeze and {"reason": freeze.reason, "since": freeze.since.isoformat(), "by": freeze.by}
+    await connection.execute(update(topics).where(topics.c.topic_id == topic.topic_id).values(frozen=stored))
+    end = None if freeze is None else shards.c.head
+    for shard_id in topic.shard_ids:  # by id: the one lock order
+        await connection.execute(update(shards).where(shards.c.shard_id == shard_id).values(frozen_at=end))
 
 
 async def delete_topic(connection: AsyncConnection, *, topic: Topic) -> Sequence[str]:

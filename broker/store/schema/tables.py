@@ -61,6 +61,8 @@ topics = Table(
     Column("schema_encoding", Text),
     Column("first_revision_id", Text),
     Column("last_revision_id", Text),
+    # Why publishes are refused (domain/freeze.py); null: they are not.
+    Column("frozen", JSONB(none_as_null=True)),
     # JSON, null for none; text, since the order of what is in it is nobody's to change
     Column("message_transforms", Text),
 )
@@ -105,8 +107,8 @@ subscriptions = Table(
 )
 
 # How deliveries to a push subscription's endpoint go, as the process that delivers to it last wrote it down; no row
-# means nothing to tell.  `retry_at` before `changed_at`: since then it waits for slots.  `paused_reason` is the
-# only column that deliveries go by.
+# means nothing to tell.  `retry_at` before `changed_at`: since then it waits for slots.  Deliveries go by
+# `paused_reason` alone; a pull subscription that is paused has a row, too.
 push_states = Table(
     "push_states",
     metadata,
@@ -119,6 +121,8 @@ push_states = Table(
     Column("outstanding_requests", Integer, nullable=False),
     Column("retry_at", DateTime(timezone=True)),
     Column("paused_reason", Text, nullable=False, server_default=text("''")),
+    Column("paused_at", DateTime(timezone=True)),
+    Column("paused_by", Text),
 )
 
 # The last failures of each push subscription.
@@ -203,6 +207,7 @@ snapshot_outstanding = Table(
 
 # A topic's logs.  `head` is the last sequence given out; taking more holds the row until commit, so the order
 # of sequences is the order of commits, and dense.  `last_publish_time` never goes back within a shard.
+# While a topic is frozen `frozen_at` is its head: no broker, of whatever version, can take more.
 shards = Table(
     "shards",
     metadata,
@@ -212,6 +217,8 @@ shards = Table(
     Column("head", BigInteger, nullable=False, server_default=text("0")),
     Column("last_publish_time", DateTime(timezone=True), nullable=False),
     Column("open", Boolean, nullable=False, server_default=text("true")),
+    Column("frozen_at", BigInteger),
+    CheckConstraint("head <= frozen_at", name="shards_frozen_check"),
     postgresql_with={"fillfactor": "20"},
 )
 
@@ -258,7 +265,7 @@ straggler_batches = Table("straggler_batches", metadata, *_batch_columns())
 
 # A subscription's position in one shard: everything before (next_publish_time, next_seq) has been claimed.
 # Its row lock is the claim lock.  No delivery attempt is due before `due_floor`.  Nothing before `first_seq` was
-# ever the subscription's (none: it is older than this column).
+# ever the subscription's (none: it is older than this column).  Nothing is claimed while it is `paused`.
 cursors = Table(
     "cursors",
     metadata,
@@ -268,6 +275,7 @@ cursors = Table(
     Column("next_seq", BigInteger, nullable=False),
     Column("due_floor", DateTime(timezone=True), nullable=False),
     Column("first_seq", BigInteger),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
     # One index for both questions: the cursor of a subscription in a shard, and all cursors of a subscription.
     PrimaryKeyConstraint("subscription_id", "shard_id"),
     postgresql_with={"fillfactor": "50"},

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Container
 
 from broker.domain.fair_stock import Over
-from broker.domain.push_state import is_withheld
+from broker.domain.pause import is_withheld
 from broker.domain.subscription import Subscription
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.failures import tell_failure
@@ -92,12 +92,12 @@ class EndpointNews:
 
     def read(self, subscription: Subscription) -> None:
         """This is how it is now."""
-        name, reason = subscription.name, subscription.push_paused_reason
+        name, pause = subscription.name, subscription.pause
         self._dead_letters.read(subscription)
-        if reason:
+        if pause is not None:
             self._paused.add(name)
-            until = "until they are allowed" if is_withheld(reason) else "until :resumePush"
-            self._states.begins(_PAUSED, name, f"pushes of {name} are paused, {until}", reason.rstrip("."))
+            until = "until they are allowed" if is_withheld(pause.reason) else "until :resume"
+            self._states.begins(_PAUSED, name, f"pushes of {name} are paused, {until}", pause.why)
         elif name in self._paused:
             self._paused.remove(name)
             self._states.ends(_PAUSED, name, f"pushes of {name} are resumed")

@@ -160,7 +160,7 @@ class Endpoints:
         else:
             self._news.read(subscription)
             self._withheld.read(subscription)
-            if subscription.push_paused_reason or self._is_held(subscription, known):
+            if subscription.pause is not None or self._is_held(subscription, known):
                 subscription = None
         if known is not None and (
             known.closed or subscription is None or known.subscription_id != subscription.subscription_id

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from broker.domain.errors import BrokerError
-from broker.domain.push_state import withheld_reason
+from broker.domain.pause import withheld_reason
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps

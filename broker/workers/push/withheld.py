@@ -7,7 +7,7 @@ Their messages wait meanwhile, and what was claimed of them counts as no attempt
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Sequence
 
-from broker.domain.push_state import is_withheld
+from broker.domain.pause import is_withheld
 from broker.domain.subscription import Subscription
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
@@ -33,7 +33,7 @@ class WithheldPushes:
 
     def read(self, subscription: Subscription) -> None:
         """This is how it is now."""
-        if not is_withheld(subscription.push_paused_reason):
+        if subscription.pause is None or not is_withheld(subscription.pause.reason):
             self.forget(subscription.name)
             return
         self._withheld[subscription.name] = subscription
@@ -75,10 +75,11 @@ class WithheldPushes:
 
     async def _resume(self, subscription: Subscription) -> None:
         """Unless it is paused for another reason by now."""
+        assert subscription.pause is not None
         async with self._database.transaction() as connection:
             await resume_pushes(
                 connection,
                 subscription_id=subscription.subscription_id,
-                reason=subscription.push_paused_reason,
+                reason=subscription.pause.reason,
             )
         await self._wake_ups.announce(subscription.name)

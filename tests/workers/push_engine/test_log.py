@@ -49,7 +49,7 @@ async def test_a_pause_is_told_with_its_reason_and_its_end_whoever_began_it(
     await pushing.rest.ok("POST", f"{pushing.rest.subscription()}:pausePush", {"reason": "a\nbreak"})
     await eventually(lambda: len(_said(caplog)) == 3)
     gone, resumed, called = _said(caplog)
-    paused = f"WARNING {_PUSHES} are paused, until :resumePush"
+    paused = f"WARNING {_PUSHES} are paused, until :resume"
     assert gone == f"{paused}: The endpoint (https://far.example:8443) answered 410 (Gone)"
     assert resumed.startswith(f"INFO {_PUSHES} are resumed, after ")
     assert called == f"{paused}: a\nbreak"

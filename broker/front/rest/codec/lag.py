@@ -7,6 +7,7 @@ from typing import Any
 from broker.domain.durations import format_duration
 from broker.domain.lag import KeyHolder, Lag
 from broker.domain.timestamps import format_timestamp
+from broker.front.rest.codec.pauses import pause_json
 
 
 def lag_json(lags: Sequence[Lag], total: int, now: datetime) -> dict[str, Any]:
@@ -25,6 +26,8 @@ def _lag(lag: Lag, now: datetime) -> dict[str, Any]:
     if lag.held:
         body["messagesHeldByKeys"] = lag.held
     body |= {"heldBy": lag.held_by, "verdict": lag.verdict}
+    if lag.subscription.pause is not None:
+        body |= {"paused": True, **pause_json(lag.subscription.pause)}
     return body | ({} if lag.holder is None else {"stuckKey": _holder(lag.holder)})
 
 

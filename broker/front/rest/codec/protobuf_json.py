@@ -22,7 +22,11 @@ from broker.front.rest.codec.scalars import parse_duration, parse_timestamp
 
 # Of resources, by the message's name: what their JSON has and the message does not; and of fields that the message
 # has, values that it has not.
-BESIDE = {"google.pubsub.v1.Subscription": ("extensions",), "google.pubsub.v1.Schema": ("compatibility",)}
+BESIDE = {
+    "google.pubsub.v1.Topic": ("frozen",),  # only told; who sends back what they read changes nothing
+    "google.pubsub.v1.Subscription": ("extensions",),
+    "google.pubsub.v1.Schema": ("compatibility",),
+}
 BESIDE_VALUES = {("google.pubsub.v1.Schema", "type"): "JSON"}
 
 _SHOWN = 200  # characters of a refused value

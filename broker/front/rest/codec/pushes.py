@@ -7,18 +7,14 @@ import msgspec
 
 from broker.domain.durations import format_duration
 from broker.domain.message import NewMessage
+from broker.domain.pause import Pause
 from broker.domain.push_config import without_query
 from broker.domain.push_state import PushFailure, PushFailurePage, PushState, PushTest, parse_push_failure_page
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.lists import decode_page_parameters
+from broker.front.rest.codec.pauses import pause_json
 from broker.front.rest.codec.requests import decode_request
-
-
-class PausePushRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    reason: str = ""
-    subscription: object = None  # in the path
-
 
 _TEST = NewMessage(data=b"This is a test.", attributes={"test": "true"})
 
@@ -28,12 +24,6 @@ class TestPushRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True
 
 
 _test_push = msgspec.json.Decoder(TestPushRequest)
-_pause_push = msgspec.json.Decoder(PausePushRequest)
-
-
-def decode_pause_push(body: bytes) -> str:
-    """The reason, "" if there is none.  Raises InvalidArgument."""
-    return decode_request(_pause_push, body).reason
 
 
 def decode_test_push(body: bytes) -> NewMessage:
@@ -68,7 +58,7 @@ def push_status_json(subscription: Subscription, state: PushState | None) -> dic
         return {"state": "ACTIVE", "circuitBreaker": {"state": "CLOSED", "consecutiveFailures": 0}}
     body: dict[str, Any] = {"state": "ACTIVE"}
     if state.paused_reason:
-        body = {"state": "PAUSED", "pausedReason": state.paused_reason}
+        body = {"state": "PAUSED", **pause_json(subscription.pause or Pause(state.paused_reason))}
     body["circuitBreaker"] = {
         "state": state.breaker.upper(),
         "consecutiveFailures": state.consecutive_failures,

@@ -2,8 +2,8 @@
 
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import encode_list
+from broker.front.rest.codec.pauses import decode_pause
 from broker.front.rest.codec.pushes import (
-    decode_pause_push,
     decode_push_failure_page,
     decode_test_push,
     push_failure_json,
@@ -29,10 +29,10 @@ async def test_push(call: Call) -> bytes:
 
 
 async def pause_push(call: Call) -> bytes:
-    await call.services.pushes.pause_push(call.name, decode_pause_push(call.body))
+    await call.services.pauses.pause(call.name, decode_pause(call.body), by=call.caller.member, pushed=True)
     return encode_resource({})
 
 
 async def resume_push(call: Call) -> bytes:
-    await call.services.pushes.resume_push(call.name)
+    await call.services.pauses.resume(call.name, by=call.caller.member, pushed=True)
     return encode_resource({})

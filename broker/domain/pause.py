@@ -1,0 +1,47 @@
+"""A pause: nothing of a subscription is handed out until somebody ends it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.refusals import refuse_nul
+
+MAX_REASON = 1_000  # characters
+UNTOLD = "Paused."  # of a pause whose reason is not known
+_WITHHELD = "Not allowed: "
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Why, since when (None: whoever began it did not say), and by whom ("": it is not known, or the broker)."""
+
+    reason: str
+    since: datetime | None = None
+    by: str = ""
+
+    @property
+    def why(self) -> str:
+        """For people, without a full stop."""
+        return self.reason.rstrip(".") + (f" (by {self.by})" if self.by else "")
+
+
+def check_reason(reason: str) -> None:
+    """Raises InvalidArgument for a reason that is too long, has U+0000, or begins as the broker's own."""
+    refuse_nul(reason, "reason")
+    if is_withheld(reason):
+        raise InvalidArgument(
+            f"reason must not begin with {_WITHHELD!r}: such a pause is the broker's own, which ends it by itself "
+            f"(reason={reason[:100]})."
+        )
+    if len(reason) > MAX_REASON:
+        raise InvalidArgument(f"reason has {len(reason)} characters, the maximum is {MAX_REASON}.")
+
+
+def withheld_reason(why: str) -> str:
+    """Of a pause that the broker itself begins, because it may not push, and ends once it may."""
+    return f"{_WITHHELD}{why}."
+
+
+def is_withheld(reason: str) -> bool:
+    """Whether a pause with this reason is one of those."""
+    return reason.startswith(_WITHHELD)

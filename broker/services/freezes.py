@@ -1,0 +1,45 @@
+"""Freezing a topic: what is published is refused, with a reason; extensions (G2)."""
+
+from broker.domain.freeze import Freeze, check_reason
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.services.topics import topic_not_found
+from broker.store.driver.database import Database
+from broker.store.resources import topics
+from broker.telemetry.state_changes import StateChanges
+
+_FREEZES = "frozen topics"
+
+
+class FreezeService:
+    """What is in the log stays, and goes out as before."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, states: StateChanges) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+        self._states = states
+
+    async def freeze(self, name: str, reason: str, *, by: str = "") -> None:
+        """Refuse publishes until `unfreeze`, in every process, from the answer on; a later reason replaces an
+        earlier one.  `by`: who wants it ("": it is not known).  Raises NotFound, InvalidArgument (the reason).
+        """
+        check_reason(reason)
+        await self._set(name, Freeze(reason, self._clock.now(), by))
+        who, why = f" by {by}" if by else "", reason.rstrip(".") or "no reason was given"
+        self._states.tell(_FREEZES, f"{name} is frozen{who}, until :unfreeze: {why}")
+
+    async def unfreeze(self, name: str, *, by: str = "") -> None:
+        """Take what is published again, whoever froze it.  Raises NotFound."""
+        if await self._set(name, None):
+            self._states.tell(_FREEZES, f"{name} is frozen no more{f', by {by}' if by else ''}")
+
+    async def _set(self, name: str, freeze: Freeze | None) -> bool:
+        """Returns whether it was frozen."""
+        async with self._database.transaction() as connection:
+            topic = await topics.lock_topic(connection, name=name)
+            if topic is None:
+                raise topic_not_found(name)
+            await topics.freeze_topic(connection, topic=topic, freeze=freeze)
+        await self._wake_ups.announce(name)
+        return topic.freeze is not None

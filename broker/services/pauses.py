@@ -1,0 +1,63 @@
+"""Pausing a subscription, however it is delivered: one state for pulls, streams and pushes; extensions (G2)."""
+
+from broker.domain.errors import FailedPrecondition
+from broker.domain.names import leaf
+from broker.domain.pause import check_reason
+from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.services.subscriptions import locked_subscription
+from broker.store.driver.database import Database, ResourceConnection
+from broker.store.resources import push_states
+from broker.telemetry.state_changes import StateChanges
+
+_PAUSES = "paused subscriptions"
+
+
+class PauseService:
+    """What waits stays, what is out may be settled, nothing is handed out."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, states: StateChanges) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+        self._states = states
+
+    async def pause(self, name: str, reason: str, *, by: str = "", pushed: bool = False) -> None:
+        """Hand out nothing until it is resumed, in no process, from the answer on; a later reason replaces an
+        earlier one.  `by`: who wants it ("": it is not known); `pushed`: only if it is.
+
+        Raises NotFound, FailedPrecondition (detached, or not pushed), InvalidArgument (the reason).
+        """
+        check_reason(reason)
+        reason = reason or f"Paused by a call of {'pausePush' if pushed else 'pause'}."
+        async with self._database.transaction() as connection:
+            subscription = await _lock(connection, name, pushed=pushed)
+            subscription_id = subscription.subscription_id
+            await push_states.pause_pushes(
+                connection, subscription_id=subscription_id, reason=reason, now=self._clock.now(), by=by
+            )
+            await push_states.pause_claims(connection, subscription_id=subscription_id)
+        if not subscription.is_push:  # who delivers tells of the others
+            who = f" by {by}" if by else ""
+            self._states.tell(_PAUSES, f"{name} is paused{who}, until :resume: {reason.rstrip('.')}")
+        await self._wake_ups.announce(name)
+
+    async def resume(self, name: str, *, by: str = "", pushed: bool = False) -> None:
+        """End a pause, whoever began it; without one this does nothing.  Raises NotFound, FailedPrecondition."""
+        async with self._database.transaction() as connection:
+            subscription = await _lock(connection, name, pushed=pushed)
+            there_was = await push_states.resume_pushes(connection, subscription_id=subscription.subscription_id)
+        if there_was and not subscription.is_push:
+            self._states.tell(_PAUSES, f"{name} is resumed{f' by {by}' if by else ''}")
+        await self._wake_ups.announce(name)
+
+
+async def _lock(connection: ResourceConnection, name: str, *, pushed: bool) -> Subscription:
+    """It stays as it is until the transaction ends."""
+    subscription = await locked_subscription(connection, name)
+    if subscription.detached:
+        raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+    if pushed and not subscription.is_push:
+        raise FailedPrecondition(f"Nothing is pushed for this subscription (resource={leaf(name)}).")
+    return subscription
