@@ -11,7 +11,7 @@ class Position:
     """`next_seq` is the first sequence that was never claimed: `unclaimed` messages from it on up to `head`;
     `outstanding` counts those before it that are not acked.  With a filter, `matching` of the first `scanned` of
     the unclaimed ones match it (None: no filter).  `oldest_outstanding` and `oldest_unclaimed` are publish times
-    (None: there is none; with a filter, none among the messages that were scanned).
+    (None: there is none; with a filter, none among the messages that were scanned, `max_scanned` at most).
     """
 
     shard_id: int
@@ -24,6 +24,7 @@ class Position:
     oldest_unclaimed: datetime | None = None
     scanned: int | None = None
     matching: int | None = None
+    max_scanned: int = MAX_SCANNED
 
     @property
     def undelivered(self) -> int:
@@ -36,5 +37,5 @@ class Position:
 
     @property
     def is_estimated(self) -> bool:
-        """`undelivered` is exact up to MAX_SCANNED unclaimed messages; beyond, it goes by those."""
-        return self.scanned is not None and self.scanned >= MAX_SCANNED
+        """`undelivered` is exact up to `max_scanned` unclaimed messages; beyond, it goes by those."""
+        return self.scanned is not None and self.scanned >= self.max_scanned

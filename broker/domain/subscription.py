@@ -99,12 +99,13 @@ class Extensions:
 class Subscription:
     """A subscription as stored.
 
-    `topic` is the topic's full name, or `_deleted-topic_`; `shard_ids` stay known after the topic is deleted,
-    so that the backlog can still be pulled.  `expiration_ttl` None means the subscription never expires.
-    `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter).  `dead_letter_topic_id` is 0
-    while there is no topic of the policy's name: messages are then retried without end rather than lost.
-    `pause`: nothing is handed out (None: it is not paused); an update leaves it alone.  `kept` holds the fields
-    that are stored and given back without effect, keyed by their JSON name.
+    `topic` is the topic's full name, or `_deleted-topic_`; `shard_ids` stay known after the topic is deleted, so
+    that the backlog can still be pulled.  `expiration_ttl` None means the subscription never expires.
+    `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter), `body_path` what reads bodies
+    for it, if anything does.  `dead_letter_topic_id` is 0 while there is no topic of the policy's name: messages
+    are then retried without end rather than lost.  `pause`: nothing is handed out (None: it is not paused); an
+    update leaves it alone.  `kept` holds the fields that are stored and given back without effect, keyed by their
+    JSON name.
     """
 
     subscription_id: int = 0
@@ -123,6 +124,7 @@ class Subscription:
     expiration_ttl: timedelta | None = DEFAULT_EXPIRATION_TTL
     filter: str = ""
     filter_path: str | None = None
+    body_path: str | None = None
     dead_letter_policy: DeadLetterPolicy | None = None
     dead_letter_topic_id: int = 0
     retry_policy: RetryPolicy | None = None

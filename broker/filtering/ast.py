@@ -2,10 +2,19 @@
 
 Keys and values are any text without U+0000, compared exactly: case counts, and Unicode is not normalised.
 Every node is true or false for a message, never unknown.
+
+What is said of the body is said of a field of its JSON, by the keys that lead there from outside in.  An array
+stands for each of its elements: one of them has to do.  Where there is no such field, or the body cannot be read
+as JSON (broker/filtering/body.py), nothing said of it is true.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+Scalar: TypeAlias = str | Decimal | bool | None
+FieldPath: TypeAlias = tuple[str, ...]
+Order: TypeAlias = Literal["<", "<=", ">", ">="]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,38 @@ class HasPrefix:
 
 
 @dataclass(frozen=True, slots=True)
+class BodyHas:
+    """The body has the field, whatever its value: null and an empty array are values."""
+
+    path: FieldPath
+
+
+@dataclass(frozen=True, slots=True)
+class BodyEquals:
+    """The body has the field with this value, of the same type.  Numbers are compared exactly, as decimals."""
+
+    path: FieldPath
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class BodyCompares:
+    """The body has the field with a number that is so related to this one."""
+
+    path: FieldPath
+    order: Order
+    value: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class BodyHasPrefix:
+    """The body has the field with a string that starts with `prefix`."""
+
+    path: FieldPath
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     operand: "Expression"
 
@@ -58,4 +99,5 @@ class Or:
     operands: "tuple[Expression, ...]"
 
 
-Expression: TypeAlias = Has | Equals | NotEquals | HasPrefix | Not | And | Or
+OfBody: TypeAlias = BodyHas | BodyEquals | BodyCompares | BodyHasPrefix
+Expression: TypeAlias = Has | Equals | NotEquals | HasPrefix | OfBody | Not | And | Or

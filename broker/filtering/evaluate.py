@@ -1,12 +1,41 @@
 """What a filter means, in plain Python: the yardstick for the jsonpath, and enough for a dry run."""
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
 
-from broker.filtering.ast import And, Equals, Expression, Has, HasPrefix, Not, NotEquals, Or
+from broker.filtering.ast import (
+    And,
+    BodyCompares,
+    BodyEquals,
+    BodyHas,
+    BodyHasPrefix,
+    Equals,
+    Expression,
+    Has,
+    HasPrefix,
+    Not,
+    NotEquals,
+    OfBody,
+    Or,
+)
+from broker.filtering.body import elements_at, read_body, values_at
+
+_ORDERS: dict[str, Callable[[Decimal, Decimal], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
-def matches(expression: Expression, attributes: Mapping[str, str]) -> bool:
-    """Whether a message with these attributes is delivered."""
+def matches(expression: Expression, attributes: Mapping[str, str], body: bytes = b"") -> bool:
+    """Whether a message with these attributes and this body is delivered."""
+    return _matches(expression, attributes, read_body(body))
+
+
+def _matches(expression: Expression, attributes: Mapping[str, str], roots: Sequence[Any]) -> bool:
     match expression:
         case Has(key):
             return key in attributes
@@ -17,8 +46,23 @@ def matches(expression: Expression, attributes: Mapping[str, str]) -> bool:
         case HasPrefix(key, prefix):
             return key in attributes and attributes[key].startswith(prefix)
         case Not(operand):
-            return not matches(operand, attributes)
+            return not _matches(operand, attributes, roots)
         case And(operands):
-            return all(matches(operand, attributes) for operand in operands)
+            return all(_matches(operand, attributes, roots) for operand in operands)
         case Or(operands):
-            return any(matches(operand, attributes) for operand in operands)
+            return any(_matches(operand, attributes, roots) for operand in operands)
+        case of_body:
+            return _matches_body(of_body, roots)
+
+
+def _matches_body(expression: OfBody, roots: Sequence[Any]) -> bool:
+    match expression:
+        case BodyHas(path):
+            return bool(values_at(roots, path))
+        case BodyEquals(path, value):
+            return any(type(each) is type(value) and each == value for each in elements_at(roots, path))
+        case BodyCompares(path, order, number):
+            related = _ORDERS[order]
+            return any(isinstance(each, Decimal) and related(each, number) for each in elements_at(roots, path))
+        case BodyHasPrefix(path, prefix):
+            return any(isinstance(each, str) and each.startswith(prefix) for each in elements_at(roots, path))

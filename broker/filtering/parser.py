@@ -1,5 +1,6 @@
 """The text of a filter → what it says."""
 
+from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from typing import Any, cast
@@ -7,11 +8,28 @@ from typing import Any, cast
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 
 from broker.domain.errors import InvalidArgument
-from broker.filtering.ast import And, Equals, Expression, Has, HasPrefix, Not, NotEquals, Or
+from broker.filtering.ast import (
+    And,
+    BodyCompares,
+    BodyEquals,
+    BodyHas,
+    BodyHasPrefix,
+    Equals,
+    Expression,
+    FieldPath,
+    Has,
+    HasPrefix,
+    Not,
+    NotEquals,
+    Or,
+    Scalar,
+)
 from broker.filtering.literals import unquote
 from broker.filtering.refusals import refusal, unexpected
 
 MAX_FILTER_BYTES = 256  # of UTF-8; https://cloud.google.com/pubsub/quotas#resource_limits
+MAX_EXPONENT = 308  # of a number: as far as JSON's numbers can be told to reach, whoever reads them
+_CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 def parse_filter(text: str) -> Expression:
@@ -77,6 +95,36 @@ class _Builder(Transformer[Token, Expression]):
 
     def has_prefix(self, children: list[str]) -> HasPrefix:
         return HasPrefix(*children)
+
+    def path(self, children: list[str]) -> FieldPath:
+        return tuple(children)
+
+    def constant(self, children: list[Token]) -> bool | None:
+        return _CONSTANTS[children[0]]
+
+    def number(self, children: list[Token]) -> Decimal:
+        number = Decimal(children[0])
+        if number and abs(number.adjusted()) > MAX_EXPONENT:
+            raise refusal(
+                _column(children[0]), f"a number is between 1e-{MAX_EXPONENT} and 1e{MAX_EXPONENT}, or zero"
+            )
+        return number
+
+    def body_has(self, children: list[FieldPath]) -> BodyHas:
+        return BodyHas(*children)
+
+    def body_equals(self, children: tuple[FieldPath, Scalar]) -> BodyEquals:
+        return BodyEquals(*children)
+
+    def body_not_equals(self, children: tuple[FieldPath, Scalar]) -> Not:
+        return Not(BodyEquals(*children))
+
+    def body_compares(self, children: tuple[FieldPath, Any, Decimal]) -> BodyCompares:
+        path, order, number = children
+        return BodyCompares(path, str(order), number)  # type: ignore[arg-type]  # the grammar has no others
+
+    def body_has_prefix(self, children: tuple[FieldPath, str]) -> BodyHasPrefix:
+        return BodyHasPrefix(*children)
 
     def negation(self, children: list[Expression]) -> Not:
         return Not(*children)

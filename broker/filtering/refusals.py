@@ -9,6 +9,7 @@ _END = "$END"
 # Terminals of the grammar in words, in the order in which they are listed to the caller.
 _WORDS = {
     "_ATTRIBUTES": "attributes",
+    "_BODY": "body",
     "_HAS_PREFIX": "hasPrefix",
     "_HAS_ATTRIBUTE": "hasAttribute",
     "_NOT": "NOT",
@@ -18,8 +19,11 @@ _WORDS = {
     "_COLON": '":"',
     "_EQUALS": '"="',
     "_NOT_EQUALS": '"!="',
+    "ORDER": '"<", "<=", ">", ">="',
     "BARE_KEY": "a key",
     "STRING": "a string in double quotes",
+    "NUMBER": "a number",
+    "CONSTANT": "true, false, null",
     "_COMMA": '","',
     "_AND": "AND",
     "_OR": "OR",
@@ -30,6 +34,9 @@ _OPERATORS = {"and": "AND", "or": "OR", "not": "NOT"}
 _FUNCTIONS = {"hasprefix": "hasPrefix", "hasattribute": "hasAttribute"}
 _PUNCTUATION = "\"'&|=!<>,();:"
 _QUOTE_THE_KEY = "a key with other characters than letters, digits, - and _ is written in double quotes"
+_OPERANDS = (
+    "only attributes, and fields of a JSON body, can be filtered on, and every operand is a whole comparison"
+)
 _SHOWN_CHARACTERS = 40
 
 
@@ -69,7 +76,11 @@ def _hint(found: str, accepted: Set[str]) -> str:
         return "the string that begins here is not closed"
     if "_ATTRIBUTES" in accepted:
         return _hint_for_operand(found, accepted)
-    if found and not accepted & {"STRING", "_DOT"} and found[0] not in _PUNCTUATION and not found[0].isspace():
+    in_path = {"_DOT", "_EQUALS"} <= accepted  # of the body
+    if in_path and found.startswith("["):
+        return "an array stands for each of its elements"
+    ends = in_path or not accepted & {"STRING", "_DOT"}
+    if found and ends and found[0] not in _PUNCTUATION and not found[0].isspace():
         return "" if found[0].isascii() and found[0].isalnum() else _QUOTE_THE_KEY
     return _QUOTE_THE_KEY if found and "BARE_KEY" in accepted else ""
 
@@ -77,4 +88,4 @@ def _hint(found: str, accepted: Set[str]) -> str:
 def _hint_for_operand(found: str, accepted: Set[str]) -> str:
     if "_NOT" not in accepted and (found == "NOT" or found.startswith("-")):
         return "a second negation needs parentheses"
-    return "only attributes can be filtered on, and every operand is a whole comparison" if found else ""
+    return _OPERANDS if found else ""

@@ -46,6 +46,7 @@ def claimant_of(subscription: Subscription, now: datetime, **terms: Unpack[Terms
         retained_since=now - subscription.retention,
         retry_policy=subscription.retry_policy,
         filter_path=subscription.filter_path,
+        body_path=subscription.body_path,
         max_attempts=subscription.max_delivery_attempts,
         ordered=subscription.enable_message_ordering,
         journal=subscription.journal,

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from broker.domain.comparing import most_compared
 from broker.domain.errors import NotFound, PermissionDenied
 from broker.domain.fate import MAX_COUNTED, Fate, MessageFate, fate_of, settled_by
 from broker.domain.journal import Entry
@@ -139,7 +140,8 @@ class FateService:
                     fate = settled_by(fate, settled)
                 if fate.state is Fate.WAITING and facts.standing is None:
                     before, more = await count_before(hot, facts, now=now)
-                    count = f"more than {MAX_COUNTED}" if more else f"{before}"
+                    most = most_compared(MAX_COUNTED, facts.subscription.body_path)
+                    count = f"more than {most}" if more else f"{before}"
                     fate = replace(fate, verdict=f"{fate.verdict} {count} of its log stand before it.")
                 stopped = endpoint_verdict(states.get(facts.subscription.subscription_id), now)
                 if stopped is not None and fate.state in _TO_COME:

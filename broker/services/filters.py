@@ -8,7 +8,7 @@ from broker.domain.log_page import FilterTest, LogPage, log_page_token
 from broker.domain.names import leaf, project_of
 from broker.domain.page import invalid_page_token
 from broker.filtering.ast import And
-from broker.filtering.jsonpath import to_jsonpath
+from broker.filtering.jsonpath import FilterPaths, filter_paths
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_turns import ResourceTurns
@@ -41,18 +41,18 @@ class FilterService:
         An empty filter matches all.  Raises InvalidArgument (the filter, and where it goes wrong; a page token of
         another topic), NotFound, Unavailable (too many trials).
         """
-        filter_path = compiled(text)
+        paths = compiled(text)
         async with self._turns.of(project_of(topic_name), hung_up=hung_up):
-            return await self._test_topic(topic_name, filter_path, page)
+            return await self._test_topic(topic_name, paths, page)
 
-    async def _test_topic(self, topic_name: str, filter_path: str | None, page: LogPage) -> FilterTest:
+    async def _test_topic(self, topic_name: str, paths: FilterPaths, page: LogPage) -> FilterTest:
         async with self._database.transaction() as connection:
             topic = await topics.find_topic(connection, name=topic_name)
             if topic is None:
                 raise topic_not_found(topic_name)
             retention = await subscriptions.longest_retention(connection, topic_id=topic.topic_id)
         retained = max(retention or timedelta(0), topic.message_retention or timedelta(0))
-        return await self._test(topic.shard_ids, filter_path, self._clock.now() - retained, page)
+        return await self._test(topic.shard_ids, paths, self._clock.now() - retained, page)
 
     async def test_filter_of_subscription(
         self, subscription_name: str, text: str, page: LogPage, *, hung_up: HungUp | None = None
@@ -72,12 +72,12 @@ class FilterService:
             subscription = await existing_subscription(connection, subscription_name)
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(subscription_name)}).")
-        filter_path = compiled(text, subscription.filter)
+        paths = compiled(text, subscription.filter)
         since = subscription.gets_since(self._clock.now())
-        return await self._test(subscription.shard_ids, filter_path, since, page)
+        return await self._test(subscription.shard_ids, paths, since, page)
 
     async def _test(
-        self, shard_ids: Sequence[int], filter_path: str | None, retained_since: datetime, page: LogPage
+        self, shard_ids: Sequence[int], paths: FilterPaths, retained_since: datetime, page: LogPage
     ) -> FilterTest:
         if page.before is not None and page.before.shard_id not in shard_ids:
             raise invalid_page_token(log_page_token(page.before))
@@ -85,18 +85,19 @@ class FilterService:
             return await filters.test_filter(
                 connection,
                 shard_ids=shard_ids,
-                filter_path=filter_path,
+                filter_path=paths.filter_path,
+                body_path=paths.body_path,
                 retained_since=retained_since,
                 page=page,
             )
 
 
-def compiled(*texts: str) -> str | None:
-    """What matches all of these filters; None: everything does."""
+def compiled(*texts: str) -> FilterPaths:
+    """What matches all of these filters; without any, everything."""
     match [parse_filter(text) for text in texts if text]:
         case []:
-            return None
+            return FilterPaths()
         case [only]:
-            return to_jsonpath(only)
+            return filter_paths(only)
         case several:
-            return to_jsonpath(And(tuple(several)))
+            return filter_paths(And(tuple(several)))

@@ -196,6 +196,7 @@ class SnapshotService:
                 subscription_id=subscription.subscription_id,
                 retained_since=now - subscription.retention,
                 filter_path=subscription.filter_path,
+                body_path=subscription.body_path,
             )
         return subscription, found, now
 
@@ -211,6 +212,7 @@ class SnapshotService:
                 first_attempt_id=first_attempt_id,
                 retained_since=now - subscription.retention,
                 filter_path=subscription.filter_path,
+                body_path=subscription.body_path,
             )
             for shard_id, first_attempt_id in zip(subscription.shard_ids, ids, strict=True)
         ]

@@ -34,7 +34,7 @@ class StandingMessageService:
         filter; a page token of another subscription), NotFound, FailedPrecondition (detached), Unavailable (too
         many such calls).
         """
-        filter_path = compiled(page.filter)
+        own = compiled(page.filter)
         async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
             async with self._database.transaction() as connection:
                 subscription = await existing_subscription(connection, subscription_name)
@@ -43,13 +43,16 @@ class StandingMessageService:
             if page.start is not None and page.start.shard_id not in subscription.shard_ids:
                 raise invalid_page_token(standing_page_token(page.start))
             now = self._clock.now()
+            of_log = compiled(page.filter, subscription.filter)
             asked = Asked(
                 subscription_id=subscription.subscription_id,
                 shard_ids=subscription.shard_ids,
                 ordered=subscription.enable_message_ordering,
                 retained_since=now - subscription.retention,
-                filter_path=filter_path,
-                log_path=compiled(page.filter, subscription.filter),
+                filter_path=own.filter_path,
+                body_path=own.body_path,
+                log_path=of_log.filter_path,
+                log_body_path=of_log.body_path,
                 page=page,
                 now=now,
             )

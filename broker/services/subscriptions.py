@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.domain.errors import AlreadyExists, BrokerError, InvalidArgument, NotFound
+from broker.domain.errors import AlreadyExists, BrokerError, FailedPrecondition, InvalidArgument, NotFound
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, project_of, random_name
@@ -16,7 +16,7 @@ from broker.domain.subscription import (
     Subscription,
     check_subscription,
 )
-from broker.filtering.jsonpath import to_jsonpath
+from broker.filtering.jsonpath import filter_paths
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
@@ -27,7 +27,9 @@ from broker.secrets.webhook_secrets import sealed
 from broker.store.access.policies import forget_policy
 from broker.store.access.service_accounts import find_service_account
 from broker.store.driver.database import Database, ResourceConnection
-from broker.store.resources import push_states, subscriptions, topics
+from broker.store.resources import processes, push_states, subscriptions, topics
+
+_READS_BODIES = "0026"  # the schema from which on brokers know filters that read bodies
 
 
 def subscription_not_found(name: str) -> BrokerError:
@@ -91,12 +93,13 @@ class SubscriptionService:
         check_kept(wanted.kept)
         await self._transforms.check(wanted.name, wanted.transforms)
         if wanted.filter:
-            wanted = replace(wanted, filter_path=to_jsonpath(parse_filter(wanted.filter)))
+            wanted = replace(wanted, **filter_paths(parse_filter(wanted.filter))._asdict())
         async with self._database.transaction() as connection:
             # Shared with other creations, but not with a deletion of the topic.
             topic = await topics.lock_topic(connection, name=wanted.topic, share=True)
             if topic is None:
                 raise not_found("Subscription topic does not exist", wanted.topic, "topics")
+            await _require_readers_of_bodies(connection, wanted)
             await _require_dead_letter_topic(connection, wanted)
             await self._require_account(connection, wanted)
             subscription = await subscriptions.insert_subscription(
@@ -212,6 +215,18 @@ class SubscriptionService:
                 "pushConfig.oidcToken.serviceAccountEmail must be the address of a service account of this broker, "
                 f"because callers must show who they are here; make one first (serviceAccountEmail={email})."
             )
+
+
+async def _require_readers_of_bodies(connection: ResourceConnection, wanted: Subscription) -> None:
+    """An older broker would deliver whatever the attributes let through."""
+    if wanted.body_path is None:
+        return
+    if await processes.has_processes_before(connection, revision=_READS_BODIES):
+        raise FailedPrecondition(
+            "The filter reads bodies, which an older broker that runs on this database does not "
+            f"(filter={wanted.filter}); try again when all are of this release. One that was killed is believed "
+            "to run for five minutes more."
+        )
 
 
 async def _require_dead_letter_topic(connection: ResourceConnection, subscription: Subscription) -> None:

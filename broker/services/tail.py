@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from broker.domain.log_page import LogPosition, MatchedMessage
 from broker.domain.names import project_of
 from broker.domain.topic import Topic
+from broker.filtering.jsonpath import FilterPaths
 from broker.runtime.resource_turns import ResourceTurns
 from broker.runtime.tails import Tail, Tails
 from broker.services.filters import compiled
@@ -46,18 +47,18 @@ class TailService:
         InvalidArgument (the filter), NotFound (also when the topic is deleted meanwhile), ResourceExhausted (too
         many tails), Unavailable.
         """
-        filter_path = compiled(text)
+        paths = compiled(text)
         topic = await self._topic(topic_name)
         tail = self._tails.open(project_of(topic_name), topic.shard_ids)
         try:
             async with self._database.hot() as connection:
                 ends = await read_shard_ends(connection, shard_ids=topic.shard_ids)
-            yield self._follow(tail, topic, ends, filter_path)
+            yield self._follow(tail, topic, ends, paths)
         finally:
             self._tails.close(tail)
 
     async def _follow(
-        self, tail: Tail, topic: Topic, positions: dict[int, LogPosition], filter_path: str | None
+        self, tail: Tail, topic: Topic, positions: dict[int, LogPosition], paths: FilterPaths
     ) -> AsyncIterator[News]:
         while not tail.stopping:
             if not await tail.wait(WAIT_SECONDS):
@@ -68,23 +69,23 @@ class TailService:
             for shard_id in tail.shard_ids:
                 if tail.stopping:
                     return
-                news, positions[shard_id], is_behind = await self._look(tail, positions[shard_id], filter_path)
+                news, positions[shard_id], is_behind = await self._look(tail, positions[shard_id], paths)
                 if is_behind:
                     tail.news.set()
                 if news.messages or news.skipped:
                     yield news
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _look(
-        self, tail: Tail, after: LogPosition, filter_path: str | None
-    ) -> tuple[News, LogPosition, bool]:
+    async def _look(self, tail: Tail, after: LogPosition, paths: FilterPaths) -> tuple[News, LogPosition, bool]:
         """The next messages of a shard, the position that they were read to, and whether there are more."""
         async with self._turns.of(tail.project), self._database.hot() as connection:
             ends = await read_shard_ends(connection, shard_ids=[after.shard_id])
             end = ends.get(after.shard_id, after)  # the topic may be deleted
             if end.seq - after.seq > MAX_BEHIND:
                 return News(skipped=end.seq - after.seq), end, False
-            messages, read = await list_published(connection, after=after, filter_path=filter_path)
+            messages, read = await list_published(
+                connection, after=after, filter_path=paths.filter_path, body_path=paths.body_path
+            )
         return News(messages), read, read.seq < end.seq
 
     async def _topic(self, name: str) -> Topic:

@@ -35,7 +35,7 @@ class TopicMessageService:
         One whose caller goes while it waits (`hung_up()` completes) is not begun.  Raises InvalidArgument (the
         filter; a page token of another topic), NotFound, Unavailable (too many such calls).
         """
-        filter_path = compiled(page.filter)
+        paths = compiled(page.filter)
         async with self._turns.of(project_of(topic_name), hung_up=hung_up):
             async with self._database.transaction() as connection:
                 topic = await topics.find_topic(connection, name=topic_name)
@@ -47,7 +47,8 @@ class TopicMessageService:
             retained = max(retention or timedelta(0), topic.message_retention or timedelta(0))
             asked = Asked(
                 shard_ids=sorted(topic.shard_ids),
-                filter_path=filter_path,
+                filter_path=paths.filter_path,
+                body_path=paths.body_path,
                 retained_since=self._clock.now() - retained,
                 page=page,
             )

@@ -4,6 +4,7 @@ A test of a bug that was found is a few calls of these methods; the state machin
 """
 
 import base64
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -438,7 +439,7 @@ def _seekable(subscription: Subscription | None) -> str:
 
 
 def _message_json(text: str, attributes: dict[str, str], key: str) -> Json:
-    body: Json = {"data": base64.b64encode(text.encode()).decode()}
+    body: Json = {"data": base64.b64encode(json.dumps({"text": text, **attributes}).encode()).decode()}
     return body | ({"attributes": attributes} if attributes else {}) | ({"orderingKey": key} if key else {})
 
 

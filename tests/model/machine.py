@@ -22,6 +22,9 @@ FILTERS = [
         'attributes:urgent OR (attributes.colour = "blue" AND -attributes:urgent)',
         lambda a: "urgent" in a or a.get("colour") == "blue",
     ),
+    # Bodies repeat the attributes.
+    Filter('body.colour = "red"', lambda a: a.get("colour") == "red"),
+    Filter("attributes:colour AND NOT body:urgent", lambda a: "colour" in a and "urgent" not in a),
 ]
 ATTRIBUTES: list[dict[str, str]] = [
     {},

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from broker.filtering.ast import Expression, Has, Not
 from broker.filtering.evaluate import matches
-from broker.filtering.jsonpath import to_jsonpath
+from broker.filtering.jsonpath import filter_paths, to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.store.driver.database import Database
 from tests.unit.filtering.cases import ACCEPTED, MESSAGES
-from tests.unit.filtering.generated import attributes, expressions
+from tests.unit.filtering.generated import HOSTILE_BODIES, attributes, expressions, json_texts, of_bodies_too
 
 # The second answer is for the filter as it comes back from a dump.
 ANSWERS = """
@@ -72,6 +72,46 @@ async def test_deep_nesting_is_no_burden(database: Database) -> None:
         True,
         False,
     ]
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------
+
+WITH_BODIES = """
+SELECT attributes::jsonb @@ filter::jsonpath
+       AND (path IS NULL OR body_matches(attributes::jsonb, body, path::jsonpath))
+FROM unnest(%s::text[], %s::bytea[], %s::text[], %s::text[])
+    WITH ORDINALITY AS asked (attributes, body, filter, path, n)
+ORDER BY n
+"""
+Asked = tuple[Expression, Mapping[str, str], bytes]
+
+
+async def answers_of_bodies(database: Database, asked: Sequence[Asked]) -> list[bool | None]:
+    paths = [filter_paths(expression) for expression, _, _ in asked]
+    columns = (
+        [json.dumps(attributes) for _, attributes, _ in asked],
+        [body for _, _, body in asked],
+        [path.filter_path for path in paths],
+        [path.body_path for path in paths],
+    )
+    async with database.connection() as connection:
+        rows = await (await connection.execute(WITH_BODIES, columns)).fetchall()
+    return [answer for (answer,) in rows]
+
+
+@given(st.lists(st.tuples(of_bodies_too, attributes, json_texts()), min_size=1, max_size=25))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+async def test_postgresql_and_the_evaluator_agree_about_bodies(database: Database, asked: list[Asked]) -> None:
+    assert await answers_of_bodies(database, asked) == [matches(*each) for each in asked]
+
+
+async def test_they_agree_about_bodies_that_json_readers_differ_on(database: Database) -> None:
+    texts = ["body:a", "NOT body:a", "body.a = 1", "body.a != 1", 'body.a: ""', "body.a.a.a = 1", 'body.a = "😀"']
+    asked = [(parse_filter(text), {}, body) for text in texts for body in HOSTILE_BODIES]
+    found = await answers_of_bodies(database, asked)
+    expected = [matches(*each) for each in asked]
+    assert [each for each, is_, should in zip(asked, found, expected, strict=True) if is_ is not should] == []
+    assert {True, False} == set(found), "none is unknown"
 
 
 async def test_a_filter_is_kept_typed_and_read_as_a_parameter(database: Database) -> None:

@@ -53,6 +53,7 @@ class Trial:
         before: LogPosition | None = None,
         *,
         filter_path: str | None = PROD,
+        body_path: str | None = None,
         since: datetime | None = None,
         with_data: bool = False,
     ) -> FilterTest:
@@ -61,6 +62,7 @@ class Trial:
                 connection,
                 shard_ids=self.topic.shard_ids,
                 filter_path=filter_path,
+                body_path=body_path,
                 retained_since=since or self.start - timedelta(days=7),
                 page=LogPage(size, before, with_data),
             )

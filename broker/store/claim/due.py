@@ -119,11 +119,12 @@ def _ask_rows(works: Iterable[Work]) -> Iterator[tuple[Work, DueAttempt]]:
 def _run(work: Work, row: DueAttempt) -> tuple[Any, ...]:
     since = max(row.first_publish_time, work.claimant.retained_since)
     seqs = to_multirange(row.asked)
-    return row.first_publish_time, row.last_publish_time, seqs, since, work.claimant.filter_path
+    claimant = work.claimant
+    return row.first_publish_time, row.last_publish_time, seqs, since, claimant.filter_path, claimant.body_path
 
 
 def _wanted(request: ClaimRequest, runs: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    columns = ("first_publish_times", "last_publish_times", "seqs", "sinces", "filter_paths")
+    columns = ("first_publish_times", "last_publish_times", "seqs", "sinces", "filter_paths", "body_paths")
     values = dict(zip(columns, map(list, zip(*runs, strict=True)), strict=True))
     return {"shard_id": request.shard_id, "overhead": MESSAGE_OVERHEAD, **values}
 
@@ -176,6 +177,7 @@ def _wanted_of_keys(request: ClaimRequest, keys: Sequence[tuple[Work, OrderedRun
         "limits": [limit for _, _, limit in keys],
         "sinces": [work.claimant.retained_since for work, _, _ in keys],
         "filter_paths": [work.claimant.filter_path for work, _, _ in keys],
+        "body_paths": [work.claimant.body_path for work, _, _ in keys],
         "overhead": MESSAGE_OVERHEAD,
     }
 

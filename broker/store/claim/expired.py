@@ -82,6 +82,7 @@ def _of_keys(request: ClaimRequest, keys: Sequence[tuple[Work, OrderedRun]], at:
         "next_seqs": [work.cursor.next_seq for work, _ in keys],
         "sinces": [work.claimant.retained_since for work, _ in keys],
         "filter_paths": [work.claimant.filter_path for work, _ in keys],
+        "body_paths": [work.claimant.body_path for work, _ in keys],
         "bucket": BUCKET,
         "max_messages": _MAX_MESSAGES,
     }

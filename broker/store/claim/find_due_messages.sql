@@ -3,15 +3,15 @@
 -- sequences, in the log or among the stragglers.  It ends 1,000 further than the run does, for no batch holds more: the
 -- last message may stand anywhere in its batch.
 -- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
---     sinces timestamptz[], filter_paths text[], overhead int8
+--     sinces timestamptz[], filter_paths text[], body_paths text[], overhead int8
 -- columns: run, seq, publish_time, batch, size
 WITH runs AS MATERIALIZED (
     SELECT r.number, r.first_publish_time, r.last_publish_time, r.seqs::int8multirange AS seqs, r.since,
-           r.filter_path::jsonpath AS filter_path
+           r.filter_path::jsonpath AS filter_path, r.body_path::jsonpath AS body_path
     FROM unnest(
         %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[], %(seqs)s::text[],
-        %(sinces)s::timestamptz[], %(filter_paths)s::text[]
-    ) WITH ORDINALITY AS r (first_publish_time, last_publish_time, seqs, since, filter_path, number)
+        %(sinces)s::timestamptz[], %(filter_paths)s::text[], %(body_paths)s::text[]
+    ) WITH ORDINALITY AS r (first_publish_time, last_publish_time, seqs, since, filter_path, body_path, number)
 )
 SELECT run.number AS run, m.seq, m.publish_time, m.last_seq AS batch, m.size
 FROM runs AS run
@@ -25,6 +25,7 @@ CROSS JOIN LATERAL (
       AND l.publish_time <= run.last_publish_time
       AND l.seq <@ run.seqs
       AND (run.filter_path IS NULL OR l.attributes @@ run.filter_path)
+      AND (run.body_path IS NULL OR body_matches(l.attributes, l.body, run.body_path))
     UNION ALL
     SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s
     FROM straggler_messages AS l
@@ -34,4 +35,5 @@ CROSS JOIN LATERAL (
       AND l.publish_time >= run.since
       AND l.seq <@ run.seqs
       AND (run.filter_path IS NULL OR l.attributes @@ run.filter_path)
+      AND (run.body_path IS NULL OR body_matches(l.attributes, l.body, run.body_path))
 ) AS m

@@ -2,7 +2,7 @@
 -- `max_messages` of each key.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], ordering_keys text[],
 --     first_publish_times timestamptz[], waiting text[], next_seqs int8[], sinces timestamptz[], filter_paths text[],
---     bucket int8, max_messages int8
+--     body_paths text[], bucket int8, max_messages int8
 INSERT INTO delivery_journal (
     shard_id, subscription_id, bucket, time, event, attempt, seqs, principal, client, answer
 )
@@ -10,8 +10,9 @@ SELECT %(shard_id)s, k.subscription_id, m.seq / %(bucket)s, %(now)s, 'EXPIRED', 
        range_agg(int8range(m.seq, m.seq + 1)), '', '', ''
 FROM unnest(
     %(subscription_ids)s::int8[], %(ordering_keys)s::text[], %(first_publish_times)s::timestamptz[],
-    %(waiting)s::text[], %(next_seqs)s::int8[], %(sinces)s::timestamptz[], %(filter_paths)s::text[]
-) AS k (subscription_id, ordering_key, first_publish_time, waiting, next_seq, since, filter_path)
+    %(waiting)s::text[], %(next_seqs)s::int8[], %(sinces)s::timestamptz[], %(filter_paths)s::text[],
+    %(body_paths)s::text[]
+) AS k (subscription_id, ordering_key, first_publish_time, waiting, next_seq, since, filter_path, body_path)
 CROSS JOIN LATERAL (
     SELECT l.seq
     FROM messages AS l
@@ -22,6 +23,7 @@ CROSS JOIN LATERAL (
       AND l.seq < k.next_seq
       AND l.seq <@ k.waiting::int8multirange
       AND (k.filter_path IS NULL OR l.attributes @@ k.filter_path::jsonpath)
+      AND (k.body_path IS NULL OR body_matches(l.attributes, l.body, k.body_path::jsonpath))
     ORDER BY l.publish_time, l.last_seq
     LIMIT %(max_messages)s
 ) AS m

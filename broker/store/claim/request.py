@@ -20,13 +20,13 @@ MAX_BYTES = 32_000_000  # of the bodies that one claim reads, each once; one lar
 class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription that messages are claimed for, and what those would take who wait for them (`demands`).
 
-    Messages published before `retained_since` are not delivered any more.  `filter_path` is a jsonpath (None: every
-    message matches).  If `ordered`, a response carries up to `max_run` messages of an ordering key, which goes to
-    the demand numbered `preferred(key)` if there is one and it has room.  Redeliveries are looked for only if
-    `looks_for_due`; `wants_next`: whoever asks wants to know when the next falls due even if he gets something.
-    With a `digest` nothing fresh is taken unless its `max_messages` or `max_bytes` wait, or the oldest that waits
-    was published its `max_delay` ago; redeliveries do not wait for it.  With a `journal` hand-outs
-    are written down.
+    Messages published before `retained_since` are not delivered any more.  `filter_path` is a jsonpath (None:
+    every message matches), perhaps with a `body_path` (filtering/jsonpath.py).  If `ordered`, a response carries
+    up to `max_run` messages of an ordering key, which goes to the demand numbered `preferred(key)` if there is one
+    and it has room.  Redeliveries are looked for only if `looks_for_due`; `wants_next`: whoever asks wants to know
+    when the next falls due even if he gets something.  With a `digest` nothing fresh is taken unless its
+    `max_messages` or `max_bytes` wait, or the oldest that waits was published its `max_delay` ago; redeliveries do
+    not wait for it.  With a `journal` hand-outs are written down.
     """
 
     subscription_id: int
@@ -35,6 +35,7 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     retained_since: datetime
     retry_policy: RetryPolicy | None = None
     filter_path: str | None = None
+    body_path: str | None = None
     max_attempts: int | None = None
     exactly_once: bool = False
     ordered: bool = False

@@ -115,6 +115,7 @@ ENCODERS: dict[str, Callable[[Any], bytes | None]] = {
     "text": str.encode,
     "timestamptz": _timestamptz,
     "jsonpath": _jsonpath,
+    "bytea": _ready,
     "bool[]": _array_of(OIDS["bool"], _bool),
     "int8[]": _array_of_8_bytes(OIDS["int8"], _INT8, list),
     "float8[]": _array_of(OIDS["float8"], _FLOAT8),

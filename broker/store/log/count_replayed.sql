@@ -1,6 +1,7 @@
 -- What a seek has made to come again in a shard, as the transaction that sought sees it: `outstanding`, what is out, or
 -- waits for its key, before the cursor; `matching` of the `scanned` messages of the log between the cursor and where it
--- stood before (nothing is scanned without a filter: sequences are dense).  Both counts stop at `max_scanned`.
+-- stood before (nothing is scanned without a filter: sequences are dense).  The counts stop at `max_scanned`, that of
+-- the log at `max_compared`.
 SELECT
     (
         SELECT coalesce(sum(CASE
@@ -39,7 +40,9 @@ SELECT
 FROM (
     SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching
     FROM (
-        SELECT l.attributes @@ %(filter_path)s::jsonpath AS matches
+        SELECT l.attributes @@ %(filter_path)s::jsonpath
+               AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
+                   AS matches
         FROM messages AS l
         WHERE %(filter_path)s::jsonpath IS NOT NULL
           AND l.shard_id = %(shard_id)s
@@ -49,6 +52,6 @@ FROM (
           AND l.seq >= %(from_seq)s
           AND l.seq < %(until_seq)s
         ORDER BY l.publish_time, l.last_seq
-        LIMIT %(max_scanned)s
+        LIMIT %(max_compared)s
     ) AS m
 ) AS scan

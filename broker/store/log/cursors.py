@@ -7,10 +7,11 @@ locks, so it sees all that earlier claims wrote
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from broker.domain.comparing import most_compared
 from broker.domain.journal import Event, Range, ranges_of, rows_of, without
 from broker.domain.position import MAX_SCANNED, Position
 from broker.domain.replay import MAX_COUNTED, ShardReplay
@@ -55,6 +56,7 @@ class ShardSeek:
     first_attempt_id: int
     retained_since: datetime = _EVER
     filter_path: str | None = None
+    body_path: str | None = None
 
     @property
     def where(self) -> dict[str, int]:
@@ -141,16 +143,19 @@ async def read_positions(
     subscription_id: int,
     retained_since: datetime = _EVER,
     filter_path: str | None = None,
+    body_path: str | None = None,
 ) -> list[Position]:
     """Where a subscription stands in each of its shards.  What is older than `retained_since` is not delivered."""
+    max_scanned = most_compared(MAX_SCANNED, body_path)
     wanted = {
         "subscription_id": subscription_id,
         "retained_since": retained_since,
         "filter_path": filter_path,
-        "max_scanned": MAX_SCANNED,
+        "body_path": body_path,
+        "max_scanned": max_scanned,
     }
     cursor = await connection.execute(_READ_POSITIONS, wanted)
-    return [Position(*row) for row in await cursor.fetchall()]
+    return [replace(Position(*row), max_scanned=max_scanned) for row in await cursor.fetchall()]
 
 
 async def _count(
@@ -168,15 +173,17 @@ async def _count(
         **seek.where,
         "retained_since": seek.retained_since,
         "filter_path": seek.filter_path,
+        "body_path": seek.body_path,
         "from_publish_time": first[0],
         "from_seq": first[1],
         "until_publish_time": before[0],
         "until_seq": before[1],
         "max_scanned": MAX_COUNTED,
+        "max_compared": most_compared(MAX_COUNTED, seek.body_path),
     }
     [(outstanding, waiting, scanned, matching)] = await _rows(connection, _COUNT_REPLAYED, wanted)
     passed = max(before[1] - first[1], 0) if seek.filter_path is None else matching
-    at_least = MAX_COUNTED in (waiting, scanned)
+    at_least = waiting >= MAX_COUNTED or scanned >= wanted["max_compared"]
     return ShardReplay(outstanding + waiting + passed, at_least, asked_since)
 
 

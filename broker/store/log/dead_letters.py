@@ -142,6 +142,7 @@ async def _read(connection: HotConnection, shard_id: int, rows: Sequence[DueAtte
         "seqs": [to_multirange(_given_up(row)) for row in rows],
         "retained_since": _LONG_AGO,
         "filter_path": None,
+        "body_path": None,
         "max_bytes": _MAX_BYTES,
     }
     [found] = await connection.run((_READ_DUE_MESSAGES, wanted))

@@ -3,7 +3,7 @@
 -- The filter matters only to what was restored from a snapshot of a subscription with another one.
 -- A message beyond the byte budget comes without its data: it exists, but this claim does not take it.
 -- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
---     retained_since timestamptz, filter_path jsonpath, max_bytes int8
+--     retained_since timestamptz, filter_path jsonpath, body_path jsonpath, max_bytes int8
 SELECT seq, publish_time, ordering_key, attributes,
        CASE WHEN coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data
 FROM (
@@ -25,6 +25,7 @@ FROM (
           AND l.publish_time >= %(retained_since)s
           AND l.seq <@ run.seqs::int8multirange
           AND (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
+          AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
         UNION ALL
         SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size
         FROM straggler_messages AS l
@@ -34,6 +35,7 @@ FROM (
           AND l.publish_time >= %(retained_since)s
           AND l.seq <@ run.seqs::int8multirange
           AND (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
+          AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
     ) AS m
 ) AS counted
 ORDER BY seq

@@ -83,7 +83,10 @@ LEFT JOIN LATERAL (
     SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching,
            min(m.publish_time) FILTER (WHERE m.matches AND m.publish_time >= %(retained_since)s) AS oldest
     FROM (
-        SELECT l.publish_time, l.attributes @@ %(filter_path)s::jsonpath AS matches
+        SELECT l.publish_time,
+               l.attributes @@ %(filter_path)s::jsonpath
+               AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
+                   AS matches
         FROM messages AS l
         WHERE l.shard_id = c.shard_id
           AND (l.publish_time, l.last_seq) >= (c.next_publish_time, c.next_seq)

@@ -7,7 +7,8 @@
 -- Data is read only `with_data`, and only that of what is returned: a body of a row of its own counts by the row's size.
 -- Messages that outlived their partition (straggler_messages) are out already and can reach no other subscription.
 -- parameters: shard_id int8, before_publish_time timestamptz, before_seq int8, retained_since timestamptz,
---     filter_path jsonpath, ordering_key text, max_scanned int8, max_matched int8, max_bytes int8, with_data bool
+--     filter_path jsonpath, body_path jsonpath, ordering_key text, max_scanned int8, max_matched int8, max_bytes int8,
+--     with_data bool
 SELECT seq, publish_time, ordering_key,
        CASE WHEN matches THEN attributes::text END AS attributes,
        CASE WHEN matches AND %(with_data)s THEN body[1] END AS data,
@@ -31,6 +32,11 @@ FROM (
                    ELSE ARRAY[l.data[m.ordinal]]
                END AS body,
                (%(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath)
+               AND (%(body_path)s::jsonpath IS NULL OR body_matches(
+                   m.attributes,
+                   CASE WHEN l.count > 1 OR l.size <= 2000000 THEN l.data[m.ordinal] END,  -- as the view `messages`
+                   %(body_path)s::jsonpath
+               ))
                AND (%(ordering_key)s = '' OR l.ordering_key = %(ordering_key)s) AS matches
         FROM message_batches AS l
         CROSS JOIN LATERAL (

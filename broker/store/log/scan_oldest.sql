@@ -2,7 +2,7 @@
 -- filter and an ordering key, and the last one scanned even if it does not: as scan_newest.sql the other way round, and
 -- always with the data.
 -- parameters: shard_id int8, after_publish_time timestamptz, after_seq int8, until timestamptz, filter_path jsonpath,
---     ordering_key text, max_scanned int8, max_matched int8, max_bytes int8
+--     body_path jsonpath, ordering_key text, max_scanned int8, max_matched int8, max_bytes int8
 SELECT seq, publish_time, ordering_key,
        CASE WHEN matches THEN attributes::text END AS attributes,
        CASE WHEN matches THEN body[1] END AS data,
@@ -25,6 +25,11 @@ FROM (
                    ELSE ARRAY[l.data[m.ordinal]]
                END AS body,
                (%(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath)
+               AND (%(body_path)s::jsonpath IS NULL OR body_matches(
+                   m.attributes,
+                   CASE WHEN l.count > 1 OR l.size <= 2000000 THEN l.data[m.ordinal] END,  -- as the view `messages`
+                   %(body_path)s::jsonpath
+               ))
                AND (%(ordering_key)s = '' OR l.ordering_key = %(ordering_key)s) AS matches
         FROM message_batches AS l
         CROSS JOIN LATERAL (

@@ -7,10 +7,12 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from broker.domain.comparing import most_compared
 from broker.domain.fate import MAX_COUNTED, DeadLetterFact, Facts
 from broker.domain.message_id import message_id
 from broker.domain.standing_page import StandingMessage
 from broker.domain.subscription import Subscription
+from broker.filtering.body import MAX_BODY_BYTES
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.looking.standing_messages import standing_in
@@ -46,6 +48,7 @@ async def read_facts(
         "seq": message.seq,
         "ordering_key": message.ordering_key or "",
         "attributes": message.attributes,
+        "body": message.data if len(message.data) <= MAX_BODY_BYTES else None,
         "subscription_ids": [s.subscription_id for s in subscriptions],
     }
     [rows] = await connection.run((_READ_FATES, asked))
@@ -56,18 +59,21 @@ async def read_facts(
 async def count_before(connection: HotConnection, facts: Facts, *, now: datetime) -> tuple[int, bool]:
     """How many messages are handed out before one that waits behind the cursor; True: there are more.
 
-    Of at most MAX_COUNTED messages, those that the filter matches.
+    Of at most MAX_COUNTED messages, fewer where bodies are read, those that the filter matches.
     """
+    subscription = facts.subscription
+    most = most_compared(MAX_COUNTED, subscription.body_path)
     asked = {
         "shard_id": facts.shard_id,
-        "subscription_id": facts.subscription.subscription_id,
+        "subscription_id": subscription.subscription_id,
         "seq": facts.seq,
-        "retained_since": now - facts.subscription.retention,
-        "filter_path": facts.subscription.filter_path,
-        "max_scanned": MAX_COUNTED,
+        "retained_since": now - subscription.retention,
+        "filter_path": subscription.filter_path,
+        "body_path": subscription.body_path,
+        "max_scanned": most,
     }
     [rows] = await connection.run((_COUNT_BEFORE, asked))
-    return rows[0].matching, rows[0].scanned >= MAX_COUNTED
+    return rows[0].matching, rows[0].scanned >= most
 
 
 def _facts(row: Any, message: LoggedMessage, subscription: Subscription, now: datetime) -> Facts:

@@ -1,7 +1,8 @@
 -- What was published behind a message, in the order of the log: scans `max_scanned` messages and returns those that
 -- match, and the last one scanned even if it does not (`matches` false).  A message beyond the byte budget comes without
 -- its data.
--- parameters: shard_id int8, publish_time timestamptz, seq int8, filter_path jsonpath, max_scanned int8, max_bytes int8
+-- parameters: shard_id int8, publish_time timestamptz, seq int8, filter_path jsonpath, body_path jsonpath,
+--     max_scanned int8, max_bytes int8
 -- columns: seq, publish_time, ordering_key, attributes, data, matches
 SELECT seq, publish_time, ordering_key, attributes::text AS attributes,
        CASE WHEN matches AND coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data, matches
@@ -13,7 +14,9 @@ FROM (
            ) AS preceding_bytes
     FROM (
         SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes, l.data, l.size,
-               %(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath AS matches
+               (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
+               AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
+                   AS matches
         FROM messages AS l
         WHERE l.shard_id = %(shard_id)s
           AND (l.publish_time, l.last_seq) >= (%(publish_time)s, %(seq)s + 1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from broker.domain.comparing import most_compared
 from broker.domain.log_page import LogPosition, MatchedMessage
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
@@ -24,14 +25,16 @@ async def list_published(
     *,
     after: LogPosition,
     filter_path: str | None,
+    body_path: str | None = None,
 ) -> tuple[list[MatchedMessage], LogPosition]:
-    """The next messages of a shard that a jsonpath matches (None: all), and the position that they were read to."""
+    """The next messages of a shard that a filter matches (None: all), and the position that they were read to."""
     asked = {
         "shard_id": after.shard_id,
         "publish_time": after.publish_time,
         "seq": after.seq,
         "filter_path": filter_path,
-        "max_scanned": MAX_SCANNED,
+        "body_path": body_path,
+        "max_scanned": most_compared(MAX_SCANNED, body_path),
         "max_bytes": MAX_BYTES,
     }
     [rows] = await connection.run((_LIST_PUBLISHED, asked))

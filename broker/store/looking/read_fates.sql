@@ -1,9 +1,12 @@
 -- What is known of one message for each of some subscriptions; nothing is locked.  `rows`: what was handed out with it
--- among.  `held_by`: the first message that is out of its ordering key, and `waits` for it, before the cursor.
--- parameters: shard_id int8, seq int8, ordering_key text, attributes text, subscription_ids int8[]
+-- among.  `held_by`: the first message that is out of its ordering key, and `waits` for it, before the cursor.  `body` is
+-- null if it is too large to be read.
+-- parameters: shard_id int8, seq int8, ordering_key text, attributes text, body bytea,
+--     subscription_ids int8[]
 -- columns: subscription_id, next_seq, first_seq, matches, rows, held_by, waits, dead_letter
 SELECT s.subscription_id, c.next_seq, c.first_seq,
-       s.filter_path IS NULL OR %(attributes)s::jsonb @@ s.filter_path AS matches,
+       (s.filter_path IS NULL OR %(attributes)s::jsonb @@ s.filter_path)
+       AND (s.body_path IS NULL OR body_matches(%(attributes)s::jsonb, %(body)s::bytea, s.body_path)) AS matches,
        (
            SELECT jsonb_agg(jsonb_build_object(
                'status', a.status, 'attempt_number', a.attempt_number, 'seqs', a.seqs::text, 'open', a.open::text,

@@ -8,8 +8,8 @@
 -- columns: subscription_id, shard_id, last_active_at, unclaimed, oldest_unclaimed, scanned, matching, attempts,
 --     outstanding, retrying, highest_attempt, oldest_outstanding, held, held_batches, message_size, holder
 WITH stands AS MATERIALIZED (
-    SELECT s.subscription_id, a.retained_since, s.last_active_at, s.filter_path, s.enable_message_ordering AS ordered,
-           c.shard_id, c.next_publish_time, c.next_seq, h.head, h.last_publish_time
+    SELECT s.subscription_id, a.retained_since, s.last_active_at, s.filter_path, s.body_path,
+           s.enable_message_ordering AS ordered, c.shard_id, c.next_publish_time, c.next_seq, h.head, h.last_publish_time
     FROM unnest(%(subscription_ids)s::int8[], %(retained_since)s::timestamptz[]) AS a (subscription_id, retained_since)
     JOIN subscriptions AS s ON s.subscription_id = a.subscription_id
     JOIN cursors AS c ON c.subscription_id = a.subscription_id
@@ -106,7 +106,9 @@ LEFT JOIN LATERAL (
     SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching,
            min(m.publish_time) FILTER (WHERE m.matches) AS oldest
     FROM (
-        SELECT l.publish_time, l.attributes @@ p.filter_path AS matches
+        SELECT l.publish_time,
+               l.attributes @@ p.filter_path
+               AND (p.body_path IS NULL OR body_matches(l.attributes, l.body, p.body_path)) AS matches
         FROM messages AS l
         WHERE p.filter_path IS NOT NULL
           AND l.shard_id = p.shard_id

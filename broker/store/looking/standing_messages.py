@@ -35,8 +35,8 @@ _IN_LOG = frozenset({MessageState.WAITING, MessageState.HELD_BY_KEY})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Of which subscription, and what: `filter_path` of the list's own filter (None: all), `log_path` with the
-    subscription's (None: all).
+    """Of which subscription, and what: `filter_path` and `body_path` of the list's own filter (None: all), and
+    those of the log with the subscription's (None: all).
     """
 
     subscription_id: int
@@ -44,7 +44,9 @@ class Asked:
     ordered: bool
     retained_since: datetime
     filter_path: str | None
+    body_path: str | None = None
     log_path: str | None
+    log_body_path: str | None = None
     page: StandingPage
     now: datetime
 
@@ -153,6 +155,7 @@ class _Walk:
             "seqs": [to_multirange([m.seq for m in wanted])],
             "retained_since": self.asked.retained_since,
             "filter_path": self.asked.filter_path,
+            "body_path": self.asked.body_path,
             "max_bytes": MAX_RESPONSE_BYTES,
         }
         [rows] = await self.connection.run((_READ_DUE_MESSAGES, asked))
@@ -182,6 +185,7 @@ class _Walk:
                 "seq": position.seq,
                 "retained_since": self.asked.retained_since,
                 "filter_path": self.asked.log_path,
+                "body_path": self.asked.log_body_path,
                 "ordered": self.asked.ordered,
                 "max_scanned": chunk,
                 "max_bytes": MAX_RESPONSE_BYTES,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from broker.domain.comparing import most_compared
 from broker.domain.delivery import MAX_RESPONSE_BYTES
 from broker.domain.log_page import LogPosition, MatchedMessage
 from broker.domain.topic_page import ShardScan, TopicMessages, TopicPage, merged
@@ -24,6 +25,7 @@ class Asked:
 
     shard_ids: Sequence[int]
     filter_path: str | None
+    body_path: str | None = None
     retained_since: datetime
     page: TopicPage
 
@@ -31,7 +33,7 @@ class Asked:
 async def list_topic_messages(connection: HotConnection, asked: Asked) -> TopicMessages:
     """A page, of all shards together: each is read as far as its part of MAX_SCANNED goes, in one round trip."""
     begins = [asked.page.begin(shard_id, retained_since=asked.retained_since) for shard_id in asked.shard_ids]
-    part = max(MAX_SCANNED // len(begins), 1)
+    part = max(most_compared(MAX_SCANNED, asked.body_path) // len(begins), 1)
     answers = await connection.run(*[_scan(asked, begin, part, len(begins)) for begin in begins])
     scans = [_read(begin, rows, part) for begin, rows in zip(begins, answers, strict=True)]
     return merged(asked.page, scans)
@@ -42,6 +44,7 @@ def _scan(asked: Asked, begin: LogPosition, part: int, shards: int) -> Bound:
     common: dict[str, Any] = {
         "shard_id": begin.shard_id,
         "filter_path": asked.filter_path,
+        "body_path": asked.body_path,
         "ordering_key": page.ordering_key or "",
         "max_scanned": part,
         "max_matched": page.size,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from broker.domain.comparing import most_compared
 from broker.domain.delivery import MAX_RESPONSE_BYTES
 from broker.domain.log_page import FilterTest, LogPage, LogPosition, MatchedMessage
 from broker.store.driver import statements
@@ -18,23 +19,26 @@ async def test_filter(
     *,
     shard_ids: Sequence[int],
     filter_path: str | None,
+    body_path: str | None,
     retained_since: datetime,
     page: LogPage,
 ) -> FilterTest:
-    """Which messages published since `retained_since` a jsonpath matches (None: all): a page, shard after shard.
+    """Which messages published since `retained_since` a filter matches (None: all): a page, shard after shard.
 
-    A page ends when it is full, when MAX_SCANNED messages were looked at, or when there are no more.
+    A page ends when it is full, when MAX_SCANNED messages (fewer, if bodies are read) were looked at, or when there
+    are no more.
     """
     matched: list[MatchedMessage] = []
+    most = most_compared(MAX_SCANNED, body_path)
     scanned, room = 0, MAX_RESPONSE_BYTES
     for position in _positions(shard_ids, page.before):
-        max_scanned, max_matched = MAX_SCANNED - scanned, page.size - len(matched)
+        max_scanned, max_matched = most - scanned, page.size - len(matched)
         if min(max_scanned, max_matched, room) <= 0:
             return FilterTest(matched, scanned, position)
         begin = {"before_publish_time": position.publish_time, "before_seq": position.seq}
         bounds = {"max_scanned": max_scanned, "max_matched": max_matched, "max_bytes": room}
         asked = {"shard_id": position.shard_id, "retained_since": retained_since, "with_data": page.with_data}
-        chosen = {"filter_path": filter_path, "ordering_key": ""}
+        chosen = {"filter_path": filter_path, "body_path": body_path, "ordering_key": ""}
         [rows] = await connection.run((_SCAN_NEWEST, asked | chosen | begin | bounds))
         if not rows:
             continue

@@ -70,6 +70,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         expiration_ttl=row.expiration_ttl,
         filter=row.filter,
         filter_path=row.filter_path,
+        body_path=row.body_path,
         dead_letter_topic_id=row.dead_letter_topic_id or 0,
         dead_letter_policy=None
         if row.dead_letter_topic is None
@@ -115,6 +116,10 @@ def _mutable(subscription: Subscription) -> dict[str, Any]:
     }
 
 
+def _filter(subscription: Subscription) -> dict[str, str | None]:
+    return {name: getattr(subscription, name) for name in ("filter", "filter_path", "body_path")}
+
+
 async def insert_subscription(
     connection: AsyncConnection, *, subscription: Subscription, topic_id: int, now: datetime
 ) -> Subscription | None:
@@ -129,8 +134,7 @@ async def insert_subscription(
             topic=subscription.topic,
             topic_id=topic_id,
             enable_message_ordering=subscription.enable_message_ordering,
-            filter=subscription.filter,
-            filter_path=subscription.filter_path,
+            **_filter(subscription),
             detached=False,
             created_at=now,
             last_active_at=now,

@@ -33,7 +33,7 @@ metadata = MetaData()
 
 # What the migrations make beside the tables: it moves with them (store/schema/schema_move.py).
 VIEWS = ("messages", "straggler_messages")
-FUNCTIONS = ("nth_sequence", "unsettled")
+FUNCTIONS = ("nth_sequence", "unsettled", "body_matches")
 
 
 class JsonPath(UserDefinedType[str]):
@@ -98,6 +98,8 @@ subscriptions = Table(
     Column("idle_watched", Interval, nullable=False, server_default=text("'00:00:00'::interval")),
     Column("idle_watched_at", DateTime(timezone=True)),
     Column("message_transforms", Text),  # as of topics
+    # Null: the filter, if any, does not look into bodies.  Else `filter_path` is true wherever the filter may be.
+    Column("body_path", JsonPath),
     # Every broker process reads all push subscriptions, now and then.
     Index(
         "subscriptions_push_idx",

@@ -44,6 +44,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 PARTITIONS = 6
 EMPTY_PARTITIONS = 6  # and known to be so: the planner thinks that reading them costs nothing
 MESSAGES_PER_PARTITION = 5_000
+BODY_PATH = 'exists($[1]."a" ? (@.type() == "number" && @ > 5))'
 HOT_TABLES = re.compile(r"messages|delivery_attempts|cursors|shards|straggler_batches")
 
 # What makes messages of a batch, in the order of their sequences.
@@ -62,6 +63,7 @@ EXPECTED = {
     "fresh._READ_FRESH_BATCHES": {"cursors_pkey", "_pkey"},
     "fresh._FIND_FRESH_BATCHES": {"cursors_pkey", "_pkey"},
     "fresh._FIND_FRESH_MESSAGES": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
+    "fresh._FIND_FRESH_MESSAGES_BY_BODY": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
     "ordered._INSERT_ORDERED_RUNS": set(),
     "ordered._REPLACE_ORDERED_RUNS": {"delivery_attempts_pkey"},
     "ordered._DELETE_ORDERED_RUNS": {"delivery_attempts_pkey"},
@@ -209,6 +211,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await log.pull(now=later, connection=session)
     await log.pull(now=later, connection=session)  # finds nothing
     await log.pull(now=later, connection=session, filter_path='$.a == "b"')
+    await log.pull(now=later, connection=session, filter_path="exists($)", body_path=BODY_PATH)
     name = log.name(delivery)
     await acknowledge_exactly_once(session, shard_id=log.shard_id, acks={name: {0}}, now=later)
     await read_open_attempts(session, shard_id=log.shard_id, attempts=[name], now=later)
@@ -227,6 +230,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
         session,
         shard_ids=[log.shard_id],
         filter_path='$.a == "b"',
+        body_path=BODY_PATH,
         retained_since=log.start - timedelta(hours=1),
         page=LogPage(100),
     )
@@ -409,11 +413,12 @@ async def test_a_read_of_the_log_stops_early(recorder: Recorder, statement: str,
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("statement", ["fresh._FIND_FRESH_MESSAGES", "fresh._FIND_FRESH_MESSAGES_BY_BODY"])
 async def test_a_read_that_looks_for_messages_stops_with_the_last_that_is_wanted(
-    recorder: Recorder, mode: str
+    recorder: Recorder, statement: str, mode: str
 ) -> None:
     """No sort below the limit: a claim for ten messages must not look at ten thousand."""
-    plan = await _explain(recorder, "fresh._FIND_FRESH_MESSAGES", mode)
+    plan = await _explain(recorder, statement, mode)
     limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
     below = {node["Node Type"] for node in _nodes(limit)}
     assert below <= {"Limit", "Subquery Scan", "WindowAgg", "Result", "Append", "Index Scan", *EACH_MESSAGE}, below

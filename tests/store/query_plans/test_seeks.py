@@ -11,19 +11,25 @@ from tests.store.query_plans.test_hot_statements import HOT_TABLES, _fill
 
 
 @pytest.mark.parametrize("name", ["count_replayed", "read_positions"])
-@pytest.mark.parametrize("filter_path", [None, '$.a == "b"'])
-async def test_nothing_is_read_from_end_to_end(log: Log, name: str, filter_path: str | None) -> None:
+@pytest.mark.parametrize(
+    ("filter_path", "body_path"), [(None, None), ('$.a == "b"', None), ("exists($)", "exists($[1].a)")]
+)
+async def test_nothing_is_read_from_end_to_end(
+    log: Log, name: str, filter_path: str | None, body_path: str | None
+) -> None:
     await _fill(log)
     parameters = {
         "shard_id": log.shard_id,
         "subscription_id": log.subscription.subscription_id,
         "retained_since": log.start - timedelta(days=7),
         "filter_path": filter_path,
+        "body_path": body_path,
         "from_publish_time": log.start,
         "from_seq": 1,
         "until_publish_time": log.start + timedelta(hours=1),
         "until_seq": 1_000_000,
         "max_scanned": 10_000,
+        "max_compared": 10_000,
     }
     text = statements.load(name)
     used = {key: value for key, value in parameters.items() if f"%({key})s" in text}

@@ -1,22 +1,40 @@
 """Texts become trees, and errors name the place and what was expected there."""
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from broker.domain.errors import InvalidArgument
-from broker.filtering.ast import And, Equals, Expression, Has, HasPrefix, Not, NotEquals, Or
+from broker.filtering.ast import (
+    And,
+    BodyCompares,
+    BodyEquals,
+    BodyHas,
+    BodyHasPrefix,
+    Equals,
+    Expression,
+    Has,
+    HasPrefix,
+    Not,
+    NotEquals,
+    Or,
+)
 from broker.filtering.evaluate import matches
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import MAX_FILTER_BYTES, parse_filter
-from tests.unit.filtering.generated import expressions, hostile_texts, spellings
+from tests.unit.filtering.generated import expressions, hostile_texts, of_bodies_too, spellings
 
-OPERAND = 'attributes, hasPrefix, hasAttribute, NOT, "-" or "("'
-ONLY_ATTRIBUTES = "; only attributes can be filtered on, and every operand is a whole comparison"
+OPERAND = 'attributes, body, hasPrefix, hasAttribute, NOT, "-" or "("'
+ONLY_ATTRIBUTES = (
+    "; only attributes, and fields of a JSON body, can be filtered on, and every operand is a whole comparison"
+)
+AFTER_PATH = '".", ":", "=", "!=" or "<", "<=", ">", ">="'
 QUOTE_THE_KEY = "; a key with other characters than letters, digits, - and _ is written in double quotes"
 MIXED = "; AND and OR are mixed only with parentheses"
 NOT_CLOSED = ", expected a string in double quotes; the string that begins here is not closed"
-SECOND_NOT = 'expected attributes, hasPrefix, hasAttribute or "("; a second negation needs parentheses'
+SECOND_NOT = 'expected attributes, body, hasPrefix, hasAttribute or "("; a second negation needs parentheses'
 NEXT = "expected AND, OR or the end of the filter"
 
 PROBLEMS = [
@@ -53,6 +71,16 @@ PROBLEMS = [
     (r'attributes.a = "\u0000"', 17, "this character cannot occur in an attribute"),
     (r'attributes.a = "x\U00110000"', 18, "this character cannot occur in an attribute"),
     (r'attributes.a = "\ud83d"', 16, "the string has half a surrogate pair, which is not a character"),
+    ("body", 5, 'the filter ends, expected "." or ":"'),
+    ("body.a", 7, f"the filter ends, expected {AFTER_PATH}"),
+    ("body.a/b = 1", 7, f'found "/", expected {AFTER_PATH}' + QUOTE_THE_KEY),
+    ("body.a[0] = 1", 7, f'found "[", expected {AFTER_PATH}; an array stands for each of its elements'),
+    ("body.a = b", 10, 'found "b", expected a string in double quotes, a number or true, false, null'),
+    ("body.a = 01", 10, 'found "01", expected a string in double quotes, a number or true, false, null'),
+    ('body.a > "5"', 10, r'found "\"5\"", expected a number'),
+    ("body.a > 1e309", 10, "a number is between 1e-308 and 1e308, or zero"),
+    ("body:a = 1", 8, 'found "=", expected ".", AND, OR or the end of the filter'),
+    ("hasPrefix(body.a, 5)", 19, 'found "5", expected a string in double quotes'),
     ("attributes:a \ud83d", 14, "half a surrogate pair is not a character"),
 ]  # fmt: skip
 
@@ -90,6 +118,26 @@ def test_each_form_has_its_node() -> None:
     )
 
 
+def test_each_form_of_the_body_has_its_node() -> None:
+    text = (
+        'body:a.b AND body."d.e" = "1" AND body.body.x-y != -2.50 AND body.g >= 1e3 AND body.h = null AND'
+        ' hasPrefix(body.i.j, "3") AND body.k: "4" AND body.l = true AND attributes:body'
+    )
+    assert parse_filter(text) == And(
+        (
+            BodyHas(("a", "b")),
+            BodyEquals(("d.e",), "1"),
+            Not(BodyEquals(("body", "x-y"), Decimal("-2.5"))),
+            BodyCompares(("g",), ">=", Decimal(1000)),
+            BodyEquals(("h",), None),
+            BodyHasPrefix(("i", "j"), "3"),
+            BodyHasPrefix(("k",), "4"),
+            BodyEquals(("l",), True),
+            Has("body"),
+        )
+    )
+
+
 def test_every_escape_is_understood() -> None:
     text = r'attributes.a = "\a\b\f\n\r\t\v\\\"\'\`\?\x41\101\u0041\U00000041\ud83d\ude00"'
     assert parse_filter(text) == Equals("a", "\a\b\f\n\r\t\v\\\"'`?AAAA😀")
@@ -119,7 +167,7 @@ def test_any_text_is_a_filter_or_an_invalid_argument(text: str) -> None:
 
 @given(st.data())
 def test_a_filter_means_the_same_however_it_is_spelled(data: st.DataObject) -> None:
-    expression: Expression = data.draw(expressions)
+    expression: Expression = data.draw(expressions | of_bodies_too)
     text = data.draw(spellings(expression))
     assume(len(text.encode()) <= MAX_FILTER_BYTES)
     assert parse_filter(text) == expression

@@ -1,0 +1,110 @@
+"""Filters on fields of a JSON body, an extension, wherever a filter is taken (A3)."""
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+
+from broker.app import Broker
+from broker.app_config import AppConfig
+from broker.domain.database_url import DEFAULT_SCHEMA
+from broker.domain.errors import FailedPrecondition
+from tests.fixtures.broker import Json, Rest, message, text
+from tests.fixtures.in_process import running_in_process
+from tests.rest.test_looking import tailing
+
+LARGE = "body.order.total > 100"
+
+
+def order(total: Any, **attributes: str) -> Json:
+    return message(json.dumps({"order": {"total": total}}), attributes)
+
+
+def totals(messages: list[Json]) -> list[Any]:
+    return [json.loads(text(m))["order"]["total"] for m in messages]
+
+
+async def test_a_filter_on_the_body_decides_what_is_delivered_and_what_is_told_of_it(rest: Rest) -> None:
+    await rest.create_topic()
+    created = await rest.create_subscription(filter=LARGE)
+    assert created["filter"] == LARGE
+    ids = await rest.publish(order(99), order(101), "no JSON", order("101"), order(1e6))
+    position = await rest.ok("GET", f"{rest.subscription()}/snapshot")
+    assert position["undeliveredMessages"] == 2
+    lag = await rest.ok("GET", f"{rest.project}/lag")
+    assert lag["subscriptions"][0]["undeliveredMessages"] == 2
+    waiting = await rest.ok("GET", f"{rest.subscription()}/messages", params={"filter": "body.order.total < 1000"})
+    assert totals(waiting["messages"]) == [101]
+    assert totals(await rest.drain()) == [101, 1e6]
+    fates = [await rest.ok("GET", f"{rest.topic()}/messages/{id_}") for id_ in ids]
+    states = [fate["subscriptions"][0]["state"] for fate in fates]
+    assert states == ["FILTERED", "SETTLED", "FILTERED", "FILTERED", "SETTLED"]
+
+
+async def test_a_filter_on_the_body_is_tried_and_chooses_in_lists_and_tails(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription(filter="attributes:vip OR " + LARGE)
+    either = order(500, vip=""), order(5, vip=""), order(500), order(5)
+    ids = await rest.publish(*either)
+    tried = await rest.ok("POST", f"{rest.topic()}:testFilter", {"filter": LARGE, "includeData": True})
+    assert (totals(tried["matchedMessages"]), tried["scannedMessageCount"]) == ([500, 500], 4)
+    both = await rest.ok("POST", f"{rest.subscription()}:testFilter", {"filter": "NOT body.order.total = 500"})
+    assert [m["messageId"] for m in both["matchedMessages"]] == [ids[1]]
+    for turn in ("oldest", "newest"):
+        listed = await rest.ok("GET", f"{rest.topic()}/messages", params={"filter": LARGE, "order": turn})
+        assert totals(listed["messages"]) == [500, 500]
+    async with tailing(rest, filter=LARGE) as tail:
+        await rest.publish(*either)
+        assert totals([(await tail.next())[1] for _ in range(2)]) == [500, 500]
+
+
+async def test_what_a_snapshot_or_time_brings_again_goes_through_it_too(rest: Rest) -> None:
+    await rest.create_topic(messageRetentionDuration="600s")
+    await rest.create_subscription("all")
+    await rest.create_subscription(filter=LARGE, retainAckedMessages=True)
+    await rest.publish(order(1), order(101), order(102))
+    assert len(await rest.pull("all", max_messages=2)) == 2  # out, so a snapshot has them
+    snapshot = f"{rest.project}/snapshots/snap"
+    await rest.ok("PUT", snapshot, {"subscription": rest.subscription("all")})
+    assert totals(await rest.drain()) == [101, 102]
+    sought = await rest.ok("POST", f"{rest.subscription()}:seek", {"snapshot": snapshot})
+    assert totals(await rest.drain()) == [101, 102], sought
+    sought = await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2020-01-01T00:00:00Z"})
+    assert totals(await rest.drain()) == [101, 102], sought
+
+
+@pytest.mark.parametrize(
+    ("filter_text", "place"),
+    [
+        ("body.total > '5'", 14), ("body.total > 1e400", 14), ("body..total = 1", 6), ("body = 1", 6),
+        ("body.a[0] = 1", 7), ("body.a == 1", 9), ("body.a = nil", 10), ("attributes.a > 5", 14),
+    ],
+)  # fmt: skip
+async def test_a_filter_that_cannot_be_read_is_refused_with_its_place(
+    rest: Rest, filter_text: str, place: int
+) -> None:
+    await rest.create_topic()
+    body = {"topic": rest.topic(), "filter": filter_text}
+    code, complaint = await rest.error("PUT", rest.subscription(), body)
+    assert (code, f"at column {place}: " in complaint) == ("INVALID_ARGUMENT", True), complaint
+
+
+async def test_while_an_older_broker_runs_only_filters_that_it_can_read_are_made(
+    database_url: str, project: str
+) -> None:
+    broker = Broker(AppConfig(database_url=database_url))
+    async with running_in_process(broker) as client, await psycopg.AsyncConnection.connect(database_url) as older:
+        rest = Rest(client, project)
+        await rest.create_topic()
+        await older.execute(f"SET search_path = {DEFAULT_SCHEMA}")
+        for version in ("'0025_since_0001'", "NULL"):
+            await older.execute(f"INSERT INTO processes VALUES ('older', now(), {version})")
+            await older.commit()
+            code, complaint = await rest.error("PUT", rest.subscription(), {"topic": rest.topic(), "filter": LARGE})
+            assert (code, LARGE in complaint) == (FailedPrecondition.code, True), complaint
+            await older.execute("DELETE FROM processes WHERE process_id = 'older'")
+            await older.commit()
+        await older.execute("INSERT INTO processes VALUES ('newer', now(), '0999_since_0026')")
+        await older.commit()
+        await rest.create_subscription(filter=LARGE)
