@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+# What commands that call a broker read (cli/client/connection.py); no settings, and no near misses of any.
+CLIENT_VARIABLES = frozenset({"BROKER_URL", "BROKER_PROJECT", "BROKER_CREDENTIALS", "BROKER_CONTEXT"})
+
 
 class Kind(Protocol):
     """`allowed` completes the sentence "the setting must be …"."""

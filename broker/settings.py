@@ -31,7 +31,7 @@ from broker.setting_checks import (
     check_quotas,
     check_secrets_key_file,
 )
-from broker.setting_values import Kind, OneOf, Seconds, Switch, Text, Whole
+from broker.setting_values import CLIENT_VARIABLES, Kind, OneOf, Seconds, Switch, Text, Whole
 
 PREFIX = "BROKER_"
 _NEAR = 0.75  # of difflib's ratio: PROT is near PORT, and URL near nothing
@@ -367,7 +367,7 @@ def _read(name: str, origin: str, text: str) -> Any:
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Those that begin as ours do and are none.  Raises SettingError for one that is nearly ours.
 
-    BROKER_URL and the like belong to other programs.  But a near miss is meant for the broker: to go on without it
+    BROKER_NAME and the like belong to other programs.  But a near miss is meant for the broker: to go on without it
     could be to use another database, or to let pushes go where they may not.
     """
     unknown = []
@@ -375,7 +375,7 @@ def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
         if not given.startswith(PREFIX) or _is_service_link(given, text):
             continue
         name = given.removeprefix(PREFIX).lower()
-        if name in NAMES:
+        if name in NAMES or given in CLIENT_VARIABLES:
             continue
         if near := difflib.get_close_matches(name, NAMES, 1, _NEAR):
             raise SettingError(

@@ -96,15 +96,34 @@ class Group(click.Group):
         return super().parse_args(ctx, args)
 
 
+class Root(Group):
+    """`broker`, whose help names its many commands by what they are for, on one screen."""
+
+    sections: Mapping[str, Sequence[str]] = {}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(what, ", ".join(names)) for what, names in self.sections.items()])
+
+
 def make_cli(
-    commands: Mapping[str, Command | Commands], *, version: str, run: Callable[[Command, Mapping[str, Any]], int]
+    commands: Mapping[str, Command | Commands],
+    sections: Mapping[str, Sequence[str]],
+    *,
+    version: str,
+    run: Callable[[Command, Mapping[str, Any]], int],
 ) -> click.Group:
     """`broker …`.  A command of two words is in a group of the first.  `run(command, options)` runs one."""
-    root = Group("broker", help="The Google Cloud Pub/Sub API on PostgreSQL.")
+    root = Root(
+        "broker",
+        help="The Google Cloud Pub/Sub API on PostgreSQL: a broker, and commands for any server of that API.",
+        epilog="`broker COMMAND --help` says more of each, with examples. docs/command-line.md has all of them.",
+    )
+    root.sections = sections
     click.version_option(version, message=version)(root)
     for name, command in commands.items():
         group, _, last = name.rpartition(" ")
-        parent = root
+        parent: Group = root
         if group:
             if group not in root.commands:
                 root.add_command(Group(group, help=_GROUPS[group]))

@@ -75,6 +75,31 @@ _OF_SECRETS = (
     "log_format",
 )
 
+# Commands that call a server of the API, this broker or any other, and where each is.
+CLIENTS = {
+    "topic": "topics",
+    "sub": "subscriptions",
+    "snapshot": "snapshots",
+    "publish": "publish",
+    "pull": "pull",
+    "tail": "tail",
+    "peek": "peek",
+    "message": "message",
+    "lag": "lag",
+    "context": "context",
+    "completion": "completion",
+}
+
+# What `broker --help` shows: all of it on one screen.
+SECTIONS = {
+    "A broker": ("serve", "migrate", "settings", "database", "secrets"),
+    "Who may call": ("auth",),
+    "Resources": ("topic", "sub", "snapshot"),
+    "Messages": ("publish", "pull", "tail"),
+    "Looking": ("lag", "peek", "message"),
+    "This program": ("context", "completion"),
+}
+
 COMMANDS: dict[str, Command | Commands] = {
     "serve": Command(
         summary="serve the API; without a database URL on an embedded PostgreSQL",
@@ -137,6 +162,7 @@ COMMANDS: dict[str, Command | Commands] = {
     "auth api-keys": Commands("broker.cli.auth.api_keys"),
     "auth policy": Commands("broker.cli.auth.policy"),
     "auth token": Commands("broker.cli.auth.token"),
+    **{name: Commands(f"broker.cli.client.commands.{module}") for name, module in CLIENTS.items()},
     "database": Command(
         summary="run psql, pg_dump or pg_restore on the embedded PostgreSQL",
         settings=("data_dir",),
@@ -147,9 +173,10 @@ COMMANDS: dict[str, Command | Commands] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.  Returns the exit code: 0, 1 (it could not be done) or 2 (it makes no sense).
+    """Run a command.  Returns the exit code: 0, 1 (it could not be done), 2 (it makes no sense), and what
+    client/exit_codes.py has of commands that call a server.
 
-    For the latter two a line on standard error says what was wrong.
+    Of what is not 0 a line on standard error says what was wrong.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
@@ -167,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command_line() -> click.Group:
     """All commands."""
-    return make_cli(COMMANDS, version=f"broker {version('pubsub-broker')}", run=_run)
+    return make_cli(COMMANDS, SECTIONS, version=f"broker {version('pubsub-broker')}", run=_run)
 
 
 def _run(command: Command, options: Mapping[str, Any]) -> int:

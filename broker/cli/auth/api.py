@@ -1,23 +1,18 @@
 """A running broker, as the commands of `broker auth` call it: over HTTP, with a service account's key file."""
 
-import json
 import ssl
-import time
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
 import httpx
-import jwt
 
+from broker.cli.client.credentials import read_key_file
 from broker.cli.stop import Misuse, Stop
 
 Json = dict[str, Any]
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:8085"
-_AUDIENCE = "https://pubsub.googleapis.com/"  # which every broker takes, whatever address it is reached by
-_LIFETIME_SECONDS = 300  # of what a command shows
 _TIMEOUT_SECONDS = 60.0
 _GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -38,8 +33,8 @@ class Api:
 
         Raises Misuse.
         """
-        self._key = _read_key(key_file) if key_file else None
-        named = self._key["token_uri"].removesuffix("/token") if self._key else DEFAULT_ENDPOINT
+        self._key = read_key_file(key_file, "--key-file") if key_file else None
+        named = self._key.issuer if self._key else DEFAULT_ENDPOINT
         self.endpoint = (endpoint or named).rstrip("/")
         self._client = httpx.Client(timeout=_TIMEOUT_SECONDS, verify=_tls(self.endpoint, ca_file))
 
@@ -53,7 +48,7 @@ class Api:
 
     def call(self, method: str, path: str, body: Any = None, params: dict[str, Any] | None = None) -> Json:
         """The answer of `/v1/{path}`.  Raises Refused, Stop."""
-        headers = {"Authorization": f"Bearer {self._signed(_AUDIENCE)}"} if self._key else {}
+        headers = self._key.headers() if self._key else {}
         return self._send(method, f"/v1/{quote(path, safe='/:@')}", json=body, params=params, headers=headers)
 
     def all_of(self, path: str, field: str) -> list[Json]:
@@ -71,7 +66,7 @@ class Api:
         """What POST /token answers (RFC 7523).  Raises Refused, Stop; Misuse without a key file."""
         if self._key is None:
             raise Misuse("a token is made from a key: give --key-file, or set GOOGLE_APPLICATION_CREDENTIALS")
-        assertion = self._signed(self._key["token_uri"])
+        assertion = self._key.signed(self._key.token_uri)
         return self._send("POST", "/token", data={"grant_type": _GRANT, "assertion": assertion})
 
     def _send(self, method: str, path: str, **options: Any) -> Json:
@@ -88,16 +83,6 @@ class Api:
             return answer
         raise _refused(response.status_code, answer)
 
-    def _signed(self, audience: str) -> str:
-        assert self._key is not None
-        email, now = self._key["client_email"], int(time.time())
-        claims = {"iss": email, "sub": email, "aud": audience, "iat": now, "exp": now + _LIFETIME_SECONDS}
-        try:
-            headers = {"kid": self._key["private_key_id"]}
-            return jwt.encode(claims, self._key["private_key"], algorithm="RS256", headers=headers)
-        except (ValueError, TypeError, jwt.PyJWTError):
-            raise Misuse("--key-file: its private key cannot be used") from None
-
 
 def _refused(code: int, answer: Any) -> Refused:
     error = answer.get("error") if isinstance(answer, dict) else None
@@ -106,19 +91,6 @@ def _refused(code: int, answer: Any) -> Refused:
     if isinstance(error, str):  # as OAuth has them
         return Refused(error, str(answer.get("error_description", "")))
     return Refused(str(code), "the broker does not say why")
-
-
-def _read_key(path: str) -> Json:
-    try:
-        key = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Misuse(f"--key-file {path}: {error.strerror or error}") from None
-    except ValueError:
-        raise Misuse(f"--key-file {path} is not JSON") from None
-    wanted = ("client_email", "private_key", "private_key_id", "token_uri")
-    if not isinstance(key, dict) or any(not isinstance(key.get(name), str) for name in wanted):
-        raise Misuse(f"--key-file {path} is not the key file of a service account ({', '.join(wanted)})")
-    return key
 
 
 def _tls(endpoint: str, ca_file: str | None) -> ssl.SSLContext:

@@ -1,0 +1,188 @@
+"""A server of the Pub/Sub API, as commands call it: over HTTP with JSON, this broker or any other."""
+
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+import httpx
+
+from broker.cli.client.credentials import Credentials
+from broker.cli.client.exit_codes import NOT_REACHED, exit_code
+from broker.cli.client.hints import hint
+from broker.cli.stop import Misuse, Stop
+
+Json = dict[str, Any]
+
+DEFAULT_URL = "http://127.0.0.1:8085"
+_TIMEOUT_SECONDS = 60.0
+_WAIT_SECONDS = 120.0  # for a pull that waits for messages
+
+
+class Refused(Stop):
+    """The server has answered with an error; `status` is its canonical code, `reason` what it says."""
+
+    def __init__(self, status: str, reason: str, *, what_next: str = "") -> None:
+        said = f"{status}: {reason.rstrip('.')}" if reason else status
+        super().__init__(f"{said}{what_next}")
+        self.status = status
+        self.reason = reason
+        self.exit_code = exit_code(status)
+
+
+class NotReached(Stop):
+    """There was no answer."""
+
+    exit_code = NOT_REACHED
+
+
+class NotKnown(Stop):
+    """The server has no such call: it is another server of the API, or an older broker."""
+
+
+class Event(NamedTuple):
+    """Of a stream of Server-Sent Events."""
+
+    name: str
+    id: str
+    data: Json
+
+
+class Api:
+    """Closed after use.  Each call raises Refused, NotKnown or NotReached where it fails."""
+
+    def __init__(self, url: str, credentials: Credentials = None, ca_file: str | None = None) -> None:
+        """Raises Misuse."""
+        if not url.startswith(("http://", "https://")):
+            raise Misuse(f"--url must be a URL such as {DEFAULT_URL}, not {url[:200]!r}")
+        self.url = url.rstrip("/")
+        self.credentials = credentials
+        self._client = httpx.Client(timeout=_TIMEOUT_SECONDS, verify=tls(self.url, ca_file))
+
+    def __enter__(self) -> "Api":
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def call(
+        self, method: str, path: str, body: Any = None, params: Mapping[str, Any] | None = None, **options: Any
+    ) -> Json:
+        """The answer of `/v1/{path}`."""
+        target = f"/v1/{_quoted(path)}"
+        response = self._send(method, target, json=body, params=_without_none(params), **options)
+        answer = _json_of(response)
+        if response.is_success and isinstance(answer, dict):
+            return answer
+        raise self._refusal(method, target, response.status_code, answer)
+
+    def pull(self, subscription: str, most: int, *, wait: bool) -> list[Json]:
+        """What a pull brings."""
+        body: Json = {"maxMessages": most} | ({} if wait else {"returnImmediately": True})
+        answer = self.call("POST", f"{subscription}:pull", body, timeout=_WAIT_SECONDS)
+        received: list[Json] = answer.get("receivedMessages", [])
+        return received
+
+    def all_of(
+        self, path: str, field: str, params: Mapping[str, Any] | None = None, most: int | None = None
+    ) -> list[Json]:
+        """What a list has, of all its pages, or the first `most`."""
+        found: list[Json] = []
+        token = ""
+        while True:
+            asked = dict(params or {}) | ({"pageToken": token} if token else {})
+            if most is not None:
+                asked["pageSize"] = min(most - len(found), 1000)
+            answer = self.call("GET", path, params=asked)
+            found += answer.get(field, [])
+            token = answer.get("nextPageToken", "")
+            if not token or (most is not None and len(found) >= most):
+                return found[:most]
+
+    def events(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[Event]:
+        """Those of a stream, until it ends."""
+        target = f"/v1/{_quoted(path)}"
+        options: Json = {"params": _without_none(params), "headers": self._headers(), "timeout": None}
+        try:
+            with self._client.stream("GET", f"{self.url}{target}", **options) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._refusal("GET", target, response.status_code, _json_of(response))
+                yield from _events(response.iter_lines())
+        except httpx.HTTPError as error:
+            raise self._not_reached(error) from error
+
+    def get(self, path: str) -> httpx.Response:
+        """The answer of a path that is no call of the API.  Raises NotReached."""
+        return self._send("GET", path)
+
+    def _headers(self) -> dict[str, str]:
+        return self.credentials.headers() if self.credentials else {}
+
+    def _send(self, method: str, target: str, **options: Any) -> httpx.Response:
+        try:
+            return self._client.request(method, f"{self.url}{target}", headers=self._headers(), **options)
+        except httpx.HTTPError as error:
+            raise self._not_reached(error) from error
+        except httpx.InvalidURL as error:
+            raise Misuse(f"--url must be a URL such as {DEFAULT_URL}: {error}") from None
+
+    def _not_reached(self, error: Exception) -> NotReached:
+        return NotReached(
+            f"{self.url} cannot be reached: {error or type(error).__name__}; `broker serve` starts a broker, and "
+            "--url, BROKER_URL or `broker context use` name another"
+        )
+
+    def _refusal(self, method: str, target: str, code: int, answer: Any) -> Stop:
+        error = answer.get("error") if isinstance(answer, dict) else None
+        if isinstance(error, dict):
+            status = str(error.get("status") or code)
+            what_next = hint(status, unquote(target), asked=self.credentials is not None)
+            return Refused(status, str(error.get("message", "")), what_next=what_next)
+        if code in (404, 405, 501):
+            return NotKnown(
+                f"{self.url} does not know {method} {unquote(target)}: it is no broker of ours, or an older one; "
+                "`broker doctor` says which"
+            )
+        return Refused(str(code), f"{self.url} does not answer as a server of this API does")
+
+
+def _quoted(path: str) -> str:
+    return quote(path, safe="/:@")
+
+
+def _without_none(params: Mapping[str, Any] | None) -> Json | None:
+    return {name: value for name, value in params.items() if value not in (None, "")} if params else None
+
+
+def _json_of(response: httpx.Response) -> Any:
+    try:
+        return response.json() if response.content else {}
+    except ValueError:
+        return None
+
+
+def _events(lines: Iterator[str]) -> Iterator[Event]:
+    """https://html.spec.whatwg.org/multipage/server-sent-events.html: fields, and a blank line after each event."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+        elif "data" in fields:
+            yield Event(fields.get("event", "message"), fields.get("id", ""), json.loads(fields["data"]))
+            fields = {}
+
+
+def tls(url: str, ca_file: str | None) -> ssl.SSLContext:
+    """What verifies the server.  Raises Misuse."""
+    if not url.startswith("https://"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reads nothing, and is not used
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise Misuse(f"--ca-file {ca_file}: {error.strerror or error}") from None

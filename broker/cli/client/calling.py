@@ -1,0 +1,117 @@
+"""Commands that call a server of the API: the options that all of them have, their examples, how they end."""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from broker.cli.client.api import Api
+from broker.cli.client.connection import OPTIONS, connection_from, full_name, project_name
+from broker.cli.client.exit_codes import DONE, IN_WORDS, INTERRUPTED
+from broker.cli.client.output import Output, Shown
+from broker.cli.command_line import Group, Leaf
+
+_AS_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs.")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The server that a command calls, the project that short names are of, and where it prints."""
+
+    api: Api
+    out: Output
+    short_project: str
+
+    @property
+    def project(self) -> str:
+        """`projects/p`.  Raises Misuse."""
+        return project_name(self.short_project)
+
+    def topic(self, given: str) -> str:
+        return full_name(given, "topics", self.short_project)
+
+    def subscription(self, given: str) -> str:
+        return full_name(given, "subscriptions", self.short_project)
+
+    def snapshot(self, given: str) -> str:
+        return full_name(given, "snapshots", self.short_project)
+
+
+class ClientCommand(Leaf):
+    """A command with examples, each of which a test runs."""
+
+    examples: Sequence[str] = ()
+
+
+def calling(
+    group: Group, name: str, *examples: str
+) -> Callable[[Callable[..., Shown | int | None]], click.Command]:
+    """A command of `group` that calls a server.
+
+    The function gets a Session and the command's own options, which click's decorators give it; its docstring is
+    the help.  It returns what is to be shown, or its exit code.
+    """
+
+    def decorate(function: Callable[..., Shown | int | None]) -> click.Command:
+        def run(as_json: bool, **given: Any) -> int:
+            connection = connection_from(given)
+            out = Output(as_json=as_json)
+            with connection.open() as api:
+                return finish(out, lambda: function(Session(api, out, connection.project), **given))
+
+        own = reversed(getattr(function, "__click_params__", []))
+        command = client_command(name, function, [*own, *OPTIONS, _AS_JSON], run, examples)
+        group.add_command(command)
+        return command
+
+    return decorate
+
+
+def local(group: Group, name: str, *examples: str) -> Callable[[Callable[..., Shown | int | None]], click.Command]:
+    """The same of a command that calls nobody; it gets an Output."""
+
+    def decorate(function: Callable[..., Shown | int | None]) -> click.Command:
+        def run(as_json: bool, **given: Any) -> int:
+            out = Output(as_json=as_json)
+            return finish(out, lambda: function(out, **given))
+
+        own = reversed(getattr(function, "__click_params__", []))
+        command = client_command(name, function, [*own, _AS_JSON], run, examples)
+        group.add_command(command)
+        return command
+
+    return decorate
+
+
+def client_command(
+    name: str,
+    function: Callable[..., Any],
+    params: Sequence[click.Parameter],
+    run: Callable[..., int],
+    examples: Sequence[str],
+) -> ClientCommand:
+    lines = "\n".join(f"  {example}" for example in examples)
+    epilog = f"\b\nExamples:\n{lines}\n\n{IN_WORDS}"
+    command = ClientCommand(name, params=list(params), callback=run, help=inspect.getdoc(function), epilog=epilog)
+    command.examples = examples
+    return command
+
+
+def finish(out: Output, work: Callable[[], Shown | int | None]) -> int:
+    """Do it, and print what it brought.  Returns the exit code."""
+    try:
+        answer = work()
+        if isinstance(answer, int):
+            return answer
+        if answer is not None:
+            out.show(answer)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read it, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE

@@ -1,0 +1,173 @@
+"""`broker publish`."""
+
+import base64
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker.cli.client.api import Json
+from broker.cli.client.calling import Session, calling
+from broker.cli.client.words import pairs
+from broker.cli.command_line import Group
+from broker.cli.stop import Misuse
+
+_OWN = Group("publish")
+_FIELDS = {"data", "text", "attributes", "orderingKey"}
+_IGNORED = {"messageId", "publishTime"}  # which a message has that was printed by another command
+_MOST = 1000  # of a publish, by Google's limits
+_MOST_BYTES = 5_000_000
+
+
+@calling(
+    _OWN,
+    "publish",
+    "broker publish orders 'one order' --attribute env=prod",
+    "seq 3 | broker publish orders --rate 100",
+    "broker peek billing --json | broker publish orders --input json",
+)
+@click.argument("topic")
+@click.argument("texts", metavar="[TEXT]...", nargs=-1)
+@click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Of each message; repeatable.")
+@click.option("--ordering-key", metavar="KEY", help="Of each message.")
+@click.option(
+    "--file", "files", metavar="FILE", multiple=True, help="Read from it; - is standard input. Repeatable."
+)
+@click.option(
+    "--input",
+    "form",
+    type=click.Choice(["lines", "json", "whole"]),
+    default="lines",
+    show_default=True,
+    help="lines: each is a message; json: each is one as the API has it, with `data` or `text`; whole: a file is.",
+)
+@click.option("--rate", metavar="N", type=click.FloatRange(0.001), help="So many messages a second at the most.")
+@click.option("--batch", metavar="N", type=click.IntRange(1, _MOST), default=100, show_default=True)
+def publish(
+    session: Session,
+    *,
+    topic: str,
+    texts: tuple[str, ...],
+    attributes: tuple[str, ...],
+    ordering_key: str | None,
+    files: tuple[str, ...],
+    form: str,
+    rate: float | None,
+    batch: int,
+) -> int:
+    """Publish each TEXT on a topic, or what is in files or on standard input; prints the ids.
+
+    What was printed before a failure is published; the rest is not, but for a call without an answer.
+    """
+    if texts and files:
+        raise Misuse("give texts or --file, not both")
+    each: Json = {"attributes": pairs(attributes, "--attribute")} if attributes else {}
+    each |= {"orderingKey": ordering_key} if ordering_key else {}
+    found = iter([_message(text.encode()) for text in texts]) if texts else _read(files or ("-",), form)
+    name = session.topic(topic)
+    pace = _Pace(rate)
+    for messages in _batches((_with(each, message) for message in found), pace.batch(batch)):
+        pace.wait_for(len(messages))
+        ids = session.api.call("POST", f"{name}:publish", {"messages": messages})["messageIds"]
+        for one in ids:
+            session.out.row({"messageId": one}, one)
+    return 0
+
+
+COMMANDS = publish
+
+
+@dataclass(slots=True)
+class _Pace:
+    """So many a second, from the first one on."""
+
+    rate: float | None
+    began: float = 0.0
+    count: int = 0
+
+    def batch(self, most: int) -> int:
+        """Small enough for ten publishes a second."""
+        return most if self.rate is None else max(1, min(most, int(self.rate / 10)))
+
+    def wait_for(self, more: int) -> None:
+        if self.rate is None:
+            return
+        self.began = self.began or time.monotonic()
+        ahead = self.began + self.count / self.rate - time.monotonic()
+        if ahead > 0:
+            time.sleep(ahead)
+        self.count += more
+
+
+def _batches(messages: Iterator[Json], most: int) -> Iterator[list[Json]]:
+    while batch := list(islice(messages, most)):
+        part: list[Json] = []
+        size = 0
+        for message in batch:
+            size += len(message.get("data", ""))
+            if part and size > _MOST_BYTES:
+                yield part
+                part, size = [], len(message.get("data", ""))
+            part.append(message)
+        yield part
+
+
+def _read(files: tuple[str, ...], form: str) -> Iterator[Json]:
+    """Raises Misuse."""
+    for file in files:
+        where = "standard input" if file == "-" else file
+        try:
+            with sys.stdin.buffer if file == "-" else Path(file).open("rb") as lines:
+                if form == "whole":
+                    yield _message(lines.read())
+                elif form == "json":
+                    yield from _documents(lines, where)
+                else:
+                    yield from (_message(text) for line in lines if (text := line.rstrip(b"\r\n")))
+        except OSError as error:
+            raise Misuse(f"--file {file}: {error.strerror or error}") from None
+
+
+def _documents(lines: Iterable[bytes], where: str) -> Iterator[Json]:
+    """A message in each line, or a list of them, as `peek`, `pull` and `topic browse` print it."""
+    numbered = iter(enumerate(lines, 1))
+    for number, line in numbered:
+        if line.lstrip().startswith(b"["):
+            whole = line + b"".join(rest for _, rest in numbered)
+            for one in _loaded(whole, where):
+                yield _checked(one, where)
+        elif line.strip():
+            at = f"line {number} of {where}"
+            yield _checked(_loaded(line, at), at)
+
+
+def _loaded(text: bytes, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Misuse(f"{where} is not JSON: {error}") from None
+
+
+def _checked(given: Any, where: str) -> Json:
+    message = given.get("message", given) if isinstance(given, dict) else None
+    if not isinstance(message, dict):
+        raise Misuse(f'{where} has no message, such as {{"text": "…", "attributes": {{"env": "prod"}}}}')
+    if unknown := set(message) - _FIELDS - _IGNORED:
+        raise Misuse(f"{where} has {sorted(unknown)[0]!r}; a message has {', '.join(sorted(_FIELDS))}")
+    rest = {name: value for name, value in message.items() if name in _FIELDS - {"text"}}
+    return rest | _message(str(message["text"]).encode()) if "text" in message else rest
+
+
+def _message(body: bytes) -> Json:
+    return {"data": base64.b64encode(body).decode("ascii")}
+
+
+def _with(each: Json, message: Json) -> Json:
+    attributes = each.get("attributes", {}) | message.get("attributes", {})
+    return each | message | ({"attributes": attributes} if attributes else {})

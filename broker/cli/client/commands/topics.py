@@ -1,0 +1,121 @@
+"""`broker topic`."""
+
+from typing import Any
+
+import click
+
+from broker.cli.client.calling import Session, calling
+from broker.cli.client.clock import machine_time
+from broker.cli.client.fields import LABEL, SET, assign, given
+from broker.cli.client.messages import message_row, shown_messages
+from broker.cli.client.output import Shown
+from broker.cli.client.updates import update_resource
+from broker.cli.client.words import age_of, duration_text, leaf, pairs, pairs_text, time_text
+from broker.cli.command_line import Group
+from broker.cli.stop import Misuse
+
+COMMANDS = Group("topic", help="Topics: what messages are published on.")
+
+_topic = click.argument("topic")
+_retention = click.option("--retention", metavar="DURATION", help="Keep messages so long, acknowledged or not: 7d.")
+
+
+@calling(COMMANDS, "list", "broker topic list", "broker topic list --json")
+def list_(session: Session) -> Shown:
+    """List the topics of a project."""
+    found = session.api.all_of(f"{session.project}/topics", "topics")
+    rows = [
+        [leaf(t["name"]), age_of(t.get("messageRetentionDuration")), _schema(t), pairs_text(t.get("labels"))]
+        for t in found
+    ]
+    nothing = f"{session.project} has no topic; `broker topic create NAME` makes one."
+    return Shown(data=found, columns=("topic", "retention", "schema", "labels"), rows=rows, nothing=nothing)
+
+
+@calling(
+    COMMANDS,
+    "create",
+    "broker topic create orders",
+    "broker topic create parcels --retention 7d --label team=sales",
+)
+@_topic
+@_retention
+@LABEL
+@SET
+def create(session: Session, *, topic: str, **options: Any) -> Shown:
+    """Make a topic."""
+    name = session.topic(topic)
+    made = session.api.call("PUT", name, _body(**options))
+    return Shown(data=made, line=f"Created the topic {name}.")
+
+
+@calling(COMMANDS, "show", "broker topic show orders")
+@_topic
+def show(session: Session, *, topic: str) -> Shown:
+    """Show a topic, and its subscriptions."""
+    name = session.topic(topic)
+    found = session.api.call("GET", name)
+    subscriptions = session.api.all_of(f"{name}/subscriptions", "subscriptions")
+    return Shown(data=found | {"subscriptions": subscriptions}, fields=found | {"subscriptions": subscriptions})
+
+
+@calling(
+    COMMANDS, "update", "broker topic update orders --retention 1d", "broker topic update orders --clear labels"
+)
+@_topic
+@_retention
+@LABEL
+@SET
+@click.option("--clear", "cleared", metavar="FIELD", multiple=True, help="Back to its default. Repeatable.")
+def update(session: Session, *, topic: str, cleared: tuple[str, ...], **options: Any) -> Shown:
+    """Change what is named; the rest stays."""
+    body = _body(**options)
+    if not body and not cleared:
+        raise Misuse("nothing to change: give an option such as --retention, --set or --clear")
+    name = session.topic(topic)
+    changed = update_resource(session.api, name, "topic", body, cleared)
+    return Shown(data=changed, line=f"Changed the topic {name}.")
+
+
+@calling(COMMANDS, "delete", "broker topic delete parcels")
+@_topic
+def delete(session: Session, *, topic: str) -> Shown:
+    """Delete a topic; its subscriptions keep what they have, and get nothing more."""
+    name = session.topic(topic)
+    return Shown(data=session.api.call("DELETE", name), line=f"Deleted the topic {name}.")
+
+
+@calling(COMMANDS, "browse", "broker topic browse orders", "broker topic browse orders --since 1h --oldest --max 5")
+@_topic
+@click.option(
+    "--filter", "filter_text", metavar="FILTER", help='Only what it matches, such as attributes.env="prod".'
+)
+@click.option("--ordering-key", metavar="KEY", help="Only those of this key.")
+@click.option("--since", metavar="TIME", help="Published from then on: a time, or how long ago (1h).")
+@click.option("--until", metavar="TIME", help="Published before then.")
+@click.option("--oldest", is_flag=True, help="The oldest first; default: the newest.")
+@click.option("--max", "most", metavar="N", type=click.IntRange(1), default=20, show_default=True)
+def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most: int, **chosen: Any) -> Shown:
+    """List the messages that a topic retains, whoever has got them; needs this broker."""
+    now = machine_time()
+    params = {
+        "filter": filter_text,
+        "orderingKey": chosen["ordering_key"],
+        "startTime": time_text(chosen["since"], "--since", now) if chosen["since"] else None,
+        "endTime": time_text(chosen["until"], "--until", now) if chosen["until"] else None,
+        "order": "oldest" if oldest else None,
+    }
+    found = session.api.all_of(f"{session.topic(topic)}/messages", "messages", params, most)
+    return shown_messages(found, [message_row(one) for one in found], nothing="No such message is retained.")
+
+
+def _body(*, retention: str | None, labels: tuple[str, ...], assigned: tuple[str, ...]) -> dict[str, Any]:
+    fields = {
+        "messageRetentionDuration": duration_text(retention, "--retention") if retention else None,
+        "labels": pairs(labels, "--label"),
+    }
+    return assign(given(fields), assigned)
+
+
+def _schema(topic: dict[str, Any]) -> str:
+    return leaf(topic.get("schemaSettings", {}).get("schema"))

@@ -1,0 +1,110 @@
+"""How a command shows who calls: by a service account's key file, by an API key, or not at all."""
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jwt
+
+from broker.cli.stop import Misuse
+
+AUDIENCE = "https://pubsub.googleapis.com/"  # which every broker takes, whatever address it is reached by
+_LIFETIME_SECONDS = 300  # of what a command shows
+_WANTED = ("client_email", "private_key", "private_key_id", "token_uri")
+_API_KEY = re.compile(r"[!-~]{20,512}")  # of this broker, or of another issuer: neither has blanks
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """What the key file of a service account has; `option` is how it was given, for errors."""
+
+    fields: dict[str, Any]
+    option: str
+
+    @property
+    def token_uri(self) -> str:
+        return str(self.fields["token_uri"])
+
+    @property
+    def issuer(self) -> str:
+        """The broker that made the key."""
+        return self.token_uri.removesuffix("/token")
+
+    @property
+    def project(self) -> str | None:
+        return self.fields.get("project_id") or None
+
+    def signed(self, audience: str = AUDIENCE) -> str:
+        """A token that shows who calls.  Raises Misuse."""
+        email, now = self.fields["client_email"], int(time.time())
+        claims = {"iss": email, "sub": email, "aud": audience, "iat": now, "exp": now + _LIFETIME_SECONDS}
+        try:
+            headers = {"kid": self.fields["private_key_id"]}
+            return jwt.encode(claims, self.fields["private_key"], algorithm="RS256", headers=headers)
+        except (ValueError, TypeError, jwt.PyJWTError):
+            raise Misuse(f"{self.option}: its private key cannot be used") from None
+
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.signed()}"}
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key for what has no library."""
+
+    key: str
+
+    def headers(self) -> dict[str, str]:
+        return {"X-Goog-Api-Key": self.key}
+
+
+Credentials = KeyFile | ApiKey | None
+
+
+def read_key_file(path: str, option: str) -> KeyFile:
+    """Raises Misuse."""
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise Misuse(f"{option} {path}: {error.strerror or error}") from None
+    except ValueError:
+        raise Misuse(f"{option} {path} is not JSON") from None
+    return _parse_key_file(text, path, option)
+
+
+def _parse_key_file(text: str, path: str, option: str) -> KeyFile:
+    try:
+        key = json.loads(text)
+    except ValueError:
+        raise Misuse(f"{option} {path} is not JSON") from None
+    if not isinstance(key, dict) or any(not isinstance(key.get(name), str) for name in _WANTED):
+        raise Misuse(f"{option} {path} is not the key file of a service account ({', '.join(_WANTED)})")
+    return KeyFile(key, option)
+
+
+def read_credentials(given: str, option: str) -> KeyFile | ApiKey:
+    """Of a key file, of a file with an API key, or of an API key itself.  Raises Misuse, which shows no key."""
+    path = Path(given).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text"
+        raise Misuse(f"{option} {given}: {why}") from None
+    if text.lstrip().startswith("{"):
+        return _parse_key_file(text, given, option)
+    if _API_KEY.fullmatch(text.strip()):
+        return ApiKey(text.strip())
+    if text:
+        raise Misuse(f"{option} {given} is neither the key file of a service account nor an API key")
+    if _API_KEY.fullmatch(given) and not looks_like_a_path(given):
+        return ApiKey(given)
+    what = f"{given}: there is no such file" if looks_like_a_path(given) else "it is no file, and no API key"
+    raise Misuse(f"{option} {what}; `broker auth keys create` writes a key file")
+
+
+def looks_like_a_path(given: str) -> bool:
+    """Rather than like a key, which no error may show."""
+    return "/" in given or given.startswith(("~", ".")) or given.endswith((".json", ".key", ".txt"))

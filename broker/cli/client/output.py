@@ -1,0 +1,170 @@
+"""How commands print: tables and colours on a terminal, plain text elsewhere, and JSON for programs."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from broker.cli.client.words import printable, value_text
+
+ENDLESS = 100_000  # columns of what is no terminal: a program cuts lines better than it joins them
+_NARROWEST = 40
+_CUT = 20  # columns of a text of which the beginning is shown, but for the last of a row
+_GAP = 2  # between two columns of a table
+
+# A state, and what it looks like where there are colours.
+_STYLES = {
+    "ACTIVE": "green",
+    "NOTHING": "green",
+    "CLOSED": "green",
+    "ok": "green",
+    "create": "green",
+    "update": "yellow",
+    "PAUSED": "yellow",
+    "RETRY_AT": "yellow",
+    "HALF_OPEN": "yellow",
+    "look": "yellow",
+    "delete": "red",
+    "mend": "red",
+    "RESOURCE_ERROR": "red",
+    "ENDPOINT_DOWN": "red",
+    "NOBODY_PULLS": "red",
+    "STUCK_KEY": "red",
+    "OPEN": "red",
+    "EXHAUSTED": "red",
+    "DEAD_LETTERED": "red",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a command found: as it is for programs (`data`), and for people one of the others.
+
+    A column that is empty in all rows is left out.  `whole` are columns that are never broken or cut;
+    `cut` are those of which a terminal shows the beginning.
+    """
+
+    data: Any
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    whole: Sequence[str] = ()
+    cut: Sequence[str] = ()
+    fields: Mapping[str, Any] | None = None
+    line: str = ""
+    script: str = ""  # for another program: as it is
+    nothing: str = ""  # is said in place of a table without rows
+
+
+class Output:
+    """Where a command prints."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.is_terminal = sys.stdout.isatty()
+        width = max(_NARROWEST, _columns()) if self.is_terminal else ENDLESS
+        self.console = Console(
+            file=sys.stdout,
+            width=width,
+            force_terminal=self.is_terminal,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def show(self, shown: Shown) -> None:
+        """The whole answer of a command."""
+        if self.as_json:
+            click.echo(json.dumps(shown.data, indent=2, ensure_ascii=False))
+        elif shown.script:
+            click.echo(shown.script, nl=not shown.script.endswith("\n"))
+        elif shown.line:
+            self._print(Text(shown.line))
+        elif shown.fields is not None:
+            self._print(_fields(shown.fields))
+        elif shown.rows:
+            self._print(_table(shown, self.console.width))
+        elif shown.nothing:
+            self.note(shown.nothing)
+
+    def row(self, data: Any, text: str) -> None:
+        """A line of a stream; at once.  A terminal shows as much of it as fits."""
+        if self.as_json:
+            click.echo(json.dumps(data, ensure_ascii=False))
+        else:
+            fits = not self.is_terminal or len(text) <= self.console.width
+            click.echo(text if fits else f"{text[: self.console.width - 1]}…")
+        sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """For people only: on standard error, so that it is not in the way of what was asked for."""
+        if not self.as_json:
+            click.echo(text, err=True)
+
+    def _print(self, what: Text | Table) -> None:
+        with self.console.capture() as printed:
+            self.console.print(what, soft_wrap=isinstance(what, Text))
+        for line in printed.get().splitlines():
+            click.echo(line.rstrip())
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
+def _table(shown: Shown, width: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    used = [i for i in range(len(shown.columns)) if any(row[i] for row in shown.rows)]
+    cells = {i: [cell(row[i]) for row in shown.rows] for i in used}
+    widths = {i: max(len(shown.columns[i]), *(one.cell_len for one in cells[i])) for i in used}
+    cut = [i for i in used if shown.columns[i] in shown.cut]
+    for i in cut:
+        widths[i] = min(widths[i], _CUT)
+    if cut:  # the last of them has what the others leave
+        left = width - sum(widths[i] + _GAP for i in used if i != cut[-1])
+        widths[cut[-1]] = max(_CUT, left)
+    for i in used:
+        name = shown.columns[i]
+        table.add_column(
+            name.upper(),
+            overflow="ellipsis" if i in cut else "fold",
+            no_wrap=i in cut or name in shown.whole,
+            max_width=widths[i],
+        )
+    for row in zip(*cells.values(), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def cell(text: str) -> Text:
+    return Text(printable(text), style=_STYLES.get(text, ""))
+
+
+def _fields(fields: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, value in flat(fields).items():
+        table.add_row(name, cell(value_text(value)))
+    return table
+
+
+def flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """`{"a.b": 1}` for `{"a": {"b": 1}}`; what is empty is left out of it."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{before}{name}.")
+        elif value not in ({}, [], "", None):
+            found[f"{before}{name}"] = value
+    return found

@@ -1,0 +1,5 @@
+"""Fixtures of the commands for a server."""
+
+from tests.cli.client.terminal import terminal
+
+__all__ = ["terminal"]

@@ -1,0 +1,59 @@
+"""A story in which every command for a server has its turn, by the examples of its help."""
+
+SETUP = "# "  # begins a line that is no example of a help, and is typed all the same
+
+STORY = """
+broker context set local --url http://127.0.0.1:8085 --project demo
+broker context list
+broker context use local
+broker context show
+broker context show local
+broker context delete local
+eval "$(broker completion bash)"
+# broker topic list
+broker topic create orders
+broker topic create parcels --retention 7d --label team=sales
+broker topic list
+broker topic list --json
+broker topic update orders --retention 1d
+broker topic update orders --clear labels
+broker sub create billing --topic orders
+broker sub create audit --topic orders --filter 'attributes.env="prod"'
+# broker sub update billing --set extensions.journal.mode=ALL
+broker topic show orders
+broker sub list
+broker sub list --topic orders --json
+broker sub update billing --ack-deadline 30 --max-backoff 5m
+broker sub show billing
+broker sub update billing --clear retryPolicy
+broker publish orders 'one order' --attribute env=prod
+# broker publish orders '{"total": 12}' 'a longer order, which a terminal of eighty columns cannot show as a whole'
+broker topic browse orders
+broker topic browse orders --since 1h --oldest --max 5
+broker peek billing
+broker peek billing --state waiting --contains order
+broker snapshot create before-release --sub billing
+broker snapshot list
+broker snapshot show before-release
+broker message show $ID
+broker pull billing --max 2
+broker lag
+broker message show $ID --sub billing
+broker snapshot delete before-release
+broker sub delete audit
+broker topic delete parcels
+broker peek billing --json | broker publish orders --input json
+seq 3 | broker publish orders --rate 100
+broker pull billing --ack
+broker tail --sub billing --since 10m --max 1
+broker tail orders --max 1
+broker completion fish
+"""
+
+TAKEN_UP = ("broker tail orders",)  # these wait for what is published meanwhile
+
+
+def lines() -> list[tuple[str, bool]]:
+    """What is typed, and whether it is an example of a help."""
+    typed = [line for line in STORY.splitlines() if line]
+    return [(line.removeprefix(SETUP), not line.startswith(SETUP)) for line in typed]

@@ -1,0 +1,209 @@
+"""Which server a command calls and as whom; what it says when it cannot; how it ends."""
+
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.cli.client.terminal import Terminal
+
+API_KEY = "a-key-that-nobody-may-see-0123456789"
+
+
+class _Server(HTTPServer):
+    """Another server of the API, or what one takes for such: it answers as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answering)
+        self.answer: tuple[int, bytes] = (200, b"{}")
+        self.got: list[tuple[str, dict[str, str]]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Answering(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        self.server.got.append((self.path, dict(self.headers)))
+        status, body = self.server.answer
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[_Server]:
+    with _Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_options_go_before_variables_and_these_before_the_context(
+    terminal: Terminal, server: _Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal.pipe(f"broker context set one --url {server.url} --project first --credentials {API_KEY}")
+    assert terminal.pipe("broker topic list").code == 0
+    monkeypatch.setenv("BROKER_PROJECT", "second")
+    terminal.pipe("broker topic list")
+    terminal.pipe("broker topic list --project third")
+    assert [path for path, _ in server.got] == [
+        f"/v1/projects/{name}/topics" for name in ("first", "second", "third")
+    ]
+    assert all(headers["X-Goog-Api-Key"] == API_KEY for _, headers in server.got)
+
+
+def test_what_a_context_shows_is_for_its_own_server_alone(terminal: Terminal, server: _Server) -> None:
+    terminal.pipe(f"broker context set one --url http://127.0.0.1:1 --project p --credentials {API_KEY}")
+    assert terminal.pipe(f"broker topic list --url {server.url}").code == 0
+    [(_, headers)] = server.got
+    assert "X-Goog-Api-Key" not in headers
+    refused = terminal.pipe(f"broker context set one --url {server.url}")
+    assert (refused.code, "are for another server" in refused.text) == (2, True)
+
+
+def test_the_file_of_contexts_is_its_owners_and_no_command_shows_a_key(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.pipe(f"broker context set one --url http://127.0.0.1:1 --project p --credentials {API_KEY}")
+    [file] = (tmp_path / "config").rglob("contexts.json")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    for command in ("list", "show", "show one", "list --json", "use one"):
+        shown = terminal.pipe(f"broker context {command}")
+        assert (shown.code, API_KEY in shown.text) == (0, False)
+    file.write_text("{")
+    assert "is not as `broker context set` writes it" in terminal.pipe("broker context list").text
+
+
+def test_credentials_are_a_key_file_or_a_key_and_errors_do_not_show_them(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    file = tmp_path / "key.json"
+    file.write_text('{"client_email": "x"}')
+    for given, said in (
+        (str(file), "is not the key file of a service account"),
+        ("/no/such.json", "/no/such.json: there is no such file; `broker auth keys create`"),
+        ("short secret", "it is no file, and no API key; "),
+        (str(tmp_path), "there is no such file"),
+    ):
+        done = terminal.pipe(f"broker topic list --project p --credentials {given!r}")
+        assert done.code == 2
+        assert said in done.text
+        assert "short secret" not in done.text
+
+
+def _error(code: int, status: str) -> tuple[int, bytes]:
+    return code, json.dumps({"error": {"code": code, "status": status, "message": f"It is {status}."}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        (_error(404, "NOT_FOUND"), 3, "NOT_FOUND: It is NOT_FOUND; `broker topic list` shows what there is"),
+        (_error(400, "INVALID_ARGUMENT"), 1, "INVALID_ARGUMENT: It is INVALID_ARGUMENT"),
+        (_error(401, "UNAUTHENTICATED"), 5, "; give --credentials FILE or BROKER_CREDENTIALS: the key file of "),
+        (_error(403, "PERMISSION_DENIED"), 5, "; `broker auth policy add` gives roles, to whoever may do that"),
+        (_error(503, "UNAVAILABLE"), 4, "UNAVAILABLE: It is UNAVAILABLE; try again"),
+        (_error(429, "RESOURCE_EXHAUSTED"), 4, "; try again"),
+        ((404, b"Not Found\n"), 1, "does not know GET /v1/projects/p/topics/orders: it is no broker of ours"),
+        ((200, b"<html>"), 1, "does not answer as a server of this API does"),
+    ],
+    ids=str,
+)
+def test_a_refusal_says_what_to_do_and_ends_with_its_code(
+    answer: tuple[int, bytes], code: int, said: str, terminal: Terminal, server: _Server
+) -> None:
+    server.answer = answer
+    done = terminal.pipe(f"broker topic show orders --url {server.url} --project p")
+    assert done.code == code
+    assert said in done.text
+    [line] = done.text.splitlines()
+    assert line.startswith("broker: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("topic list --project p --url http://127.0.0.1:1", 4, "http://127.0.0.1:1 cannot be reached: "),
+        ("topic list --project p --url localhost:8085", 2, "--url must be a URL such as http://127.0.0.1:8085, "),
+        ("topic list", 2, "no project: give --project, set BROKER_PROJECT, or keep one: `broker context set`"),
+        (
+            "topic list --context home",
+            2,
+            "there is no context 'home' (there is none yet); `broker context set home`",
+        ),
+        ("topic show a/b --project p", 2, "'a/b' must be an id, or a name such as projects/PROJECT/topics/ID"),
+        ("topic update t --project p", 2, "nothing to change: give an option such as --retention"),
+        ("topic create t --project p --retention long", 2, "--retention must be a duration such as 30s, 10m, "),
+        ("topic create t --project p --label x", 2, "--label must be KEY=VALUE, not 'x'"),
+        ("topic create t --project p --set labels", 2, "--set must be FIELD=VALUE, such as ackDeadlineSeconds=30"),
+        ("topic browse t --project p --since noon", 2, "--since must be a time such as 2026-"),
+        ("topic", 2, "`broker topic` needs a command: list, create, "),
+        ("topic lisst", 2, "there is no command 'topic lisst'; did you mean list? ("),
+        ("publish t x --file y --project p", 2, "give texts or --file, not both"),
+        ("publish t --file /no/such --project p", 2, "--file /no/such: No such file or directory"),
+        ("tail --project p", 2, "give a topic, or --sub SUB"),
+        ("context show", 2, "no context is in use; `broker context use NAME` changes that"),
+        ("context set x", 2, "nothing to keep: give --url, --project, --credentials or --ca-file"),
+        ("completion tcsh", 2, "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_one_line(line: str, code: int, said: str, terminal: Terminal) -> None:
+    done = terminal.pipe(f"broker {line}")
+    assert done.code == code
+    assert said in done.text
+    assert done.text.count("\n") == 1
+
+
+def test_colours_are_for_terminals_whose_users_want_them(
+    terminal: Terminal, server: _Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answer = (
+        200,
+        b'{"subscriptions": [{"name": "projects/p/subscriptions/s", "topic": "t", "state": "ACTIVE"}]}',
+    )
+    line = f"broker sub list --project p --url {server.url}"
+    assert "\x1b[32mACTIVE" in terminal.type(line, colours=True).text
+    assert "\x1b" not in terminal.pipe(line).text
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[32m" not in terminal.type(line, colours=True).text
+
+
+def test_what_strangers_have_published_does_not_command_a_terminal(terminal: Terminal, server: _Server) -> None:
+    data = {
+        "data": "G10wO2hhAGEKYg==",
+        "attributes": {"\x1b[2J": "\u202e"},
+        "messageId": "1",
+    }  # ESC ]0;ha NUL a LF b
+    server.answer = (200, json.dumps({"messages": [data]}).encode())
+    shown = terminal.type(f"broker topic browse t --project p --url {server.url}", colours=True).text
+    assert "\\x1b]0;ha\\x00a\\nb" in shown
+    assert "\\x1b[2J=\\u202e" in shown
+    assert "\x1b]0" not in shown
+    assert "\x00" not in shown
+
+
+def test_who_reads_no_further_is_no_failure(terminal: Terminal, server: _Server) -> None:
+    server.answer = (
+        200,
+        json.dumps({"topics": [{"name": f"projects/p/topics/t{i}"} for i in range(9999)]}).encode(),
+    )
+    line = f"broker topic list --project p --url {server.url} | head -1; exit ${{PIPESTATUS[0]}}"
+    done = terminal.pipe(line)
+    assert (done.code, done.text.split()) == (0, ["TOPIC"])
+    assert os.environ.get("BROKER_URL") is None

@@ -1,0 +1,137 @@
+"""Every command for a server, on a terminal of 80 columns and as JSON, beside what it is known to print.
+
+`UPDATE_GOLDEN=1 pytest tests/cli/client/test_story.py` writes down what they print now: look at the difference.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import httpx
+import pytest
+
+from broker.cli.client.calling import ClientCommand
+from broker.cli.main import command_line
+from tests.cli.client.story import TAKEN_UP, lines
+from tests.cli.client.terminal import Terminal, steady
+from tests.fixtures.broker import NO_TLS
+
+FOR_PROGRAMS = ("--json", "broker completion")  # what they print is no concern of a terminal's
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def at_work(terminal: Terminal, broker_url: str, project: str, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal with a broker, in a project of its own."""
+    monkeypatch.setenv("BROKER_URL", broker_url)
+    monkeypatch.setenv("BROKER_PROJECT", project.removeprefix("projects/"))
+    return terminal
+
+
+def _as_json(line: str) -> str:
+    return line if "--json" in line.rpartition("|")[2] or "$(" in line else f"{line} --json"
+
+
+@pytest.mark.parametrize("form", ["terminal", "json"])
+def test_what_each_command_prints(form: str, at_work: Terminal, broker_url: str, project: str) -> None:
+    told = []
+    for line, _ in lines():
+        if "$ID" in line:
+            at_work.variables["ID"] = _first_message(broker_url, project)
+        with _publishing(broker_url, project) if line.startswith(TAKEN_UP) else _nothing():
+            done = at_work.type(line) if form == "terminal" else at_work.pipe(_as_json(line))
+        assert done.code == 0, f"{line}: {done.text}"
+        if form == "terminal":
+            fits = max(map(len, done.text.splitlines()), default=0) <= 80
+            assert fits or any(word in line for word in FOR_PROGRAMS), line
+        else:
+            _check_json(done.text, line)
+        told.append(f"$ {line if form == 'terminal' else _as_json(line)}\n{steady(done.text)}")
+    _compare(GOLDEN / f"{form}.txt", "\n".join(told))
+
+
+def _check_json(text: str, line: str) -> None:
+    """One document, or a document in each line."""
+    if "$(" in line:
+        return
+    try:
+        json.loads(text)
+    except ValueError:
+        assert all(json.loads(one) is not None for one in text.splitlines()), line
+
+
+def _compare(file: Path, told: str) -> None:
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(told, encoding="utf-8")
+    assert told == file.read_text(encoding="utf-8")
+
+
+def _first_message(url: str, project: str) -> str:
+    found = httpx.get(f"{url}/v1/{project}/topics/orders/messages", params={"order": "oldest"}, verify=NO_TLS)
+    first: str = found.json()["messages"][0]["messageId"]
+    return first
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _publishing(url: str, project: str) -> Iterator[None]:
+    """Again and again, within the block."""
+    ended = threading.Event()
+
+    def publish() -> None:
+        while not ended.wait(0.1):
+            body = {"messages": [{"data": "dGljaw=="}]}
+            httpx.post(f"{url}/v1/{project}/topics/orders:publish", json=body, verify=NO_TLS)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _commands(group: click.Group, path: str = "broker") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+_CLIENTS = [(path, command) for path, command in _commands(command_line()) if isinstance(command, ClientCommand)]
+
+
+@pytest.mark.parametrize(("path", "command"), _CLIENTS, ids=[path for path, _ in _CLIENTS])
+def test_each_command_has_examples_that_the_story_runs(path: str, command: ClientCommand) -> None:
+    examples = {line for line, is_example in lines() if is_example}
+    assert command.examples
+    assert set(command.examples) <= examples
+    assert all(f"{path} " in f"{example} " for example in command.examples)
+    help_ = command.get_help(click.Context(command, info_name=path, terminal_width=80, max_content_width=80))
+    assert max(map(len, help_.splitlines())) <= 80
+
+
+def test_what_the_story_shows_as_an_example_is_one() -> None:
+    examples = {example for _, command in _CLIENTS for example in command.examples}
+    assert [line for line, is_example in lines() if is_example and line not in examples] == []
+
+
+def test_the_help_fits_a_screen_and_names_every_command(terminal: Terminal) -> None:
+    shown = terminal.type("broker --help")
+    assert len(shown.text.splitlines()) <= 24
+    assert max(map(len, shown.text.splitlines())) <= 80
+    words = shown.text.replace(",", " ").split()
+    assert set(command_line().list_commands(click.Context(command_line()))) <= set(words)
