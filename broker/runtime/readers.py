@@ -9,6 +9,7 @@ What else becomes of messages (acks through other processes, nacks, deadlines, s
 database, for the oldest MAX_LOOKED of what is out.
 """
 
+import math
 import os
 import socket
 import time
@@ -17,6 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from uuid import uuid4
+
+import msgspec
 
 from broker.domain.ack_id import AttemptName, attempt_name
 from broker.domain.delivery import Delivery
@@ -41,12 +44,12 @@ class Reading:
     __slots__ = (
         "acked",
         "address",
-        "attempts",
         "client_id",
         "history",
         "is_open",
         "kind",
         "opened_at",
+        "outstanding",
         "principal",
         "seconds",
         "subscription_id",
@@ -63,18 +66,35 @@ class Reading:
         self.address = address
         self.opened_at = self.used_at = now
         self.is_open = True  # of a stream: until it ends
-        self.attempts: dict[AttemptName, list[float]] = {}  # when each was handed out, and how many are left of it
+        self.outstanding = 0  # messages, of the attempts that are followed
         self.acked = 0
         self.seconds: deque[float] = deque(maxlen=_SAMPLES)
         self.history: deque[tuple[float, int]] = deque([(now, 0)], maxlen=_PASSES + 1)
 
     def is_over(self, now: float) -> bool:
         """Nothing more can be told of it."""
-        if self.attempts:
+        if self.outstanding:
             return False
         if self.kind == "STREAMING_PULL":
             return not self.is_open
         return now - self.used_at > FORGOTTEN_SECONDS
+
+
+class _Attempt(msgspec.Struct, gc=False):
+    """One that is followed: who got it and when, and how many messages are left of it.
+
+    A hundred thousand may be kept for long: the collector of cycles need not look at them, there are none.
+    """
+
+    reading: Reading
+    handed_out_at: float
+    left: int
+
+    def settle(self, count: int) -> None:
+        """So many of them are out no more."""
+        count = min(count, self.left)
+        self.left -= count
+        self.reading.outstanding -= count
 
 
 class Readers:
@@ -90,7 +110,7 @@ class Readers:
         self._process = f"{socket.gethostname()}:{os.getpid()}"
         self._pulls: dict[tuple[int, str, str], Reading] = {}
         self._all: set[Reading] = set()
-        self._attempts: dict[AttemptName, Reading] = {}  # in the order in which they were handed out, or looked for
+        self._attempts: dict[AttemptName, _Attempt] = {}  # in the order of being handed out, or looked for
         self._has_written = False
 
     def pulls(self, subscription_id: int, principal: str, address: str) -> Reading:
@@ -129,9 +149,9 @@ class Readers:
             return
         now = self._ticks()
         for delivery in deliveries:
-            name = attempt_name(reading.subscription_id, delivery)
-            reading.attempts[name] = [now, len(delivery.messages)]
-            self._attempts[name] = reading
+            count = len(delivery.messages)
+            self._attempts[attempt_name(reading.subscription_id, delivery)] = _Attempt(reading, now, count)
+            reading.outstanding += count
 
     def acked(self, messages: Iterable[Mapping[AttemptName, Collection[int]]]) -> None:
         """These were acked through this process."""
@@ -140,20 +160,16 @@ class Readers:
         now = self._ticks()
         for part in messages:
             for name, ordinals in part.items():
-                reading = self._attempts.get(name)
-                if reading is not None:
-                    self._acked(reading, name, len(ordinals), now)
+                attempt = self._attempts.get(name)
+                if attempt is not None:
+                    attempt.reading.acked += len(ordinals)
+                    attempt.reading.seconds.append(now - attempt.handed_out_at)
+                    self._settle(name, attempt, len(ordinals))
 
-    def _acked(self, reading: Reading, name: AttemptName, count: int, now: float) -> None:
-        handed_out = reading.attempts[name]
-        reading.acked += count
-        reading.seconds.append(now - handed_out[0])
-        handed_out[1] -= count
-        if handed_out[1] <= 0:
-            self._forget(name)
-
-    def _forget(self, name: AttemptName) -> None:
-        del self._attempts.pop(name).attempts[name]
+    def _settle(self, name: AttemptName, attempt: _Attempt, count: int) -> None:
+        attempt.settle(count)
+        if not attempt.left:
+            del self._attempts[name]
 
     # --- every five seconds ----------------------------------------------------------------------------------
 
@@ -169,7 +185,8 @@ class Readers:
         if not self._all and not self._has_written:
             return 0
         moment = self._clock.now()
-        readers = [self._reader(reading, now, moment) for reading in self._all]
+        oldest = self._oldest()
+        readers = [self._reader(reading, oldest.get(reading), now, moment) for reading in self._all]
         readers = sorted(readers, key=lambda reader: -reader.outstanding)[:MAX_WRITTEN]
         async with self._database.transaction() as connection:
             await replace_readers(connection, key=self._key, readers=readers, now=moment)
@@ -186,28 +203,31 @@ class Readers:
         """See what of the oldest attempts is still out."""
         before = self._ticks() - PASS_SECONDS
         looked = [
-            name
-            for name, reading in islice(self._attempts.items(), MAX_LOOKED)
-            if reading.attempts[name][0] <= before
+            name for name, attempt in islice(self._attempts.items(), MAX_LOOKED) if attempt.handed_out_at <= before
         ]
         if not looked:
             return
         async with self._database.hot() as connection:
             counts = await count_still_out(connection, attempts=looked, now=self._clock.now())
         for name, count in zip(looked, counts, strict=True):
-            reading = self._attempts.get(name)
-            if reading is None:  # acked meanwhile
+            attempt = self._attempts.get(name)
+            if attempt is None:  # acked meanwhile
                 continue
-            if not count:
-                self._forget(name)
-                continue
-            reading.attempts[name][1] = min(reading.attempts[name][1], count)
-            self._attempts[name] = self._attempts.pop(name)  # the others' turn
+            self._settle(name, attempt, max(attempt.left - count, 0))
+            if attempt.left:
+                self._attempts[name] = self._attempts.pop(name)  # the others' turn
 
-    def _reader(self, reading: Reading, now: float, moment: datetime) -> Reader:
+    def _oldest(self) -> dict[Reading, float]:
+        """When each handed out what it has had for longest."""
+        oldest: dict[Reading, float] = {}
+        for attempt in self._attempts.values():
+            if attempt.handed_out_at < oldest.get(attempt.reading, math.inf):
+                oldest[attempt.reading] = attempt.handed_out_at
+        return oldest
+
+    def _reader(self, reading: Reading, oldest: float | None, now: float, moment: datetime) -> Reader:
         reading.history.append((now, reading.acked))
         (began, before), seconds = reading.history[0], sorted(reading.seconds)
-        oldest = min((handed_out[0] for handed_out in reading.attempts.values()), default=None)
         return Reader(
             subscription_id=reading.subscription_id,
             kind=reading.kind,
@@ -217,7 +237,7 @@ class Readers:
             principal=reading.principal,
             since=moment - timedelta(seconds=now - reading.opened_at),
             seen_at=moment,
-            outstanding=int(sum(handed_out[1] for handed_out in reading.attempts.values())),
+            outstanding=reading.outstanding,
             oldest_since=None if oldest is None else moment - timedelta(seconds=now - oldest),
             acks_per_second=(reading.acked - before) / (now - began) if now > began else 0.0,
             ack_p50=seconds[len(seconds) // 2] if seconds else None,

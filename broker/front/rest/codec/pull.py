@@ -1,6 +1,6 @@
 """Pull requests and responses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -47,16 +47,21 @@ def encode_pull_response(subscription: Subscription, deliveries: Sequence[Delive
     if not deliveries:
         return b"{}\n"
     received: list[ReceivedMessage] = []
+    publish_times = format_timestamps(
+        message.publish_time for delivery in deliveries for message in delivery.messages
+    )
     for delivery in deliveries:
-        received += _received(subscription, delivery)
+        received += _received(subscription, delivery, publish_times)
     return _encode({"receivedMessages": received})
 
 
-def _received(subscription: Subscription, delivery: Delivery) -> list[ReceivedMessage]:
+def _received(
+    subscription: Subscription, delivery: Delivery, publish_times: Iterator[str]
+) -> list[ReceivedMessage]:
+    """The delivery's messages; as many of the `publish_times` are taken."""
     ack_ids = ack_ids_of(subscription.subscription_id, delivery)
     first_id = delivery.shard_id * SEQUENCES_PER_SHARD
     attempt_number = delivery.attempt_number if subscription.shows_delivery_attempts else 0
-    publish_times = format_timestamps(message.publish_time for message in delivery.messages)
     # One expression, no call a message but those of the two structs: a third of a pull's time is spent here.
     return [
         ReceivedMessage(
@@ -70,5 +75,5 @@ def _received(subscription: Subscription, delivery: Delivery) -> list[ReceivedMe
             ),
             attempt_number,
         )
-        for ack_id, message, publish_time in zip(ack_ids, delivery.messages, publish_times, strict=True)
+        for ack_id, message, publish_time in zip(ack_ids, delivery.messages, publish_times, strict=False)
     ]
