@@ -86,6 +86,8 @@ CLIENTS = {
     "peek": "peek",
     "message": "message",
     "lag": "lag",
+    "apply": "apply",
+    "export": "export",
     "context": "context",
     "completion": "completion",
 }
@@ -94,7 +96,7 @@ CLIENTS = {
 SECTIONS = {
     "A broker": ("serve", "migrate", "settings", "database", "secrets"),
     "Who may call": ("auth",),
-    "Resources": ("topic", "sub", "snapshot"),
+    "Resources": ("topic", "sub", "snapshot", "apply", "export"),
     "Messages": ("publish", "pull", "tail"),
     "Looking": ("lag", "peek", "message"),
     "This program": ("context", "completion"),

@@ -110,7 +110,7 @@ def finish(out: Output, work: Callable[[], Shown | int | None]) -> int:
         if answer is not None:
             out.show(answer)
         sys.stdout.flush()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:  # whoever read it, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -103,14 +103,18 @@ class Output:
             click.echo(text if fits else f"{text[: self.console.width - 1]}…")
         sys.stdout.flush()
 
+    def styled(self, text: str, state: str) -> None:
+        """A line for people that looks as the state does."""
+        self._print(Text(text, style=_STYLES.get(state, "")), wraps=True)
+
     def note(self, text: str) -> None:
         """For people only: on standard error, so that it is not in the way of what was asked for."""
         if not self.as_json:
             click.echo(text, err=True)
 
-    def _print(self, what: Text | Table) -> None:
+    def _print(self, what: Text | Table, *, wraps: bool = False) -> None:
         with self.console.capture() as printed:
-            self.console.print(what, soft_wrap=isinstance(what, Text))
+            self.console.print(what, soft_wrap=isinstance(what, Text) and not wraps)
         for line in printed.get().splitlines():
             click.echo(line.rstrip())
 

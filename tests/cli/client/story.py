@@ -45,12 +45,37 @@ broker topic delete parcels
 broker peek billing --json | broker publish orders --input json
 seq 3 | broker publish orders --rate 100
 broker pull billing --ack
+broker export > shop.yaml
+broker apply --file shop.yaml --dry-run
+# broker export
+# broker apply --file next.yaml --dry-run
+broker apply --file shop.yaml
+# broker apply --file next.yaml
+# broker apply --file least.yaml --prune --dry-run
+broker apply --file shop.yaml --prune --yes
+broker apply --schema
 broker tail --sub billing --since 10m --max 1
 broker tail orders --max 1
 broker completion fish
 """
 
 TAKEN_UP = ("broker tail orders",)  # these wait for what is published meanwhile
+
+
+FILES = {
+    "next.yaml": """
+topics:
+  orders: {messageRetentionDuration: 7d}
+  letters:
+subscriptions:
+  billing:
+    topic: orders
+    ackDeadlineSeconds: 20
+    deadLetterPolicy: {deadLetterTopic: letters}
+  letters: {topic: letters}
+""",
+    "least.yaml": "topics: {letters: {}}",
+}
 
 
 def lines() -> list[tuple[str, bool]]:

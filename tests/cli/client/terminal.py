@@ -56,7 +56,7 @@ class Terminal:
         return Typed(self._run(line, printed), printed.getvalue())
 
     def _run(self, line: str, screen: io.TextIOBase | io.TextIOWrapper | io.StringIO) -> int:
-        if any(sign in line for sign in "|("):
+        if any(sign in line for sign in "|(>"):
             return self._run_in_a_shell(line, screen)
         words = shlex.split(_replaced(line, self.variables))
         assert words[0] == "broker", line

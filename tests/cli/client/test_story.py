@@ -16,24 +16,29 @@ import pytest
 
 from broker.cli.client.calling import ClientCommand
 from broker.cli.main import command_line
-from tests.cli.client.story import TAKEN_UP, lines
+from tests.cli.client.story import FILES, TAKEN_UP, lines
 from tests.cli.client.terminal import Terminal, steady
 from tests.fixtures.broker import NO_TLS
 
-FOR_PROGRAMS = ("--json", "broker completion")  # what they print is no concern of a terminal's
+FOR_PROGRAMS = ("--json", "broker completion", "--schema")  # what they print is no concern of a terminal's
 GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.fixture
-def at_work(terminal: Terminal, broker_url: str, project: str, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def at_work(
+    terminal: Terminal, broker_url: str, project: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Terminal:
     """A terminal with a broker, in a project of its own."""
     monkeypatch.setenv("BROKER_URL", broker_url)
     monkeypatch.setenv("BROKER_PROJECT", project.removeprefix("projects/"))
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
     return terminal
 
 
 def _as_json(line: str) -> str:
-    return line if "--json" in line.rpartition("|")[2] or "$(" in line else f"{line} --json"
+    return line if "--json" in line.rpartition("|")[2] or "$(" in line or ">" in line else f"{line} --json"
 
 
 @pytest.mark.parametrize("form", ["terminal", "json"])
@@ -50,13 +55,14 @@ def test_what_each_command_prints(form: str, at_work: Terminal, broker_url: str,
             assert fits or any(word in line for word in FOR_PROGRAMS), line
         else:
             _check_json(done.text, line)
-        told.append(f"$ {line if form == 'terminal' else _as_json(line)}\n{steady(done.text)}")
+        text = "…\n" if "--schema" in line else steady(done.text)
+        told.append(f"$ {line if form == 'terminal' else _as_json(line)}\n{text}")
     _compare(GOLDEN / f"{form}.txt", "\n".join(told))
 
 
 def _check_json(text: str, line: str) -> None:
     """One document, or a document in each line."""
-    if "$(" in line:
+    if "$(" in line or ">" in line:
         return
     try:
         json.loads(text)

@@ -1,0 +1,147 @@
+"""`broker apply`."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from broker.cli.client.calling import Session, calling
+from broker.cli.client.declarations.carrying_out import carry_out
+from broker.cli.client.declarations.json_schema import json_schema
+from broker.cli.client.declarations.plan import Step, make_plan
+from broker.cli.client.declarations.reading import read_declarations
+from broker.cli.client.declarations.state import read_policy, read_state
+from broker.cli.client.exit_codes import DONE, REFUSED
+from broker.cli.client.output import Output, Shown
+from broker.cli.client.words import printable, value_text
+from broker.cli.command_line import Group
+from broker.cli.stop import Misuse, Stop
+
+_OWN = Group("apply")
+_SIGNS = {"create": "+", "update": "~", "delete": "-", "none": " "}
+_DONE = {"create": "created", "update": "updated", "delete": "deleted"}
+
+
+class _Unfinished(Stop):
+    """Some steps are done, and one failed."""
+
+    def __init__(self, step: Step, error: Stop, done: int, of: int) -> None:
+        super().__init__(
+            f"{step.kind} {step.name}: {error}; {done} of {of} steps are done, mend it and apply again"
+        )
+        self.exit_code = error.exit_code
+
+
+@calling(
+    _OWN,
+    "apply",
+    "broker apply --file shop.yaml --dry-run",
+    "broker apply --file shop.yaml",
+    "broker apply --file shop.yaml --prune --yes",
+    "broker apply --schema",
+)
+@click.option("-f", "--file", "files", metavar="FILE", multiple=True, help="YAML or JSON; - is standard input.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done.")
+@click.option("--prune", is_flag=True, help="Delete what it has made and no file declares any more.")
+@click.option(
+    "--owner", metavar="NAME", default="broker", show_default=True, help="In whose name it makes and prunes."
+)
+@click.option("--yes", is_flag=True, help="Do not ask before deleting; only a terminal is asked.")
+@click.option("--schema", "prints_schema", is_flag=True, help="Print the format as a JSON Schema, for editors.")
+def apply(
+    session: Session,
+    *,
+    files: tuple[str, ...],
+    dry_run: bool,
+    prune: bool,
+    owner: str,
+    yes: bool,
+    prints_schema: bool,
+) -> Shown | int:
+    """Make topics, subscriptions, schemas and policies as files declare them.
+
+    What a file says of one is all of it: what is left out is as by default. What no file names is left alone, but
+    for --prune.
+    """
+    if prints_schema:
+        schema = json_schema()
+        return Shown(data=schema, script=json.dumps(schema, indent=2))
+    if not files:
+        raise Misuse("nothing to apply: give --file FILE; `broker export` writes such a file")
+    plan = plan_for(session, files, owner=owner, prune=prune)
+    if not session.out.as_json:
+        show_plan(session.out, plan, session.project)
+    if any(step.problem for step in plan):
+        _show_json(session.out, plan)
+        return REFUSED
+    if not dry_run:
+        if not yes and sys.stdin.isatty() and (count := sum(step.action == "delete" for step in plan)):
+            click.confirm(f"Delete {count} with all that they hold?", abort=True, err=True)
+        do(session, plan, owner)
+    _show_json(session.out, plan)
+    return DONE
+
+
+def plan_for(session: Session, files: Sequence[str], *, owner: str, prune: bool) -> list[Step]:
+    """Raises Stop."""
+    declared = read_declarations(files, session.project)
+    state = read_state(session.api, session.project)
+
+    def policy_of(name: str) -> Any:
+        return read_policy(session.api, name)
+
+    return make_plan(declared, state, session.project, owner=owner, prune=prune, policy_of=policy_of)
+
+
+def do(session: Session, plan: list[Step], owner: str) -> None:
+    """Raises Stop, once what was done is told."""
+    to_do = [step for step in plan if step.action != "none"]
+    for number, step in enumerate(to_do):
+        try:
+            carry_out(session.api, step, owner)
+        except Stop as error:
+            _show_json(session.out, plan)
+            raise _Unfinished(step, error, number, len(to_do)) from error
+        session.out.note(f"{_DONE[step.action]} {step.kind} {_short(step, session.project)}")
+
+
+def show_plan(out: Output, plan: Sequence[Step], project: str) -> None:
+    """As a diff."""
+    for step in plan:
+        if step.action == "none" and not step.problem:
+            continue
+        sign = "!" if step.problem else _SIGNS[step.action]
+        out.styled(f"{sign} {step.kind} {step.name.rpartition('/')[2]}", "mend" if step.problem else step.action)
+        for change in step.changes:
+            out.styled(f"    {change.field}: {_shift(change.before, change.after, project)}", "")
+        if step.problem:
+            out.styled(f"    {step.problem}", "mend")
+    counts = {action: sum(step.action == action for step in plan) for action in _SIGNS}
+    out.styled(
+        f"{counts['create']} to create, {counts['update']} to update, {counts['delete']} to delete, "
+        f"{counts['none']} as they are.",
+        "",
+    )
+
+
+def _shift(before: Any, after: Any, project: str) -> str:
+    texts = ["by default" if one is None else _value(one, project) for one in (before, after)]
+    return texts[1] if before is None else " → ".join(texts)
+
+
+def _value(value: Any, project: str) -> str:
+    return printable(value_text(value)).removeprefix(f"{project}/topics/").removeprefix(f"{project}/schemas/")
+
+
+def _short(step: Step, project: str) -> str:
+    return step.name.rpartition("/")[2] if step.name != project else project
+
+
+def _show_json(out: Output, plan: Sequence[Step]) -> None:
+    if out.as_json:
+        out.show(Shown(data=[step.as_json() for step in plan]))
+
+
+COMMANDS = apply

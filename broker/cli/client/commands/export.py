@@ -1,0 +1,56 @@
+"""`broker export`."""
+
+import click
+import yaml
+
+from broker.cli.client.api import Json
+from broker.cli.client.calling import Session, calling
+from broker.cli.client.declarations.form import exported, policy_form, short
+from broker.cli.client.declarations.reading import COLLECTIONS
+from broker.cli.client.declarations.state import read_policy, read_state
+from broker.cli.client.output import Shown
+from broker.cli.command_line import Group
+
+_OWN = Group("export")
+
+
+@calling(_OWN, "export", "broker export > shop.yaml")
+@click.option("--policies/--no-policies", default=True, help="With who has which roles.", show_default=True)
+def export(session: Session, *, policies: bool) -> Shown:
+    """Write what a project has as `broker apply` reads it.
+
+    Of secrets there are fingerprints, which `apply` leaves alone. What a schema said before its newest revision,
+    snapshots and messages are not in it.
+    """
+    project = session.project
+    state = read_state(session.api, project)
+    found: Json = {}
+    for collection in COLLECTIONS:
+        for name, resource in sorted(state.resources[collection].items()):
+            body = exported(resource, collection, project)
+            bindings = policy_form(read_policy(session.api, name)) if policies else []
+            if bindings:
+                body["policy"] = {"bindings": bindings}
+            found.setdefault(collection, {})[short(name, collection, project)] = body
+    if policies and (bindings := policy_form(read_policy(session.api, project))):
+        found["policy"] = {"bindings": bindings}
+    return Shown(data=found, script=to_yaml(found))
+
+
+def to_yaml(found: Json) -> str:
+    """In the order that it has; texts of several lines as blocks."""
+    return yaml.dump(found, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100) if found else "{}\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+COMMANDS = export

@@ -1,0 +1,172 @@
+"""The form in which declarations are compared: without what servers fill in, and with whole names.
+
+What exists and what a file says are brought into the same form; then they are equal, or there is something to do.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from broker.cli.client.api import Json
+from broker.cli.client.words import duration_text
+from broker.cli.stop import Misuse
+
+MARK = "applied-by"  # the label of what `apply` has made; its value says in whose name
+SECRETS, FINGERPRINTS = "webhookSecrets", "webhookSecretFingerprints"
+
+# What only a server says; a field called "state" is one wherever it is.
+_OUTPUT_ONLY = {
+    "topics": {"name", "satisfiesPzs"},
+    "subscriptions": {
+        "name",
+        "detached",
+        "topicMessageRetentionDuration",
+        "analyticsHubSubscriptionInfo",
+    },
+    "schemas": {"name", "revisionId", "revisionCreateTime"},
+}
+# What is so if nobody says otherwise, by the path of the field; servers print it, or do not.
+_DEFAULTS: dict[str, Any] = {
+    "messageRetentionDuration": "604800s",
+    "expirationPolicy": {"ttl": "2678400s"},
+    "retryPolicy.minimumBackoff": "10s",
+    "retryPolicy.maximumBackoff": "600s",
+    "deadLetterPolicy.maxDeliveryAttempts": 5,
+    "pushConfig.attributes": {"x-goog-version": "v1"},
+    "extensions.journal.sample": 1,
+    "extensions.journal.retention": "604800s",
+    "extensions.push.digest.maxMessages": 100,
+    "extensions.push.digest.maxBytes": 1_000_000,
+    "extensions.push.digest.maxDelay": "10s",
+    "extensions.push.circuitBreaker.failureThreshold": 20,
+    "extensions.push.circuitBreaker.openDuration": "30s",
+}
+_OF_A_SCHEMA = {"compatibility": "FULL_TRANSITIVE"}
+_ACK_DEADLINE, _EXACTLY_ONCE_ACK_DEADLINE = 10, 60
+# Parts that say nothing where they are empty; others, such as `expirationPolicy: {}` (never), do.
+_SAY_NOTHING = {
+    "labels",
+    "pushConfig",
+    "attributes",
+    "extensions",
+    "push",
+    "alerts",
+    "circuitBreaker",
+    "schemaSettings",
+}
+_DURATIONS = {
+    "messageRetentionDuration",
+    "expirationPolicy.ttl",
+    "retryPolicy.minimumBackoff",
+    "retryPolicy.maximumBackoff",
+    "extensions.push.digest.maxDelay",
+    "extensions.push.circuitBreaker.openDuration",
+    "extensions.alerts.age",
+    "extensions.journal.retention",
+}
+_REFERENCES = {"topic": "topics", "deadLetterPolicy.deadLetterTopic": "topics", "schemaSettings.schema": "schemas"}
+_OPAQUE = {"labels", "pushConfig.attributes"}  # whose names are the users' own
+
+
+def whole(name: str, collection: str, project: str) -> str:
+    """`projects/p/topics/t` for `t`; what has slashes is whole, and `_deleted-topic_` is no name."""
+    return name if "/" in name or name.startswith("_") else f"{project}/{collection}/{name}"
+
+
+def short(name: str, collection: str, project: str) -> str:
+    return name.removeprefix(f"{project}/{collection}/")
+
+
+def comparable(given: Mapping[str, Any], collection: str, project: str) -> Json:
+    """A resource of `collection` in the form that is compared; labels without the mark, without secrets."""
+    found = {name: value for name, value in given.items() if name not in _OUTPUT_ONLY[collection]}
+    defaults = _OF_A_SCHEMA if collection == "schemas" else _DEFAULTS
+    if collection == "topics":  # which retains nothing for its own sake if nobody says so
+        defaults = {name: value for name, value in defaults.items() if name != "messageRetentionDuration"}
+    body: Json = _stripped(_translated(found, project), "", defaults)
+    usual = {_ACK_DEADLINE, 0} | ({_EXACTLY_ONCE_ACK_DEADLINE} if body.get("enableExactlyOnceDelivery") else set())
+    if body.get("ackDeadlineSeconds") in usual:
+        del body["ackDeadlineSeconds"]
+    if labels := {name: value for name, value in body.pop("labels", {}).items() if name != MARK}:
+        body["labels"] = labels
+    return body
+
+
+def secrets_of(given: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The fingerprints of the secrets that a file or a server has; None where a file says nothing of them."""
+    push = (given.get("extensions") or {}).get("push") or {}
+    if push.get(SECRETS) is not None:
+        return tuple(sha256(secret.encode()).hexdigest()[:8] for secret in push[SECRETS])
+    return None
+
+
+def fingerprints_of(given: Mapping[str, Any]) -> tuple[str, ...]:
+    push = (given.get("extensions") or {}).get("push") or {}
+    return tuple(push.get(FINGERPRINTS, ()))
+
+
+def _translated(value: Any, project: str, path: str = "") -> Any:
+    """Durations in seconds, references as whole names; without what says nothing, and without secrets."""
+    match value:
+        case dict() if path not in _OPAQUE:
+            parts = {
+                name: _translated(part, project, f"{path}.{name}" if path else name)
+                for name, part in value.items()
+                if name not in ("state", SECRETS, FINGERPRINTS)
+            }
+            return {name: part for name, part in parts.items() if not _says_nothing(name, part)}
+        case str() if path in _REFERENCES:
+            return whole(value, _REFERENCES[path], project)
+        case str() | int() | float() if path in _DURATIONS:
+            return _duration(value)
+    return value
+
+
+def _says_nothing(name: str, value: Any) -> bool:
+    return value is None or value is False or value in ("", []) or (value == {} and name in _SAY_NOTHING)
+
+
+def _duration(value: str | float) -> str:
+    try:
+        return duration_text(str(value), "")
+    except Misuse:
+        return str(value)  # the server says what is wrong with it
+
+
+def _stripped(value: Json, path: str, defaults: Mapping[str, Any]) -> Json:
+    """Without what is so by default."""
+    found: Json = {}
+    for name, part in value.items():
+        where = f"{path}{name}"
+        if where in defaults and part == defaults[where]:
+            continue
+        rest = _stripped(part, f"{where}.", defaults) if isinstance(part, dict) else part
+        if not _says_nothing(name, rest) or where.partition(".")[0] in _OPAQUE:
+            found[name] = rest
+    return found
+
+
+def exported(resource: Mapping[str, Any], collection: str, project: str) -> Json:
+    """A resource as `broker export` writes it: what is not by default, short names, fingerprints for secrets."""
+    body = comparable(resource, collection, project)
+    for path, other in _REFERENCES.items():
+        *parents, last = path.split(".")
+        holder = body
+        for parent in parents:
+            holder = holder.get(parent, {})
+        if last in holder:
+            holder[last] = short(holder[last], other, project)
+    if prints := fingerprints_of(resource):
+        body.setdefault("extensions", {}).setdefault("push", {})[FINGERPRINTS] = list(prints)
+    return body
+
+
+def policy_form(policy: Mapping[str, Any] | None) -> list[Json]:
+    """The bindings of a policy, in an order of their own."""
+    bindings = [
+        {"role": one["role"], "members": sorted(one.get("members", []))}
+        | ({"condition": one["condition"]} if one.get("condition") else {})
+        for one in (policy or {}).get("bindings", [])
+        if one.get("members")
+    ]
+    return sorted(bindings, key=str)

@@ -1,0 +1,145 @@
+"""The format of declarations as a JSON Schema: for editors, and for what `apply` says of a mistake."""
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_YES_NO: Schema = {"type": "boolean"}
+_NUMBER: Schema = {"type": "integer", "minimum": 0}
+_ANY: Schema = {"type": "object"}
+_DURATION: Schema = {"type": ["string", "integer"], "description": 'Such as "30s", "10m", "7d".'}
+_TEXTS: Schema = {"type": "object", "additionalProperties": _TEXT}
+
+
+def _fields(description: str = "", required: tuple[str, ...] = (), **properties: Schema) -> Schema:
+    schema: Schema = {"type": "object", "additionalProperties": False, "properties": properties}
+    schema |= {"description": description} if description else {}
+    return schema | ({"required": list(required)} if required else {})
+
+
+def _said(schema: Schema, description: str) -> Schema:
+    return schema | {"description": description}
+
+
+def _policy() -> Schema:
+    members = {"type": "array", "items": _TEXT}
+    binding = _fields("", ("role", "members"), role=_TEXT, members=members, condition=_ANY)
+    return _fields(
+        "Who has which roles; replaces what there is. Without it, policies are left alone.",
+        bindings={"type": "array", "items": binding},
+    )
+
+
+def _push_options() -> Schema:
+    return _fields(
+        "How pushes are sent.",
+        messagesPerSecond={"type": "number"},
+        maxOutstandingRequests=_NUMBER,
+        digest=_fields("", maxMessages=_NUMBER, maxBytes=_NUMBER, maxDelay=_DURATION),
+        circuitBreaker=_fields("", failureThreshold=_NUMBER, openDuration=_DURATION),
+        webhookSecrets=_said({"type": "array", "items": _TEXT}, "Without them, those that there are stay."),
+        webhookSecretFingerprints=_said({"type": "array", "items": _TEXT}, "Of `broker export`; not looked at."),
+    )
+
+
+def _extensions() -> Schema:
+    return _fields(
+        "What Google's subscriptions do not have.",
+        onePerOrderingKey=_YES_NO,
+        push=_push_options(),
+        alerts=_fields("", age=_DURATION, backlog=_NUMBER),
+        journal=_fields(
+            "", ("mode",), mode={"enum": ["ALL", "FAILURES"]}, sample={"type": "number"}, retention=_DURATION
+        ),
+    )
+
+
+def _push_config() -> Schema:
+    return _fields(
+        "Push messages there, rather than have them pulled.",
+        pushEndpoint=_TEXT,
+        attributes=_TEXTS,
+        oidcToken=_fields("", serviceAccountEmail=_TEXT, audience=_TEXT),
+        pubsubWrapper=_fields(),
+        noWrapper=_fields("", writeMetadata=_YES_NO),
+    )
+
+
+def topic_schema() -> Schema:
+    return _fields(
+        "",
+        labels=_TEXTS,
+        messageRetentionDuration=_said(_DURATION, "Keep messages so long, acknowledged or not."),
+        schemaSettings=_fields(
+            "",
+            ("schema",),
+            schema=_TEXT,
+            encoding={"enum": ["JSON", "BINARY"]},
+            firstRevisionId=_TEXT,
+            lastRevisionId=_TEXT,
+        ),
+        messageTransforms={"type": "array", "items": _ANY},
+        messageStoragePolicy=_ANY,
+        kmsKeyName=_TEXT,
+        ingestionDataSourceSettings=_ANY,
+        policy=_policy(),
+    )
+
+
+def subscription_schema() -> Schema:
+    return _fields(
+        "",
+        ("topic",),
+        topic=_said(_TEXT, "Whose messages it gets; cannot be changed."),
+        filter=_said(_TEXT, "Only messages that it matches; cannot be changed."),
+        enableMessageOrdering=_said(_YES_NO, "Cannot be changed."),
+        labels=_TEXTS,
+        ackDeadlineSeconds=_NUMBER,
+        retainAckedMessages=_YES_NO,
+        messageRetentionDuration=_DURATION,
+        expirationPolicy=_fields("Delete it when nobody uses it so long; {}: never.", ttl=_DURATION),
+        enableExactlyOnceDelivery=_YES_NO,
+        deadLetterPolicy=_fields("", ("deadLetterTopic",), deadLetterTopic=_TEXT, maxDeliveryAttempts=_NUMBER),
+        retryPolicy=_fields("", minimumBackoff=_DURATION, maximumBackoff=_DURATION),
+        pushConfig=_push_config(),
+        messageTransforms={"type": "array", "items": _ANY},
+        bigqueryConfig=_ANY,
+        cloudStorageConfig=_ANY,
+        bigtableConfig=_ANY,
+        extensions=_extensions(),
+        policy=_policy(),
+    )
+
+
+def schema_schema() -> Schema:
+    """Of a schema of messages."""
+    return _fields(
+        "",
+        ("type",),
+        type=_said({"enum": ["AVRO", "PROTOCOL_BUFFER", "JSON"]}, "Cannot be changed."),
+        definition=_said(_TEXT, "Another one is committed as a revision."),
+        compiledProtoSchema=_fields("", compiledBytes=_TEXT, rootMessage=_TEXT),
+        compatibility=_TEXT,
+        policy=_policy(),
+    )
+
+
+def json_schema() -> Schema:
+    """Of a whole file."""
+
+    def by_name(of_one: Schema, description: str) -> Schema:
+        one = {"anyOf": [of_one, {"type": "null"}]} if "required" not in of_one else of_one
+        return {"type": ["object", "null"], "description": description, "additionalProperties": one}
+
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What `broker apply` makes so",
+        **_fields(
+            "",
+            schemas=by_name(schema_schema(), "Schemas of messages, by id."),
+            topics=by_name(topic_schema(), "Topics, by id."),
+            subscriptions=by_name(subscription_schema(), "Subscriptions, by id."),
+            policy=_said(_policy(), "Who has which roles on the project."),
+        ),
+    }

@@ -1,0 +1,56 @@
+"""What a project has, as `apply` and `export` look at it."""
+
+from dataclasses import dataclass
+
+from broker.cli.client.api import Api, Json, NotKnown, Refused
+
+_NO_POLICIES = {"UNIMPLEMENTED", "NOT_FOUND"}  # what servers say that have none, such as Google's emulator
+_VERSION = 3  # with conditions
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """By collection and name."""
+
+    resources: dict[str, dict[str, Json]]
+
+
+def read_state(api: Api, project: str) -> State:
+    """All topics, subscriptions and schemas."""
+    return State(
+        {
+            "schemas": _schemas(api, project),
+            "topics": _by_name(api.all_of(f"{project}/topics", "topics")),
+            "subscriptions": _by_name(api.all_of(f"{project}/subscriptions", "subscriptions")),
+        }
+    )
+
+
+def read_policy(api: Api, resource: str) -> Json:
+    """{} where there is none, or where the server knows none."""
+    path = f"{resource}:getIamPolicy"
+    try:
+        if resource.count("/") == 1:
+            return api.call("POST", path, {"options": {"requestedPolicyVersion": _VERSION}})
+        return api.call("GET", path, params={"options.requestedPolicyVersion": _VERSION})
+    except NotKnown:
+        return {}
+    except Refused as error:
+        if error.status not in _NO_POLICIES:
+            raise
+        return {}
+
+
+def _schemas(api: Api, project: str) -> dict[str, Json]:
+    try:
+        return _by_name(api.all_of(f"{project}/schemas", "schemas", {"view": "FULL"}))
+    except NotKnown:
+        return {}
+    except Refused as error:
+        if error.status != "UNIMPLEMENTED":
+            raise
+        return {}
+
+
+def _by_name(found: list[Json]) -> dict[str, Json]:
+    return {one["name"]: one for one in found}

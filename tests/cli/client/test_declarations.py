@@ -1,0 +1,339 @@
+"""`broker apply` and `broker export`: what is declared is so, and nothing else is touched."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.cli.client.declarations.json_schema import subscription_schema, topic_schema
+from broker.domain import subscription, topic
+from tests.cli.client.terminal import Terminal, Typed
+from tests.fixtures.broker import NO_TLS, Json
+
+AVRO = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}'
+WIDER = AVRO.replace("]", ', {"name": "note", "type": "string", "default": ""}]')
+
+
+@dataclass
+class Project:
+    """One of its own, with files of its own."""
+
+    terminal: Terminal
+    client: httpx.Client
+    directory: Path
+    name: str
+
+    def another(self) -> "Project":
+        return Project(self.terminal, self.client, self.directory, f"projects/test-{uuid.uuid4().hex[:10]}")
+
+    def put(self, path: str, body: Json) -> Json:
+        return self._ok(self.client.put(f"/v1/{self.name}/{path}", json=body))
+
+    def get(self, path: str) -> Json:
+        return self._ok(self.client.get(f"/v1/{self.name}/{path}"))
+
+    def names(self) -> set[str]:
+        found = [self.get(kind).get(kind, []) for kind in ("topics", "subscriptions")]
+        return {one["name"] for some in found for one in some}
+
+    def apply(self, declared: Any, *options: str) -> Typed:
+        file = self.directory / f"{uuid.uuid4().hex}.yaml"
+        file.write_text(declared if isinstance(declared, str) else yaml.safe_dump(declared, sort_keys=False))
+        project = self.name.removeprefix("projects/")
+        return self.terminal.pipe(f"broker apply --file {file} --project {project} {' '.join(options)}")
+
+    def plan(self, declared: Any, *options: str) -> list[Json]:
+        """What is done; with --dry-run what would be."""
+        done = self.apply(declared, "--json", *options)
+        assert done.code == 0, done.text
+        plan: list[Json] = json.loads(done.text)
+        return plan
+
+    def actions(self, declared: Any, *options: str) -> dict[str, str]:
+        plan = self.plan(declared, *options)
+        return {one["name"].removeprefix(f"{self.name}/"): one["action"] for one in plan if one["action"] != "none"}
+
+    def export(self) -> str:
+        done = self.terminal.pipe(f"broker export --project {self.name.removeprefix('projects/')}")
+        assert done.code == 0, done.text
+        return done.text
+
+    def _ok(self, response: httpx.Response) -> Json:
+        assert response.status_code == 200, response.text
+        answer: Json = response.json()
+        return answer
+
+
+@pytest.fixture
+def here(
+    terminal: Terminal, broker_url: str, project: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Project]:
+    monkeypatch.setenv("BROKER_URL", broker_url)
+    with httpx.Client(base_url=broker_url, verify=NO_TLS, timeout=60) as client:
+        yield Project(terminal, client, tmp_path, project)
+
+
+SHOP = {
+    "schemas": {"order": {"type": "AVRO", "definition": AVRO}},
+    "topics": {
+        "orders": {
+            "schemaSettings": {"schema": "order", "encoding": "JSON"},
+            "labels": {"state": "x", "topic": "y"},
+        },
+        "letters": None,
+    },
+    "subscriptions": {
+        "billing": {
+            "topic": "orders",
+            "filter": 'attributes.env = "prod"',
+            "deadLetterPolicy": {"deadLetterTopic": "letters"},
+            "retryPolicy": {"minimumBackoff": "1m"},
+            "policy": {"bindings": [{"role": "roles/pubsub.viewer", "members": ["user:a@b.c"]}]},
+        }
+    },
+}
+
+
+def test_what_is_declared_is_made_once_and_changed_where_it_differs(here: Project) -> None:
+    made = here.actions(SHOP)
+    assert made == {
+        "schemas/order": "create",
+        "topics/orders": "create",
+        "topics/letters": "create",
+        "subscriptions/billing": "update",  # of its policy, which is the later step of that name
+    }
+    assert here.actions(SHOP) == {}
+    found = here.get("subscriptions/billing")
+    assert found["deadLetterPolicy"] == {"deadLetterTopic": f"{here.name}/topics/letters", "maxDeliveryAttempts": 5}
+    assert found["retryPolicy"]["minimumBackoff"] == "60s"
+    assert here.get("topics/orders")["labels"] == {"state": "x", "topic": "y", "applied-by": "broker"}
+    assert here.get("subscriptions/billing:getIamPolicy")["bindings"][0]["members"] == ["user:a@b.c"]
+    changed = json.loads(json.dumps(SHOP))
+    changed["schemas"]["order"]["definition"] = WIDER
+    changed["topics"]["orders"]["labels"] = {"state": "z"}
+    del changed["subscriptions"]["billing"]["retryPolicy"]
+    changed["subscriptions"]["billing"]["policy"] = {}
+    plan = here.plan(changed, "--dry-run")
+    assert [c["field"] for one in plan for c in one.get("changes", [])] == [
+        "definition",
+        "labels.state",
+        "labels.topic",
+        "retryPolicy.minimumBackoff",
+        "bindings",
+    ]
+    assert not any(one["done"] for one in plan)
+    assert here.get("topics/orders")["labels"]["state"] == "x"
+    assert all(one["done"] for one in here.plan(changed) if one["action"] != "none")
+    assert here.actions(changed) == {}
+    assert "retryPolicy" not in here.get("subscriptions/billing")
+    assert here.get("topics/orders")["labels"] == {"state": "z", "applied-by": "broker"}
+    assert here.get("schemas/order?view=FULL")["definition"] == WIDER
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ("topics: {t: {lables: {}}}", "topics.t: "),
+        ("topics:\n  t: {}\n  t: {}", "'t' is given twice (line 3)"),
+        ("topics: {t: {}}\n---\ntopics: {t: {}}", "topics.t is declared twice"),
+        ("subscriptions: {s: {}}", 'subscriptions.s: "topic" is a required property'),
+        (
+            "topics: {projects/other/topics/t: {}}",
+            "topics has 'projects/other/topics/t', which is not of projects/",
+        ),
+        ("topics: {t: {labels: {applied-by: me}}}", "the label applied-by is what `apply` marks things with"),
+        ("topics: {t: {labels: {a: 1}}}", "topics.t: "),
+        ("topics: [", "cannot be read: "),
+    ],
+)
+def test_a_mistake_in_a_file_is_told_before_anything_is_done(here: Project, declared: str, said: str) -> None:
+    done = here.apply(declared)
+    assert (done.code, said in done.text) == (2, True), done.text
+    assert here.names() == set()
+
+
+def test_what_cannot_be_changed_is_named_with_the_way_out_and_nothing_is_done(here: Project) -> None:
+    here.plan(SHOP)
+    changed = json.loads(json.dumps(SHOP))
+    changed["subscriptions"]["billing"]["filter"] = 'attributes.env = "test"'
+    changed["topics"]["more"] = {}
+    done = here.apply(changed)
+    assert done.code == 1
+    assert "filter cannot be changed ('attributes.env = \"prod\"' to " in done.text
+    assert "`broker sub delete billing`" in done.text
+    plan = json.loads(here.apply(changed, "--json").text)
+    assert [one["action"] for one in plan if "problem" in one] == ["none"]
+    assert not any(one["done"] for one in plan)
+    assert f"{here.name}/topics/more" not in here.names()
+
+
+def test_secrets_are_left_alone_unless_the_file_has_them_and_are_never_shown(here: Project) -> None:
+    secret = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    here.put("topics/orders", {})
+    config = {"pushEndpoint": "http://127.0.0.1:9/"}
+    push = {"webhookSecrets": [secret], "messagesPerSecond": 5}
+    body = {"topic": f"{here.name}/topics/orders", "pushConfig": config, "extensions": {"push": push}}
+    prints = here.put("subscriptions/hook", body)["extensions"]["push"]["webhookSecretFingerprints"]
+    exported = here.export()
+    assert prints[0] in exported
+    assert secret not in exported
+    declared = yaml.safe_load(exported)
+    assert here.actions(declared) == {}
+    declared["subscriptions"]["hook"]["extensions"]["push"]["messagesPerSecond"] = 6
+    assert here.actions(declared) == {"subscriptions/hook": "update"}
+    assert here.get("subscriptions/hook")["extensions"]["push"]["webhookSecretFingerprints"] == prints
+    elsewhere = here.another().apply(declared)
+    assert (elsewhere.code, "a fingerprint is no secret" in elsewhere.text) == (1, True)
+    push = declared["subscriptions"]["hook"]["extensions"]["push"]
+    push["webhookSecrets"] = [secret]
+    assert here.actions(declared) == {}
+    push["webhookSecrets"] = ["whsec_" + "C2FVsBQIhrscChlQIMV-b5sSYspob7oD".replace("-", "A")]
+    done = here.apply(declared)
+    assert (done.code, push["webhookSecrets"][0] in done.text) == (0, False)
+    assert here.get("subscriptions/hook")["extensions"]["push"]["webhookSecretFingerprints"] != prints
+    push["webhookSecrets"] = []
+    here.plan(declared)
+    assert "webhookSecretFingerprints" not in here.get("subscriptions/hook")["extensions"]["push"]
+
+
+def test_what_fails_half_way_says_what_is_done_and_goes_on_from_there(here: Project) -> None:
+    declared: Json = {"topics": {"one": {}, "two": {"messageRetentionDuration": "1s"}, "three": {}}}
+    done = here.apply(declared)
+    assert done.code == 1
+    assert f"topic {here.name}/topics/two: INVALID_ARGUMENT: " in done.text
+    assert "; 1 of 3 steps are done, mend it and apply again" in done.text
+    declared["topics"]["two"] = {}
+    assert here.actions(declared) == {"topics/two": "create", "topics/three": "create"}
+
+
+def test_the_format_has_every_field_that_can_be_set() -> None:
+    for schema, domain in ((topic_schema(), topic), (subscription_schema(), subscription)):
+        settable = domain.MUTABLE_FIELDS | {"topic", "filter", "enable_message_ordering"} & domain.IMMUTABLE_FIELDS
+        camel = {"".join([a, *(w.capitalize() for w in b)]) for a, *b in (name.split("_") for name in settable)}
+        assert set(schema["properties"]) - {"policy"} == camel
+
+
+_seconds = st.integers(600, 100_000).map(lambda n: f"{n}s")
+_label = st.text("abcxyz_-09", min_size=1, max_size=8)
+_labels = st.dictionaries(st.one_of(st.sampled_from(["topic", "state", "schema", "name"]), st.just("k")), _label)
+_maybe = st.fixed_dictionaries  # with `optional`: each field is there or is not
+_topics = _maybe({}, optional={"labels": _labels, "messageRetentionDuration": _seconds, "kmsKeyName": st.just("k")})
+_extensions = _maybe(
+    {},
+    optional={
+        "onePerOrderingKey": st.booleans(),
+        "alerts": _maybe({}, optional={"age": _seconds, "backlog": st.integers(1, 99)}),
+        "journal": _maybe(
+            {"mode": st.sampled_from(["ALL", "FAILURES"])},
+            optional={"sample": st.sampled_from([0.5, 1]), "retention": _seconds},
+        ),
+        "push": _maybe(
+            {},
+            optional={
+                "messagesPerSecond": st.sampled_from([1, 2.5]),
+                "digest": _maybe({}, optional={"maxMessages": st.integers(1, 1000), "maxDelay": st.just("10s")}),
+                "circuitBreaker": _maybe({}, optional={"failureThreshold": st.sampled_from([5, 20])}),
+            },
+        ),
+    },
+)
+_push = _maybe(
+    {"pushEndpoint": st.just("http://127.0.0.1:9/")},
+    optional={"attributes": st.just({"x-goog-version": "v1"}), "noWrapper": _maybe({}, optional={})},
+)
+_subscriptions = _maybe(
+    {},
+    optional={
+        "labels": _labels,
+        "ackDeadlineSeconds": st.sampled_from([0, 10, 30, 60]),
+        "retainAckedMessages": st.booleans(),
+        "messageRetentionDuration": st.one_of(_seconds, st.just("604800s")),
+        "expirationPolicy": st.sampled_from([{}, {"ttl": "2678400s"}, {"ttl": "8640000s"}]),
+        "filter": st.sampled_from(["", 'attributes:a AND attributes.b = "c\\"d"']),
+        "enableMessageOrdering": st.booleans(),
+        "retryPolicy": _maybe({}, optional={"minimumBackoff": st.just("0s"), "maximumBackoff": st.just("600s")}),
+        "deadLetterPolicy": _maybe({}, optional={"maxDeliveryAttempts": st.integers(5, 9)}),
+        "messageTransforms": st.just(
+            [{"javascriptUdf": {"functionName": "f", "code": "function f(m) {\n return m;}"}}]
+        ),
+        "extensions": _extensions,
+    },
+)
+_kinds = st.sampled_from([{}, {"enableExactlyOnceDelivery": True}, {"pushConfig": True}])
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@settings(max_examples=15)
+@given(
+    topics=st.dictionaries(st.sampled_from(["t01", "t02", "t03"]), _topics, min_size=1),
+    subscriptions=st.dictionaries(
+        st.sampled_from(["s01", "s02", "s03"]), st.tuples(_subscriptions, _kinds, _push), min_size=1
+    ),
+)
+def test_applying_an_export_changes_nothing_and_makes_the_same_elsewhere(
+    topics: dict[str, Json], subscriptions: dict[str, Any], shared: Project
+) -> None:
+    here = shared.another()
+    for name, body in topics.items():
+        here.put(f"topics/{name}", body)
+    first = f"{here.name}/topics/{min(topics)}"
+    for name, (body, kind, push) in subscriptions.items():
+        full = body | kind | {"topic": first} | ({"pushConfig": push} if "pushConfig" in kind else {})
+        if "deadLetterPolicy" in full:
+            full["deadLetterPolicy"] = full["deadLetterPolicy"] | {"deadLetterTopic": first}
+        here.put(f"subscriptions/{name}", full)
+    exported = here.export()
+    assert here.actions(exported, "--dry-run", "--prune") == {}
+    there = here.another()
+    there.plan(exported)
+    assert there.export() == exported
+    assert there.actions(exported, "--prune") == {}
+
+
+@pytest.fixture(scope="module")
+def shared(broker_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with pytest.MonkeyPatch.context() as patch, httpx.Client(base_url=broker_url, verify=NO_TLS) as client:
+        patch.setenv("BROKER_URL", broker_url)
+        directory = tmp_path_factory.mktemp("declared")
+        patch.setenv("XDG_CONFIG_HOME", str(directory))
+        yield Project(Terminal(), client, directory, "projects/none")
+
+
+_ids = st.sets(st.sampled_from(["aaa", "bbb", "ccc", "ddd"]))
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@settings(max_examples=15)
+@given(ours=_ids, others=_ids, strangers=_ids, kept=_ids)
+def test_prune_deletes_what_a_dry_run_named_and_that_is_ours(
+    ours: set[str], others: set[str], strangers: set[str], kept: set[str], shared: Project
+) -> None:
+    here = shared.another()
+
+    def declared(ids: set[str], letter: str) -> Json:
+        topics: Json = {f"{letter}{one}": {} for one in ids}
+        return {"topics": topics, "subscriptions": {f"{name}-sub": {"topic": name} for name in topics}}
+
+    here.plan(declared(ours, "m"))
+    here.plan(declared(others, "o"), "--owner", "somebody-else")
+    for one in strangers:
+        here.put(f"topics/s{one}", {"labels": {"applied-by-hand": "broker"}})
+    before, next_ = here.names(), declared(ours & kept, "m")
+    named = here.actions(next_, "--dry-run", "--prune")
+    assert here.names() == before
+    assert here.actions(next_) == {}  # without --prune nothing goes
+    assert here.actions(next_, "--prune") == named
+    gone = {name.removeprefix(f"{here.name}/") for name in before - here.names()}
+    assert gone == {name for name, action in named.items() if action == "delete"}
+    left = [f"{c}/m{one}{end}" for one in ours - kept for c, end in (("topics", ""), ("subscriptions", "-sub"))]
+    assert gone == set(left)
