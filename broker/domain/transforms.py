@@ -1,7 +1,8 @@
 """Message transforms: what is done to each message before a topic takes it, or before a subscription hands it out.
 
-Google's: several in order, each a function in JavaScript or a compression.  A function that returns null drops the
-message; one that fails, fails the publish or is a nack.
+Google's: several in order, each a function in JavaScript or a compression; and, an extension, what is done to
+fields (field_transform.py).  A function that returns null drops the message; what fails, fails the publish or is
+a nack.
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from broker.domain.errors import InvalidArgument
+from broker.domain.field_transform import Fields, plan_of
 
 # Google's limits: https://cloud.google.com/pubsub/docs/smts/udfs-overview
 MAX_TRANSFORMS = 5  # of a topic or subscription
@@ -34,10 +36,13 @@ class Compression(msgspec.Struct, frozen=True, tag="compression"):
     mode: Literal["COMPRESS", "DECOMPRESS"]
 
 
+Action = JavascriptUdf | Compression | Fields
+
+
 class Transform(msgspec.Struct, frozen=True):
     """`enabled` is Google's old field, which is given back and says nothing."""
 
-    action: JavascriptUdf | Compression
+    action: Action
     disabled: bool = False
     enabled: bool = False
 
@@ -61,6 +66,8 @@ def check_transforms(transforms: Transforms, where: str = FIELD) -> None:
                     "an earlier one; each needs a name of its own."
                 )
             names.add(transform.action.function_name)
+        elif isinstance(transform.action, Fields):
+            plan_of(transform.action, f"{where}[{index}].fields")
 
 
 def _check_udf(udf: JavascriptUdf, where: str) -> None:
@@ -80,6 +87,11 @@ def _check_udf(udf: JavascriptUdf, where: str) -> None:
 def is_at_work(transforms: Sequence[Transform]) -> bool:
     """Whether any of them does anything."""
     return any(not transform.disabled for transform in transforms)
+
+
+def need_a_look(transforms: Sequence[Transform]) -> bool:
+    """Whether only the sandbox knows if they can be used."""
+    return any(not each.disabled and not isinstance(each.action, Fields) for each in transforms)
 
 
 def encode_transforms(transforms: Transforms) -> str | None:

@@ -10,7 +10,7 @@ from broker.domain.errors import InvalidArgument, ResourceExhausted, Unavailable
 from broker.domain.message import NewMessage
 from broker.domain.names import project_of
 from broker.domain.topic import Topic
-from broker.domain.transforms import FIELD, Transform, Transforms, check_transforms, is_at_work
+from broker.domain.transforms import FIELD, Transform, Transforms, check_transforms, need_a_look
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.sandboxes import Program, Sandboxes
 from broker.telemetry.metrics.counters import Counters
@@ -50,7 +50,7 @@ class TransformChecks:
     async def check(self, resource: str, transforms: Transforms, where: str = FIELD) -> None:
         """Those of a resource, or of a project.  Raises InvalidArgument, with the place; Unavailable."""
         check_transforms(transforms, where)
-        if is_at_work(transforms):
+        if need_a_look(transforms):
             reason = await self._sandboxes.check(project_of(resource), transforms, where)
             if reason:
                 raise InvalidArgument(f"Invalid message transform: {reason}.")

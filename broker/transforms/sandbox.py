@@ -10,9 +10,11 @@ import signal
 import sys
 from time import perf_counter
 
+from broker.domain.field_transform import Fields
 from broker.domain.frames import frame, unframed
 from broker.domain.transforms import Compression, Transforms
 from broker.transforms import compression
+from broker.transforms.fields import FieldEdits
 from broker.transforms.javascript import Function, Refused
 from broker.transforms.jobs import JOBS, Check, Ending, Forget, Job, Message, Outcome, Run, encode
 
@@ -22,7 +24,7 @@ END_SECONDS = 2.0  # of the processor, for one message: of what QuickJS's own bo
 RUN_SECONDS = 0.1  # after which a job is answered with what is done
 RUN_BYTES = 8_000_000  # and of what is made
 
-Step = Function | Compression
+Step = Function | Compression | FieldEdits
 
 
 def _steps(transforms: Transforms) -> list[Step]:
@@ -33,7 +35,10 @@ def _steps(transforms: Transforms) -> list[Step]:
             continue
         action = transform.action
         try:
-            steps.append(action if isinstance(action, Compression) else Function(action))
+            if isinstance(action, Fields):
+                steps.append(FieldEdits(action))
+            else:
+                steps.append(action if isinstance(action, Compression) else Function(action))
         except Refused as error:
             raise Refused(f"[{index}].javascriptUdf.code: {error}") from error
     return steps

@@ -265,6 +265,14 @@ def test_a_filter_chooses_messages_and_a_wrong_one_is_refused(google: Google) ->
     assert [m.message.data for m in google.pull()] == [b"yes"]
 
 
+def test_a_filter_looks_into_bodies(google: Google) -> None:
+    """An extension; a filter is a text for Google's clients."""
+    google.create(filter='body.order.total > 100 AND attributes.env != "test"')
+    for total, env in ((99, "prod"), (101, "prod"), (102, "test")):
+        google.publisher.publish(google.topic, b'{"order": {"total": %d}}' % total, env=env).result(timeout=20)
+    assert [m.message.data for m in google.pull()] == [b'{"order": {"total": 101}}']
+
+
 def test_a_stale_ack_id_of_an_exactly_once_subscription_is_named_in_the_error(google: Google) -> None:
     """D2: in google.rpc.ErrorInfo, where the client's ack_with_response reads it."""
     google.publisher.create_topic(name=google.topic)

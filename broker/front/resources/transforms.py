@@ -3,13 +3,20 @@
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from broker.domain.errors import InvalidArgument
-from broker.domain.transforms import FIELD, Compression, JavascriptUdf, Transform, Transforms
+from broker.domain.field_transform import Fields
+from broker.domain.transforms import FIELD, Action, Compression, JavascriptUdf, Transform, Transforms
 from broker.front.generated import messages
+from broker.front.resources.carried import carried, carry
 
 _ZLIB = 1  # google.pubsub.v1.Compression.CompressionAlgorithm
 _MODES = {1: "COMPRESS", 2: "DECOMPRESS"}
 _NUMBERS = {mode: number for number, mode in _MODES.items()}
+_JSON_NAMES = {"javascript_udf": "javascriptUdf", "ai_inference": "aiInference", "compression": "compression"}
+_TAG = Fields.__struct_config__.tag_field  # which is for the store
+_decode_fields = msgspec.json.Decoder(Fields).decode
 
 
 def transforms_from(given: Iterable[Any], where: str = FIELD) -> Transforms:
@@ -18,16 +25,30 @@ def transforms_from(given: Iterable[Any], where: str = FIELD) -> Transforms:
 
 
 def transform_from(message: Any, where: str) -> Transform:
-    kind = message.WhichOneof("transform")
+    kind, said = message.WhichOneof("transform"), carried(message)
+    if kind is not None and said is not None:
+        raise InvalidArgument(f"{where} has two transforms, {_JSON_NAMES[kind]} and fields: only one can be given.")
+    if said is not None:
+        return Transform(_fields(said, f"{where}.fields"), disabled=message.disabled, enabled=message.enabled)
     if kind is None:
-        raise InvalidArgument(f"{where} has no transform: it needs one of javascriptUdf and compression.")
+        raise InvalidArgument(f"{where} has no transform: it needs one of javascriptUdf, compression and fields.")
     if kind == "ai_inference":
         raise InvalidArgument(f"{where}.aiInference is not supported: this broker calls no models.")
     if kind == "compression":
-        action: JavascriptUdf | Compression = _compression(message.compression, f"{where}.compression")
+        action: Action = _compression(message.compression, f"{where}.compression")
     else:
         action = JavascriptUdf(message.javascript_udf.function_name, message.javascript_udf.code)
     return Transform(action, disabled=message.disabled, enabled=message.enabled)
+
+
+def _fields(body: bytes, where: str) -> Fields:
+    try:
+        return _decode_fields(body)
+    except msgspec.ValidationError as error:
+        why, _, at = str(error).partition(" - at `$")
+        raise InvalidArgument(f"Invalid value at '{where}{at.rstrip('`')}': {why}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"Invalid value at '{where}': {error}.") from None
 
 
 def _compression(message: Any, where: str) -> Compression:
@@ -49,6 +70,10 @@ def _message(transform: Transform) -> Any:
     if isinstance(action, Compression):
         message.compression.compression_algorithm = _ZLIB
         message.compression.compression_mode = _NUMBERS[action.mode]
+    elif isinstance(action, Fields):
+        said = msgspec.to_builtins(action)
+        del said[_TAG]
+        carry(message, msgspec.json.encode(said))
     else:
         message.javascript_udf.function_name = action.function_name
         message.javascript_udf.code = action.code

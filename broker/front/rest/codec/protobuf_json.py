@@ -18,6 +18,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.field_mask import parse_field_mask
+from broker.front.resources.carried import NAMES as CARRIED
+from broker.front.resources.carried import carried, carry
 from broker.front.rest.codec.scalars import parse_duration, parse_timestamp
 
 # Of resources, by the message's name: what their JSON has and the message does not; and of fields that the message
@@ -52,6 +54,8 @@ def to_json(message: Any) -> dict[str, Any]:
     for field, value in message.ListFields():
         name, printed = _printer(field)
         body[name] = value if printed is None else printed(value)
+    if message.DESCRIPTOR.full_name in CARRIED and (said := carried(message)) is not None:
+        body[CARRIED[message.DESCRIPTOR.full_name]] = msgspec.Raw(said)
     return body
 
 
@@ -97,6 +101,10 @@ def fill(message: Any, value: Any, where: str = "") -> Mapping[str, Any]:
         other_value = BESIDE_VALUES.get((message.DESCRIPTOR.full_name, key))
         if (field is None and key in beside_names) or (other_value is not None and item == other_value):
             beside[key] = item
+            continue
+        if field is None and key == CARRIED.get(message.DESCRIPTOR.full_name):
+            if item is not None:
+                carry(message, msgspec.json.encode(item))
             continue
         if field is None:
             at = f"Unknown name \"{_cut(key)}\" at '{where or '$'}'"

@@ -1,0 +1,35 @@
+"""What a message of Google's has no field for, and carries all the same: as JSON, in a field of our own number.
+
+REST shows it by its name.  Over gRPC it is a field that Google's clients do not know, so they do not show it, and
+give it back: who reads a resource, changes something else and writes it loses nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+NAMES: Mapping[str, str] = {"google.pubsub.v1.MessageTransform": "fields"}  # in JSON, by the message's name
+
+_NUMBER = 100_001  # far from those that Google gives
+_TEXT = 2  # the wire type
+
+
+def carry(message: Any, body: bytes) -> None:
+    message.MergeFromString(_varint(_NUMBER << 3 | _TEXT) + _varint(len(body)) + body)
+
+
+def carried(message: Any) -> bytes | None:
+    """The last one counts, as in all of protobuf."""
+    unknown: Any = UnknownFieldSet(message)  # what it is made of is not typed
+    found = [each.data for each in unknown if each.field_number == _NUMBER]
+    return found[-1] if found and isinstance(found[-1], bytes) else None
+
+
+def _varint(number: int) -> bytes:
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
