@@ -57,10 +57,12 @@ from broker.services.pauses import PauseService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
+from broker.services.purges import PurgeService
 from broker.services.pushes import PushService
 from broker.services.quotas import QuotaService
 from broker.services.roles import RoleService
 from broker.services.schemas import SchemaService
+from broker.services.seeks import SeekService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.services import Services
 from broker.services.snapshots import SnapshotService
@@ -191,7 +193,7 @@ class Broker:
         can, shards = self.transforms.checks, self._config.shards_per_topic
         topics = TopicService(database, clock, wake_ups, quotas, can, shards_per_topic=shards)
         subscriptions = self._subscription_service()
-        snapshots = SnapshotService(database, clock, attempt_ids, wake_ups, self._activity, quotas)
+        snapshots = SnapshotService(database, clock, self._activity, quotas)
         accounts = ServiceAccountService(database, clock, changed=changed, base_url=self._config.address)
         return Services(
             topics=topics,
@@ -205,6 +207,8 @@ class Broker:
             looking=make_looking(database, clock, self.tails, self.counters),
             pushes=PushService(database, clock, self.pusher),
             pauses=PauseService(database, clock, wake_ups, self.states),
+            seeks=SeekService(database, clock, attempt_ids, wake_ups, self._activity, quotas),
+            purges=PurgeService(database, clock, wake_ups, self.states),
             freezes=FreezeService(database, clock, wake_ups, self.states),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),

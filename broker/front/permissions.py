@@ -188,6 +188,9 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "ResumePush": _UPDATE_SUBSCRIPTION,
     "FreezeTopic": (Need("pubsub.topics.update"),),
     "UnfreezeTopic": (Need("pubsub.topics.update"),),
+    "UndoSeek": _CONSUME,
+    "PurgeSubscription": _CONSUME,  # as a seek
+    "PurgeTopic": (Need("pubsub.topics.delete"),),  # of which it has all but the name
     "PauseSubscription": _UPDATE_SUBSCRIPTION,
     "ResumeSubscription": _UPDATE_SUBSCRIPTION,
     "GetPosition": _GET_SUBSCRIPTION,

@@ -12,10 +12,12 @@ from broker.services.pauses import PauseService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
+from broker.services.purges import PurgeService
 from broker.services.pushes import PushService
 from broker.services.quotas import QuotaService
 from broker.services.roles import RoleService
 from broker.services.schemas import SchemaService
+from broker.services.seeks import SeekService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.snapshots import SnapshotService
 from broker.services.streaming_pull import StreamingPullService
@@ -37,6 +39,8 @@ class Services:
     looking: LookingServices
     pushes: PushService
     pauses: PauseService
+    seeks: SeekService
+    purges: PurgeService
     freezes: FreezeService
     service_accounts: ServiceAccountService
     api_keys: ApiKeyService

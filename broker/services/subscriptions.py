@@ -45,6 +45,14 @@ async def existing_subscription(connection: ResourceConnection, name: str) -> Su
     return subscription
 
 
+async def attached_subscription(connection: ResourceConnection, name: str) -> Subscription:
+    """The subscription of this name.  Raises NotFound, FailedPrecondition (it is detached)."""
+    subscription = await existing_subscription(connection, name)
+    if subscription.detached:
+        raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+    return subscription
+
+
 async def locked_subscription(connection: ResourceConnection, name: str) -> Subscription:
     """The subscription of this name, kept from changing until the transaction ends.  Raises NotFound."""
     subscription = await subscriptions.lock_subscription(connection, name=name)

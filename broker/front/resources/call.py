@@ -19,7 +19,7 @@ class ResourceCall:
     `extensions` are those that the request's JSON has; None over gRPC, whose messages have no field for them: there
     a new subscription has none, and a change leaves them alone.  `schema_options` likewise, of a schema.
     `or_update`: a resource that exists already is to be changed at these paths instead (None: is in the way).
-    `allowed`: what the caller was found to have (None: anybody may do anything).
+    `allowed`: what the caller was found to have (None: anybody may do anything).  `undoable`: of a seek.
     """
 
     services: Services
@@ -28,6 +28,7 @@ class ResourceCall:
     schema_options: SchemaOptions = NO_OPTIONS
     or_update: Sequence[str] | None = None
     allowed: Sequence[Required] | None = None
+    undoable: bool = False
 
 
 class Answer(NamedTuple):

@@ -9,6 +9,7 @@ from broker.front.resources.call import EMPTY, Answer, ResourceCall
 from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
 from broker.front.resources.times import from_datetime, to_datetime
 from broker.front.resources.updates import update_of
+from broker.services.seeks import Target
 
 
 def snapshot_from(message: Any) -> Snapshot:
@@ -62,9 +63,11 @@ async def list_snapshots(call: ResourceCall, request: Any) -> Answer:
 
 
 async def seek(call: ResourceCall, request: Any) -> Answer:
-    replay = await call.services.snapshots.seek(
-        resource_name(request.subscription, "subscriptions"),
-        time=to_datetime(request.time, "time") if request.HasField("time") else None,
-        snapshot_name=request.snapshot,
-    )
+    name = resource_name(request.subscription, "subscriptions")
+    replay = await call.services.seeks.seek(name, target_from(request), undoable=call.undoable)
     return Answer(messages.SeekResponse(), replay)
+
+
+def target_from(request: Any) -> Target:
+    time = to_datetime(request.time, "time") if request.HasField("time") else None
+    return Target(time, request.snapshot)

@@ -26,6 +26,7 @@ from broker.front.rest.codec.protobuf_json import fill, fill_from_query, to_json
 from broker.front.rest.codec.requests import decode_json, lone_surrogate
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.schemas import decode_schema_options, schema_json
+from broker.front.rest.codec.seeks import decode_undoable
 
 
 def resource_handler(rpc: Rpc) -> Callable[[Call], Awaitable[bytes]]:
@@ -54,6 +55,7 @@ def resource_handler(rpc: Rpc) -> Callable[[Call], Awaitable[bytes]]:
             decode_schema_options(beside),
             or_update,
             allowed,
+            decode_undoable(beside),
         )
         answer = await rpc.handler(resource_call, request)
         return answer_json(answer)

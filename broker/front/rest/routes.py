@@ -25,6 +25,7 @@ from broker.front.rest.handlers import (
     pushes,
     quotas,
     roles,
+    seeks,
     settings,
     standing_messages,
     tail,
@@ -127,6 +128,9 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}:resume", "ResumeSubscription", pauses.resume_subscription),
     Route("POST", f"{TOPIC}:freeze", "FreezeTopic", freezes.freeze_topic),
     Route("POST", f"{TOPIC}:unfreeze", "UnfreezeTopic", freezes.unfreeze_topic),
+    Route("POST", f"{SUBSCRIPTION}:undoSeek", "UndoSeek", seeks.undo_seek),
+    Route("POST", f"{SUBSCRIPTION}:purge", "PurgeSubscription", seeks.purge_subscription),
+    Route("POST", f"{TOPIC}:purge", "PurgeTopic", seeks.purge_topic),
     Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", positions.get_position),  # an extension (A12)
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),

@@ -77,7 +77,7 @@ async def seek_to_time(
     `replay_since` is the oldest publish time whose acked messages come back (None: none do).  Runs within the
     caller's transaction.  None if there is no cursor: the subscription is gone or detached.
     """
-    cursor = await _lock(connection, seek)
+    cursor = await lock(connection, seek)
     if cursor is None:
         return None
     before = await _unsettled(connection, seek, cursor[1])
@@ -114,7 +114,7 @@ async def seek_to_snapshot(
 
     None if there is no cursor, or if the snapshot is gone.
     """
-    cursor = await _lock(connection, seek)
+    cursor = await lock(connection, seek)
     if cursor is None:
         return None
     held = await _rows(connection, _READ_SNAPSHOT_POSITION, {"snapshot_id": snapshot_id, "shard_id": seek.shard_id})
@@ -191,7 +191,8 @@ async def _rows(connection: ResourceConnection, statement: str, parameters: dict
     return (await connection.exec_driver_sql(statement, parameters)).all()
 
 
-async def _lock(connection: ResourceConnection, seek: ShardSeek) -> tuple[datetime, int] | None:
+async def lock(connection: ResourceConnection, seek: ShardSeek) -> tuple[datetime, int] | None:
+    """Where the cursor stands, and does until the transaction ends; None: there is none."""
     locked = await _rows(connection, _LOCK_CURSORS, seek.where_many(1))
     if not locked:
         return None

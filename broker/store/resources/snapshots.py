@@ -81,6 +81,21 @@ async def find_snapshot(
     return None if row is None else _snapshot(row)
 
 
+async def find_labelled(
+    connection: AsyncConnection, *, topic_id: int, label: tuple[str, str], now: datetime
+) -> Snapshot | None:
+    """The newest of a topic's snapshots that has this label and has not expired; it stays until the transaction
+    ends.
+    """
+    key, value = label
+    query = select(snapshots).where(
+        snapshots.c.topic_id == topic_id, snapshots.c.expire_time > now, snapshots.c.labels[key].astext == value
+    )
+    newest = query.order_by(snapshots.c.created_at.desc(), snapshots.c.snapshot_id.desc()).limit(1)
+    row = (await connection.execute(newest.with_for_update())).one_or_none()
+    return None if row is None else _snapshot(row)
+
+
 async def update_snapshot(connection: AsyncConnection, *, snapshot: Snapshot) -> None:
     """Write a snapshot's mutable fields."""
     await connection.execute(

@@ -18,7 +18,9 @@ def replay_json(replay: Replay) -> dict[str, Any]:
         body["replayedMessagesAtLeast"] = True
     if replay.retained_since is not None:
         body["retainedSince"] = format_timestamp(replay.retained_since)
-    return body | ({"notRetained": replay.not_retained} if replay.not_retained else {})
+    if replay.not_retained:
+        body["notRetained"] = replay.not_retained
+    return body | ({"undoSnapshot": replay.undo_snapshot} if replay.undo_snapshot else {})
 
 
 def positions_json(subscription: Subscription, positions: Sequence[Position], now: datetime) -> dict[str, Any]:

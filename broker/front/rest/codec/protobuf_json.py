@@ -28,6 +28,7 @@ BESIDE = {
     "google.pubsub.v1.Topic": ("frozen",),  # only told; who sends back what they read changes nothing
     "google.pubsub.v1.Subscription": ("extensions",),
     "google.pubsub.v1.Schema": ("compatibility",),
+    "google.pubsub.v1.SeekRequest": ("undoable",),
 }
 BESIDE_VALUES = {("google.pubsub.v1.Schema", "type"): "JSON"}
 

@@ -1,0 +1,85 @@
+"""The logs of a topic, when they are replaced."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.domain.timestamps import whole_milliseconds
+from broker.domain.topic import Topic
+from broker.store.schema.tables import (
+    cursors,
+    delivery_attempts,
+    shards,
+    snapshot_outstanding,
+    snapshot_positions,
+    snapshots,
+    subscriptions,
+)
+
+_NOBODY = 0  # the topic of a log that nothing refers to: the janitor deletes it
+
+
+async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: datetime) -> Sequence[str]:
+    """Give a topic new shards, at whose beginnings its subscriptions stand; the caller has locked its row.
+
+    Returns the names of the subscriptions.  Waits for claims and publishes under way; later ones find the old
+    shards closed, or without a cursor, and read the topic again.
+    """
+    waiting = await _take_cursors(connection, topic.shard_ids)
+    await connection.execute(delete(delivery_attempts).where(delivery_attempts.c.shard_id.in_(topic.shard_ids)))
+    await _forget_snapshots(connection, topic.topic_id)
+    for shard_id in topic.shard_ids:  # by id: the one lock order
+        closed = update(shards).where(shards.c.shard_id == shard_id).values(open=False, topic_id=_NOBODY)
+        await connection.execute(closed)
+    start = whole_milliseconds(now)
+    made = [
+        {
+            "topic_id": topic.topic_id,
+            "ordinal": ordinal,
+            "last_publish_time": start,
+            "frozen_at": None if topic.freeze is None else 0,
+        }
+        for ordinal in range(len(topic.shard_ids))
+    ]
+    shard_ids = (await connection.scalars(insert(shards).returning(shards.c.shard_id), made)).all()
+    if waiting:
+        await connection.execute(
+            insert(cursors),
+            [
+                {
+                    "shard_id": shard_id,
+                    "subscription_id": subscription_id,
+                    "next_publish_time": start,
+                    "next_seq": 1,
+                    "due_floor": now,
+                    "first_seq": 1,
+                    "paused": paused,
+                }
+                for subscription_id, paused in waiting.items()
+                for shard_id in shard_ids
+            ],
+        )
+    names = select(subscriptions.c.name).where(subscriptions.c.topic_id == topic.topic_id)
+    return (await connection.scalars(names)).all()
+
+
+async def _take_cursors(connection: AsyncConnection, shard_ids: Sequence[int]) -> dict[int, bool]:
+    """Whose cursors there were, and which were paused."""
+    gone = delete(cursors).where(cursors.c.shard_id.in_(shard_ids), _of_topic(shard_ids))
+    rows = await connection.execute(gone.returning(cursors.c.subscription_id, cursors.c.paused))
+    return {row.subscription_id: row.paused for row in rows}
+
+
+def _of_topic(shard_ids: Sequence[int]) -> ColumnElement[bool]:
+    """The key of cursors begins with the subscription."""
+    of_topic = select(subscriptions.c.subscription_id).join(shards, shards.c.topic_id == subscriptions.c.topic_id)
+    return cursors.c.subscription_id.in_(of_topic.where(shards.c.shard_id.in_(shard_ids)))
+
+
+async def _forget_snapshots(connection: AsyncConnection, topic_id: int) -> None:
+    ids = select(snapshots.c.snapshot_id).where(snapshots.c.topic_id == topic_id)
+    for table in (snapshot_positions, snapshot_outstanding):
+        await connection.execute(delete(table).where(table.c.snapshot_id.in_(ids)))
+    await connection.execute(delete(snapshots).where(snapshots.c.topic_id == topic_id))
