@@ -48,21 +48,18 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.services.acknowledge import AcknowledgeService
+from broker.services.acting import make_acting
 from broker.services.api_keys import ApiKeyService
 from broker.services.audit_logs import AuditLogService
 from broker.services.events import EventService
-from broker.services.freezes import FreezeService
 from broker.services.looking import make_looking
-from broker.services.pauses import PauseService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
-from broker.services.purges import PurgeService
 from broker.services.pushes import PushService
 from broker.services.quotas import QuotaService
 from broker.services.roles import RoleService
 from broker.services.schemas import SchemaService
-from broker.services.seeks import SeekService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.services import Services
 from broker.services.snapshots import SnapshotService
@@ -206,10 +203,7 @@ class Broker:
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
             looking=make_looking(database, clock, self.tails, self.counters),
             pushes=PushService(database, clock, self.pusher),
-            pauses=PauseService(database, clock, wake_ups, self.states),
-            seeks=SeekService(database, clock, attempt_ids, wake_ups, self._activity, quotas),
-            purges=PurgeService(database, clock, wake_ups, self.states),
-            freezes=FreezeService(database, clock, wake_ups, self.states),
+            acting=make_acting(database, clock, wake_ups, attempt_ids, self._activity, quotas, self.states),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
             audit_logs=AuditLogService(database),

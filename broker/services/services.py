@@ -3,21 +3,18 @@
 from dataclasses import dataclass
 
 from broker.services.acknowledge import AcknowledgeService
+from broker.services.acting import ActingServices
 from broker.services.api_keys import ApiKeyService
 from broker.services.audit_logs import AuditLogService
 from broker.services.events import EventService
-from broker.services.freezes import FreezeService
 from broker.services.looking import LookingServices
-from broker.services.pauses import PauseService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
-from broker.services.purges import PurgeService
 from broker.services.pushes import PushService
 from broker.services.quotas import QuotaService
 from broker.services.roles import RoleService
 from broker.services.schemas import SchemaService
-from broker.services.seeks import SeekService
 from broker.services.service_accounts import ServiceAccountService
 from broker.services.snapshots import SnapshotService
 from broker.services.streaming_pull import StreamingPullService
@@ -37,11 +34,8 @@ class Services:
     streaming_pull: StreamingPullService
     acknowledge: AcknowledgeService
     looking: LookingServices
+    acting: ActingServices
     pushes: PushService
-    pauses: PauseService
-    seeks: SeekService
-    purges: PurgeService
-    freezes: FreezeService
     service_accounts: ServiceAccountService
     api_keys: ApiKeyService
     policies: PolicyService

@@ -15,6 +15,7 @@ WRITERS = {
     "log/dead_letters.py",
     "log/delivery_attempts.py",
     "log/retention.py",
+    "resources/topic_logs.py",
 }
 
 

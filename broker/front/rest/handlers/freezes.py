@@ -6,10 +6,10 @@ from broker.front.rest.codec.resources import encode_resource
 
 
 async def freeze_topic(call: Call) -> bytes:
-    await call.services.freezes.freeze(call.name, decode_freeze(call.body), by=call.caller.member)
+    await call.services.acting.freezes.freeze(call.name, decode_freeze(call.body), by=call.caller.member)
     return encode_resource({})
 
 
 async def unfreeze_topic(call: Call) -> bytes:
-    await call.services.freezes.unfreeze(call.name, by=call.caller.member)
+    await call.services.acting.freezes.unfreeze(call.name, by=call.caller.member)
     return encode_resource({})

@@ -6,10 +6,10 @@ from broker.front.rest.codec.resources import encode_resource
 
 
 async def pause_subscription(call: Call) -> bytes:
-    await call.services.pauses.pause(call.name, decode_pause(call.body), by=call.caller.member)
+    await call.services.acting.pauses.pause(call.name, decode_pause(call.body), by=call.caller.member)
     return encode_resource({})
 
 
 async def resume_subscription(call: Call) -> bytes:
-    await call.services.pauses.resume(call.name, by=call.caller.member)
+    await call.services.acting.pauses.resume(call.name, by=call.caller.member)
     return encode_resource({})

@@ -29,10 +29,10 @@ async def test_push(call: Call) -> bytes:
 
 
 async def pause_push(call: Call) -> bytes:
-    await call.services.pauses.pause(call.name, decode_pause(call.body), by=call.caller.member, pushed=True)
+    await call.services.acting.pauses.pause(call.name, decode_pause(call.body), by=call.caller.member, pushed=True)
     return encode_resource({})
 
 
 async def resume_push(call: Call) -> bytes:
-    await call.services.pauses.resume(call.name, by=call.caller.member, pushed=True)
+    await call.services.acting.pauses.resume(call.name, by=call.caller.member, pushed=True)
     return encode_resource({})

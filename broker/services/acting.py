@@ -1,0 +1,41 @@
+"""The services that operators act on subscriptions and topics with (G2)."""
+
+from dataclasses import dataclass
+
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.quotas import Quotas
+from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.wake_ups import WakeUps
+from broker.services.freezes import FreezeService
+from broker.services.pauses import PauseService
+from broker.services.purges import PurgeService
+from broker.services.seeks import SeekService
+from broker.store.driver.database import Database
+from broker.store.log.attempt_ids import AttemptIds
+from broker.telemetry.state_changes import StateChanges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActingServices:
+    pauses: PauseService
+    freezes: FreezeService
+    seeks: SeekService
+    purges: PurgeService
+
+
+def make_acting(
+    database: Database,
+    clock: DatabaseClock,
+    wake_ups: WakeUps,
+    attempt_ids: AttemptIds,
+    activity: SubscriptionActivity,
+    quotas: Quotas,
+    states: StateChanges,
+) -> ActingServices:
+    """The services of one process."""
+    return ActingServices(
+        pauses=PauseService(database, clock, wake_ups, states),
+        freezes=FreezeService(database, clock, wake_ups, states),
+        seeks=SeekService(database, clock, attempt_ids, wake_ups, activity, quotas),
+        purges=PurgeService(database, clock, wake_ups, states),
+    )
