@@ -1,6 +1,6 @@
 """The logs of a topic, when they are replaced."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, delete, insert, select, update
@@ -33,36 +33,28 @@ async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: dateti
     for shard_id in topic.shard_ids:  # by id: the one lock order
         closed = update(shards).where(shards.c.shard_id == shard_id).values(open=False, topic_id=_NOBODY)
         await connection.execute(closed)
+    await _begin(connection, topic, waiting, now)
+    names = select(subscriptions.c.name).where(subscriptions.c.topic_id == topic.topic_id)
+    return (await connection.scalars(names)).all()
+
+
+async def _begin(connection: AsyncConnection, topic: Topic, waiting: Mapping[int, bool], now: datetime) -> None:
+    """New shards, and these subscriptions at their beginnings."""
     start = whole_milliseconds(now)
+    end = None if topic.freeze is None else 0
     made = [
-        {
-            "topic_id": topic.topic_id,
-            "ordinal": ordinal,
-            "last_publish_time": start,
-            "frozen_at": None if topic.freeze is None else 0,
-        }
+        {"topic_id": topic.topic_id, "ordinal": ordinal, "last_publish_time": start, "frozen_at": end}
         for ordinal in range(len(topic.shard_ids))
     ]
     shard_ids = (await connection.scalars(insert(shards).returning(shards.c.shard_id), made)).all()
-    if waiting:
-        await connection.execute(
-            insert(cursors),
-            [
-                {
-                    "shard_id": shard_id,
-                    "subscription_id": subscription_id,
-                    "next_publish_time": start,
-                    "next_seq": 1,
-                    "due_floor": now,
-                    "first_seq": 1,
-                    "paused": paused,
-                }
-                for subscription_id, paused in waiting.items()
-                for shard_id in shard_ids
-            ],
-        )
-    names = select(subscriptions.c.name).where(subscriptions.c.topic_id == topic.topic_id)
-    return (await connection.scalars(names)).all()
+    position = {"next_publish_time": start, "next_seq": 1, "due_floor": now, "first_seq": 1}
+    placed = [
+        {"shard_id": shard_id, "subscription_id": subscription_id, "paused": paused, **position}
+        for subscription_id, paused in waiting.items()
+        for shard_id in shard_ids
+    ]
+    if placed:
+        await connection.execute(insert(cursors), placed)
 
 
 async def _take_cursors(connection: AsyncConnection, shard_ids: Sequence[int]) -> dict[int, bool]:
