@@ -18,6 +18,8 @@ from broker.store.log.messages import EncodedMessages, encode_messages, encode_w
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PUBLISH_REQUESTS
 
+_MOST_TRIES = 10  # of a publish to a topic that is there, and gets new logs each time
+
 
 class PublishService:
     """Publisher.Publish."""
@@ -81,16 +83,19 @@ class PublishService:
             gauge = self._quotas.publishing(project, principal)
             now = await self._quotas.check(gauge, project)
             gauge.take(now, requests=1, messages=batch.count, size=batch.size)
-        try:
+        tries = 1
+        while True:
             shard_id = self._shard(topic, messages[0].ordering_key)
-            appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
-        except NotFound:  # deleted or frozen a moment ago; perhaps there is a new topic of that name already
+            try:
+                appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
+                return message_ids(shard_id, appended.first_seq, len(messages))
+            except NotFound:  # deleted, frozen or purged a moment ago; perhaps there is one of that name already
+                if tries == _MOST_TRIES:
+                    raise
+            tries += 1
             self._resources.drop(topic_name)
             topic = await self._open_topic(topic_name)
             batch = await self._encode(topic, messages)
-            shard_id = self._shard(topic, messages[0].ordering_key)
-            appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
-        return message_ids(shard_id, appended.first_seq, len(messages))
 
     async def _open_topic(self, name: str) -> Topic:
         """The topic as it is known.  Raises NotFound, FailedPrecondition (it is frozen)."""

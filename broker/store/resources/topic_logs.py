@@ -1,4 +1,4 @@
-"""The logs of a topic, when they are replaced."""
+"""The logs of a topic, when they are rerows."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -48,13 +48,13 @@ async def _begin(connection: AsyncConnection, topic: Topic, waiting: Mapping[int
     ]
     shard_ids = (await connection.scalars(insert(shards).returning(shards.c.shard_id), made)).all()
     position = {"next_publish_time": start, "next_seq": 1, "due_floor": now, "first_seq": 1}
-    placed = [
+    rows = [
         {"shard_id": shard_id, "subscription_id": subscription_id, "paused": paused, **position}
         for subscription_id, paused in waiting.items()
         for shard_id in shard_ids
     ]
-    if placed:
-        await connection.execute(insert(cursors), placed)
+    if rows:
+        await connection.execute(insert(cursors), rows)
 
 
 async def _take_cursors(connection: AsyncConnection, shard_ids: Sequence[int]) -> dict[int, bool]:
