@@ -95,6 +95,9 @@ class Backlog:
     def publish_time(self, seq: int) -> datetime:
         return self._start + (seq - 1) * STEP
 
+    def message_id(self, seq: int) -> str:
+        return str(self._shard_id * 10**15 + seq)
+
     def fill(self) -> None:
         """Put the messages before everything that the log has so far, in partitions of their own."""
         count = -(-self.size // PER_PARTITION)

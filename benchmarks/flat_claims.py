@@ -14,7 +14,8 @@ from datetime import timedelta
 
 from benchmarks.backlog import KEYS, Backlog, database_connection
 from benchmarks.bench import Bench, say
-from benchmarks.flat_seeks import SEEKS
+from benchmarks.flat_looks import LOOKS, Look
+from benchmarks.flat_seeks import SEEKS, Seek
 from benchmarks.latency import percentile
 from benchmarks.report import Row, number
 from benchmarks.servers import Broker
@@ -149,12 +150,23 @@ _SUBSCRIPTIONS: dict[str, dict[str, object]] = {
 }
 
 Samples = list[float]
+_Taken = dict[str, dict[int, Samples]]
+_Measure = Callable[[Ground, _Taken, dict[str, str], dict[str, str]], None]
 
 
 def flat_claims(bench: Bench) -> list[Row]:
     """Every case with the small backlog, then with the large one; ours alone: the emulator's heap ends before."""
+    return _with_both_backlogs(bench, _measure_all)
+
+
+def flat_looking(bench: Bench) -> list[Row]:
+    """Every call that looks at messages, likewise."""
+    return _with_both_backlogs(bench, _measure_looks)
+
+
+def _with_both_backlogs(bench: Bench, measure: _Measure) -> list[Row]:
     sizes = (SMALL, bench.options.claims_backlog)
-    taken: dict[str, dict[int, Samples]] = {}
+    taken: _Taken = {}
     failures: dict[str, str] = {}
     notes: dict[str, str] = {}
     broker = Broker(bench.options.workers)
@@ -162,9 +174,9 @@ def flat_claims(bench: Bench) -> list[Row]:
         bench.use(broker)
         for size in sizes:
             with _ground(broker, size) as ground:
-                _measure_all(ground, taken, failures, notes)
+                measure(ground, taken, failures, notes)
     except LoadFailed as error:
-        failures["claims and seeks"] = str(error)
+        failures["all of it"] = str(error)
     finally:
         broker.stop()
     rows = [
@@ -194,9 +206,7 @@ def _ground(broker: Broker, size: int) -> Iterator[Ground]:
             ground.close()
 
 
-def _measure_all(
-    ground: Ground, taken: dict[str, dict[int, Samples]], failures: dict[str, str], notes: dict[str, str]
-) -> None:
+def _measure_all(ground: Ground, taken: _Taken, failures: dict[str, str], notes: dict[str, str]) -> None:
     for case in CASES:
         samples = taken.setdefault(case.measure, {}).setdefault(ground.backlog.size, [])
         try:
@@ -207,13 +217,21 @@ def _measure_all(
     measure = "until the one match of 1,000,000 is delivered"
     taken.setdefault(measure, {})[ground.backlog.size], notes[measure] = _find_the_rare_one(ground)
     _tell(measure, ground.backlog.size, taken[measure][ground.backlog.size])
-    for seek in SEEKS:
-        samples = taken.setdefault(seek.measure, {}).setdefault(ground.backlog.size, [])
+    _measure_each(SEEKS, ground, taken, failures)
+
+
+def _measure_looks(ground: Ground, taken: _Taken, failures: dict[str, str], _: dict[str, str]) -> None:
+    _measure_each(LOOKS, ground, taken, failures)
+
+
+def _measure_each(acts: Sequence[Seek | Look], ground: Ground, taken: _Taken, failures: dict[str, str]) -> None:
+    for act in acts:
+        samples = taken.setdefault(act.measure, {}).setdefault(ground.backlog.size, [])
         try:
-            samples += seek.run(ground)
+            samples += act.run(ground)
         except LoadFailed as error:
-            failures[seek.measure] = f"with {ground.backlog.size:,}: {error}"
-        _tell(seek.measure, ground.backlog.size, samples)
+            failures[act.measure] = f"with {ground.backlog.size:,}: {error}"
+        _tell(act.measure, ground.backlog.size, samples)
 
 
 def _run(ground: Ground, case: Case) -> Samples:
@@ -260,7 +278,8 @@ def _p50(samples: Sequence[float]) -> float:
 
 def _row(measure: str, by_size: dict[int, Samples], error: str, note: str) -> Row:
     """`ours` is the median with the large backlog; the ratio is to that with the small one."""
-    marked = {case.measure for case in CASES} | {seek.measure for seek in SEEKS if seek.flat}
+    marked = {case.measure for case in CASES} | {look.measure for look in LOOKS}
+    marked |= {seek.measure for seek in SEEKS if seek.flat}
     row = Row(measure=measure, unit="ms", lower_is_better=True, error=error)
     row.mark = _MARK if measure in marked else None
     row.rounds = {f"{size:,}": [sample * 1000 for sample in samples] for size, samples in by_size.items()}

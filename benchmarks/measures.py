@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.access import access
 from benchmarks.bench import Bench
-from benchmarks.flat_claims import flat_claims
+from benchmarks.flat_claims import flat_claims, flat_looking
 from benchmarks.google_client import grpc_latency, grpc_publish, grpc_pull, grpc_streaming
 from benchmarks.latency import latency
 from benchmarks.layers import profile
@@ -61,6 +61,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "push-10000": push_10000,
     "pull-10000": pull_10000,
     "flat-claims": flat_claims,
+    "flat-looking": flat_looking,
     "scale-backlog": scale_backlog,
     "scale-topics": scale_topics,
     "scale-bodies": scale_bodies,

@@ -1,0 +1,83 @@
+"""Looking stays flat (F3): how long each of the calls that look takes with a small and with a large backlog.
+
+The subscription that is looked at has a thousand messages out, in a hundred responses, and the rest of the backlog
+waits behind them; walks stop where they say that they stop (10,000 messages), whatever lies behind.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from benchmarks.flat_seeks import Ground
+
+_TIMES = 15
+_OUT = 1_000
+_LONG = timedelta(minutes=50)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A GET of the path that `path` makes, `times` times."""
+
+    measure: str
+    path: Callable[[Ground], str]
+    times: int = _TIMES
+
+    def run(self, ground: Ground) -> list[float]:
+        """Seconds each.  Raises LoadFailed."""
+        prepare(ground)
+        return [ground.call("GET", self.path(ground))[0] for _ in range(self.times + 1)][1:]
+
+
+def prepare(ground: Ground) -> None:
+    """Puts out what is out, if it is not."""
+    name = ground.subscription("sought")
+    if ground.backlog.rows_out(name) != _OUT // 10:
+        ground.backlog.put_out(name, _OUT, size=10, due_in=_LONG)
+        time.sleep(0.5)  # the vacuum's writes
+
+
+def _messages(query: str) -> Callable[[Ground], str]:
+    return lambda ground: f"{ground.backlog.topic}/messages?pageSize=100&{query}"
+
+
+def _since_the_middle(ground: Ground) -> str:
+    moment = ground.backlog.publish_time(ground.backlog.size // 2)
+    return f"{ground.backlog.topic}/messages?pageSize=100&order=oldest&startTime={moment:%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def _message(part: float) -> Callable[[Ground], str]:
+    """One of the topic's; from the first (0.0) to the last (1.0)."""
+    return lambda ground: f"{ground.backlog.topic}/messages/{_id(ground, part)}"
+
+
+def _id(ground: Ground, part: float) -> str:
+    return ground.backlog.message_id(1 + int((ground.backlog.size - 1) * part))
+
+
+def _in_project(ground: Ground) -> str:
+    return f"projects/flat/messages/{_id(ground, 0.5)}"
+
+
+def _of_subscription(query: str) -> Callable[[Ground], str]:
+    return lambda ground: f"{ground.subscription('sought')}/messages?pageSize=100&{query}"
+
+
+LOOKS: Sequence[Look] = (
+    Look("look: the newest 100 of a topic", _messages("order=newest")),
+    Look("look: the oldest 100 of a topic", _messages("order=oldest")),
+    Look("look: 100 since the middle", _since_the_middle),
+    Look("look: 100 of a filter, 1 of 100 matches", _messages("filter=attributes:hundredth")),
+    Look("look: a filter that nothing matches, as far as it goes", _messages("filter=attributes:nothing")),
+    Look("look: 100 of a key", _messages("orderingKey=key-7")),
+    Look("look: what became of the first message", _message(0.0)),
+    Look("look: what became of the middle one", _message(0.5)),
+    Look("look: what became of the last one", _message(1.0)),
+    Look("look: the same, found by its project", _in_project),
+    Look("look: 100 that are out", _of_subscription("state=outstanding")),
+    Look("look: 100 that wait", _of_subscription("state=waiting")),
+    Look("look: 100 of all that a subscription has", _of_subscription("")),
+    Look("look: who reads", lambda ground: f"{ground.subscription('sought')}/consumers"),
+    Look("look: the lag of all subscriptions", lambda ground: "projects/flat/lag"),
+)
