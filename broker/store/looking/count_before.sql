@@ -1,6 +1,7 @@
--- How many messages that match stand between a cursor and a message: of the first `max_scanned` of them.
--- parameters: shard_id int8, subscription_id int8, seq int8, retained_since timestamptz, filter_path jsonpath,
---     body_path jsonpath, max_scanned int8
+-- How many messages that match stand between a cursor and a message: of the first `max_scanned` of them.  What was
+-- published after the message is not walked: it may be ten million where fewer than `max_scanned` stand before it.
+-- parameters: shard_id int8, subscription_id int8, seq int8, publish_time timestamptz, retained_since timestamptz,
+--     filter_path jsonpath, body_path jsonpath, max_scanned int8
 -- columns: scanned, matching
 SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching
 FROM (
@@ -13,6 +14,7 @@ FROM (
         WHERE l.shard_id = %(shard_id)s
           AND (l.publish_time, l.last_seq) >= (c.next_publish_time, c.next_seq)
           AND l.publish_time >= greatest(c.next_publish_time, %(retained_since)s)
+          AND l.publish_time <= %(publish_time)s
           AND l.seq >= c.next_seq AND l.seq < %(seq)s
         ORDER BY l.publish_time, l.last_seq
         LIMIT %(max_scanned)s

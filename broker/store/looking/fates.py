@@ -67,6 +67,7 @@ async def count_before(connection: HotConnection, facts: Facts, *, now: datetime
         "shard_id": facts.shard_id,
         "subscription_id": subscription.subscription_id,
         "seq": facts.seq,
+        "publish_time": facts.publish_time,
         "retained_since": now - subscription.retention,
         "filter_path": subscription.filter_path,
         "body_path": subscription.body_path,

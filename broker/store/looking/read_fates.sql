@@ -42,5 +42,6 @@ LEFT JOIN LATERAL (
     WHERE s.enable_message_ordering
       AND a.shard_id = %(shard_id)s AND a.subscription_id = s.subscription_id
       AND a.ordering_key = %(ordering_key)s
+    OFFSET 0  -- a look into the index for each subscription, not all that have the key out for each
 ) AS k ON true
 WHERE s.subscription_id = ANY(%(subscription_ids)s::int8[])

@@ -31,7 +31,7 @@ from broker.store.log.delivery_attempts import (
     release_attempts,
 )
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.looking import figures, lag, published, readers, standing_messages, topic_messages, traces
+from broker.store.looking import fates, figures, lag, published, readers, standing_messages, topic_messages, traces
 from broker.store.resources import filters
 from tests.fixtures.database import begin
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
@@ -86,6 +86,9 @@ EXPECTED = {
     "filters._SCAN_NEWEST": {"_pkey"},
     "topic_messages._SCAN_NEWEST": {"_pkey"},
     "topic_messages._SCAN_OLDEST": {"_pkey"},
+    "fates._FIND_MESSAGE": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
+    "fates._READ_FATES": {"cursors_pkey", "delivery_attempts_pkey", "delivery_attempts_ordering_key_idx"},
+    "fates._COUNT_BEFORE": {"cursors_pkey", "_pkey"},
     "lag._READ_LAG": {
         "cursors_pkey",
         "shards_pkey",
@@ -119,6 +122,7 @@ EXPECTED = {
 _MODULES = {
     "claim": claim,
     "due": due,
+    "fates": fates,
     "fresh": fresh,
     "ordered": ordered,
     "bodies": bodies,
@@ -263,6 +267,10 @@ async def _list_messages(log: Log, session: Any, later: datetime) -> None:
         now=later,
     )
     await standing_messages.list_messages(session, asked)
+    message = await fates.read_message(session, shard_id=log.shard_id, seq=1)
+    assert message is not None
+    [facts] = await fates.read_facts(session, message=message, subscriptions=[log.subscription], now=later)
+    await fates.count_before(session, facts, now=later)
     ends = await published.read_shard_ends(session, shard_ids=[log.shard_id])
     await published.list_published(session, after=ends[log.shard_id], filter_path='$.a == "b"')
 
@@ -433,3 +441,15 @@ async def test_the_next_messages_of_a_key_are_found_without_reading_all_that_wai
     limit = next(node for node in _nodes(plan) if node["Node Type"] == "Limit")
     below = {node["Node Type"] for node in _nodes(limit)}
     assert below <= {"Limit", "Append", "Index Scan", *EACH_MESSAGE}, below
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+async def test_what_stands_before_a_message_is_counted_without_reading_what_stands_behind(
+    recorder: Recorder, mode: str
+) -> None:
+    plan = await _explain(recorder, "fates._COUNT_BEFORE", mode)
+    scans = [node for node in _nodes(plan) if node.get("Relation Name", "").startswith("messages_")]
+    assert scans, [node.get("Relation Name") for node in _nodes(plan)]
+    for node in scans:
+        assert "publish_time >=" in node["Index Cond"]
+        assert "publish_time <=" in node["Index Cond"]
