@@ -32,6 +32,7 @@ from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.loop_watch import watch_loop
+from broker.runtime.operation_news import OperationNews
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.quotas import BALANCE_SECONDS, Quotas
 from broker.runtime.readers import PASS_SECONDS, Readers
@@ -48,11 +49,12 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.services.acknowledge import AcknowledgeService
-from broker.services.acting import make_acting
+from broker.services.acting import ActingServices, make_acting
 from broker.services.api_keys import ApiKeyService
 from broker.services.audit_logs import AuditLogService
 from broker.services.events import EventService
 from broker.services.looking import make_looking
+from broker.services.operations import OperationService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
@@ -112,7 +114,7 @@ class Broker:
         self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, self.counters)
         self.long_poll = self._long_poll()
         self._outstanding, self._schema_checks = Outstanding(*parts[:2]), SchemaChecks(self._resources)
-        self.readers, self.tails = Readers(self._database, self._clock), Tails()
+        self.readers, self.tails, self._operation_news = Readers(*parts[:2]), Tails(), OperationNews()
         self.quotas = self._quotas()
         self._processes = self._running_processes()
         self.retained_bytes = RetainedBytes(self._database, self._clock, self.quotas)
@@ -123,13 +125,15 @@ class Broker:
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.transforms, self.pusher = self._transforming(acks), self._pusher(acks)
         self._publishes = make_publishes(config, *parts, self._wake_ups, self.counters)
-        self.shard_heads, self.passes = self._shard_heads(), self._passes()
+        self.shard_heads, self.passes = self._shard_heads(), self._passes(attempt_ids)
         self.services = self._services(acks, attempt_ids)
         self._guard()
 
-    def _passes(self) -> Passes:
+    def _passes(self, attempt_ids: AttemptIds) -> Passes:
         parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
-        return Passes(self._config, *parts, self._secrets, self.states, self.counters)
+        passes = Passes(self._config, *parts, self._secrets, self.states, self.counters, attempt_ids)
+        self._operation_news.wake_runner = passes.operations.wake
+        return passes
 
     def _guard(self) -> None:
         config, states = self._config, self.states
@@ -203,7 +207,6 @@ class Broker:
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
             looking=make_looking(database, clock, self.tails, self.counters),
             pushes=PushService(database, clock, self.pusher),
-            acting=make_acting(database, clock, wake_ups, attempt_ids, self._activity, quotas, self.states),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
             audit_logs=AuditLogService(database),
@@ -211,6 +214,8 @@ class Broker:
             roles=RoleService(database, changed=changed),
             events=EventService(database, clock),
             transforms=TransformService(database, clock, can, self.transforms.trials),
+            operations=(operations := self._operation_service()),
+            acting=self._acting(attempt_ids, operations),
             policies=PolicyService(
                 database,
                 self.access.authorizer if self.access is not None else None,
@@ -238,6 +243,14 @@ class Broker:
             min_delivery_attempts=self._config.min_delivery_attempts,
             only_own_accounts=self.access is not None,
         )
+
+    def _acting(self, attempt_ids: AttemptIds, operations: OperationService) -> ActingServices:
+        parts = self._database, self._clock, self._wake_ups, attempt_ids, self._activity, self.quotas, self.states
+        return make_acting(*parts, operations)
+
+    def _operation_service(self) -> OperationService:
+        parts = self._database, self._clock, self._wake_ups, self._operation_news, self.counters
+        return OperationService(*parts, at_once=self._config.operations_at_once)
 
     def _pull_service(self) -> PullService:
         wait_seconds = self._config.pull_wait_seconds
@@ -299,6 +312,7 @@ class Broker:
         self.quotas.changed(name)
         self.long_poll.subscription_changed(name)
         self.tails.changed(name)
+        self._operation_news.changed(name)
         self._outstanding.notify()
         self.pusher.resource_changed(name)
 

@@ -34,6 +34,8 @@ class AppConfig:
     min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS
     base_url: str = "http://127.0.0.1:8085"
     issuer: str = ""
+    operations_at_once: int = 10
+    operation_days: int = 7
     quotas: str = ""
     principal_quotas: str = ""
     auth: str = "off"

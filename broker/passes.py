@@ -2,6 +2,7 @@
 
 from broker.app_config import AppConfig
 from broker.domain.expiration import WATCH_INTERVAL
+from broker.domain.operation import Verb
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.figures import Figures
 from broker.runtime.publish_coalescer import PublishCoalescer
@@ -11,10 +12,13 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
+from broker.store.log.attempt_ids import AttemptIds
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
+from broker.workers.operations.redrive import RedriveKind
+from broker.workers.operations.runner import OperationRunner
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.retention_janitor import RetentionJanitor
 from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
@@ -37,6 +41,7 @@ class Passes:
         secrets: Secrets,
         states: StateChanges,
         counters: Counters,
+        attempt_ids: AttemptIds,
     ) -> None:
         parts = database, clock
         self._config = config
@@ -44,8 +49,12 @@ class Passes:
         self.scrapes = Scrapes(counters.book, Figures(*parts, counters.book))
         self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states)
-        self.janitor = RetentionJanitor(*parts, states, audit_days=config.audit_days)
+        self.janitor = RetentionJanitor(
+            *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
+        )
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
+        kinds = {Verb.REDRIVE: RedriveKind(clock, resources, wake_ups, attempt_ids, counters)}
+        self.operations = OperationRunner(*parts, wake_ups, kinds, states, counters)
 
     def workers(self) -> dict[str, Worker]:
         """By the names that the log has."""
@@ -57,5 +66,6 @@ class Passes:
             "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
             "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),
             "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
+            "operations": self.operations,
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
         }

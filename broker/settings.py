@@ -143,6 +143,8 @@ class Settings:
     min_delivery_attempts: int = _setting(
         5, "Smallest maxDeliveryAttempts of a dead-letter policy; Google's service has 5.", Whole(1, 5)
     )
+    operations_at_once: int = _setting(10, "Operations of a project that may be under way.", Whole(1, 1_000))
+    operation_days: int = _setting(7, "Days for which operations that have ended are kept.", Whole(1, 365))
     issuer: str = _setting(
         "",
         "Issuer (iss) of the tokens that pushes carry: the URL at which receivers reach the broker.",

@@ -202,6 +202,8 @@ def _config(settings: Settings, ports: Ports, url: str, schema: str) -> AppConfi
         janitor_interval_seconds=settings.janitor_interval_seconds,
         shards_per_topic=settings.shards_per_topic,
         min_delivery_attempts=settings.min_delivery_attempts,
+        operations_at_once=settings.operations_at_once,
+        operation_days=settings.operation_days,
         base_url=base_url(ports.main, secure=ports.is_secure),
         issuer=settings.issuer,
         quotas=settings.quotas,

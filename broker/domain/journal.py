@@ -61,7 +61,8 @@ NO_JOURNAL = Journal()
 class Event(StrEnum):
     """What happens to a message.  RELEASED: it was given back before it reached anybody, and the attempt does not
     count.  REPLAYED: a seek makes it to be delivered, again or after all.  EXPIRED: it was not acknowledged
-    within the retention, and is not handed out any more.
+    within the retention, and is not handed out any more.  REDRIVEN: it was dead-lettered, and has come back.
+    WITHDRAWN: it was a dead letter, whose message went back to where it came from.
     """
 
     HANDED_OUT = "HANDED_OUT"
@@ -74,11 +75,14 @@ class Event(StrEnum):
     SEEKED_PAST = "SEEKED_PAST"
     REPLAYED = "REPLAYED"
     EXPIRED = "EXPIRED"
+    REDRIVEN = "REDRIVEN"
+    WITHDRAWN = "WITHDRAWN"
 
 
 _FAILURES = frozenset({Event.NACKED, Event.REJECTED})
-_SETTLING = frozenset({Event.ACKED, Event.DEAD_LETTERED, Event.SEEKED_PAST, Event.EXPIRED})
-_UNSETTLING = frozenset({Event.REPLAYED, Event.HANDED_OUT})  # an ack of a key is taken back with what is before it
+_SETTLING = frozenset({Event.ACKED, Event.DEAD_LETTERED, Event.SEEKED_PAST, Event.EXPIRED, Event.WITHDRAWN})
+# An ack of a key is taken back with what is before it.
+_UNSETTLING = frozenset({Event.REPLAYED, Event.REDRIVEN, Event.HANDED_OUT})
 
 
 class Author(NamedTuple):

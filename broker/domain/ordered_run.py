@@ -51,6 +51,7 @@ class Phase(Enum):
 class OrderedRun:
     """A locked row whose time has come.  `left` came back, in order, after so many attempts each (`numbers`).
 
+    `redriven`: some of it came back from a dead-letter topic, so its messages are delivered however old they are.
     `asked`: of `left`; empty if what waits in the log is asked for.  `available` may go out next, `taken` does.
     `retimed`: its status or its time is another than its row's.
     """
@@ -66,6 +67,7 @@ class OrderedRun:
     waiting: str
     first_publish_time: datetime
     last_publish_time: datetime
+    redriven: bool = False
     phase: Phase = Phase.DUE
     retimed: bool = False
     asked: Sequence[int] = ()

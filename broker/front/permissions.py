@@ -208,6 +208,14 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "ValidateMessageTransform": (Need("pubsub.messageTransforms.validate"),),
     # And ListTopicMessages' or ListSubscriptionMessages' of what is named.
     "TestMessageTransforms": (Need("pubsub.messageTransforms.validate"),),
+    # Of the dead-letter topic's subscriptions it touches those that the caller may consume.
+    "Redrive": _CONSUME,
+    "Operations.ListOperations": (Need("pubsub.subscriptions.list"),),
+    # Who may list a project's sees each; so does who may do what started one, who alone may end it.
+    "Operations.GetOperation": (),
+    "Operations.WaitOperation": (),
+    "Operations.CancelOperation": (),
+    "Operations.DeleteOperation": (),
     "TestFilter": (  # may show bodies
         Need(
             {"topics": "pubsub.topics.attachSubscription", "subscriptions": "pubsub.subscriptions.consume"},

@@ -21,7 +21,8 @@ HOT = frozenset(
 LOOKING = frozenset(
     {"TestFilter", "ListLag", "ListSubscriptionMessages", "ListTopicMessages", "TailSubscription", "TailTopic"}
 )  # which have turns of their own
-UNBOUNDED = HOT | LOOKING
+WAITING = frozenset({"Operations.WaitOperation"})  # which wait without a turn
+UNBOUNDED = HOT | LOOKING | WAITING
 
 
 class ResourceCalls:

@@ -7,8 +7,10 @@ from broker.runtime.quotas import Quotas
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
 from broker.services.freezes import FreezeService
+from broker.services.operations import OperationService
 from broker.services.pauses import PauseService
 from broker.services.purges import PurgeService
+from broker.services.redrive import RedriveService
 from broker.services.seeks import SeekService
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
@@ -21,6 +23,7 @@ class ActingServices:
     freezes: FreezeService
     seeks: SeekService
     purges: PurgeService
+    redrives: RedriveService
 
 
 def make_acting(
@@ -31,6 +34,7 @@ def make_acting(
     activity: SubscriptionActivity,
     quotas: Quotas,
     states: StateChanges,
+    operations: OperationService,
 ) -> ActingServices:
     """The services of one process."""
     return ActingServices(
@@ -38,4 +42,5 @@ def make_acting(
         freezes=FreezeService(database, clock, wake_ups, states),
         seeks=SeekService(database, clock, attempt_ids, wake_ups, activity, quotas),
         purges=PurgeService(database, clock, wake_ups, states),
+        redrives=RedriveService(database, clock, operations),
     )

@@ -8,6 +8,7 @@ from broker.services.api_keys import ApiKeyService
 from broker.services.audit_logs import AuditLogService
 from broker.services.events import EventService
 from broker.services.looking import LookingServices
+from broker.services.operations import OperationService
 from broker.services.policies import PolicyService
 from broker.services.publish import PublishService
 from broker.services.pull import PullService
@@ -44,3 +45,4 @@ class Services:
     quotas: QuotaService
     events: EventService
     transforms: TransformService
+    operations: OperationService

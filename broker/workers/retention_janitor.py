@@ -10,6 +10,7 @@ from broker.store.driver.database import Database, translate_errors
 from broker.store.log.journal import delete_old_journal
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_dead_letters, delete_unwanted, drop_partitions_behind, tidying
+from broker.store.resources.operations import delete_old_operations
 from broker.store.resources.snapshots import delete_expired_snapshots
 from broker.telemetry.state_changes import StateChanges
 
@@ -27,9 +28,11 @@ class RetentionJanitor:
         states: StateChanges | None = None,
         *,
         audit_days: int = AUDIT_DAYS,
+        operation_days: int = 7,
     ) -> None:
-        """`audit_days`: for which entries of the audit log are kept."""
+        """For so many days entries of the audit log are kept, and operations that have ended."""
         self._audit_days = audit_days
+        self._operation_days = operation_days
         self._states = states or StateChanges()
         self._database = database
         self._clock = clock
@@ -41,8 +44,11 @@ class RetentionJanitor:
             if not our_turn:
                 return
             now = self._clock.now()
-            audit = partial(delete_old_audit_entries, days=self._audit_days)
-            for part in (*_PARTS, partial(drop_partitions_behind, states=self._states), audit):
+            kept = (
+                partial(delete_old_audit_entries, days=self._audit_days),
+                partial(delete_old_operations, days=self._operation_days),
+            )
+            for part in (*_PARTS, partial(drop_partitions_behind, states=self._states), *kept):
                 try:
                     with translate_errors():
                         await part(connection, now=now)

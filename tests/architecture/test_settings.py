@@ -94,6 +94,8 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "janitor_interval_seconds": (1.5, "nan"),
     "shards_per_topic": (4, "0"),
     "min_delivery_attempts": (1, "6"),
+    "operations_at_once": (20, "0"),
+    "operation_days": (30, "0"),
     "issuer": ("https://broker.example.com", "broker.example.com"),
     "quotas": ("publishMessages=1000,topics=100", "messages=1"),
     "principal_quotas": ("publishBytes=1000", "topics=1"),

@@ -14,6 +14,8 @@ WRITERS = {
     "log/cursors.py",
     "log/dead_letters.py",
     "log/delivery_attempts.py",
+    "log/pending_rows.py",
+    "log/piles.py",
     "log/retention.py",
     "resources/topic_logs.py",
 }

@@ -18,6 +18,7 @@ from broker.front.rest.handlers import (
     filters,
     freezes,
     lag,
+    operations,
     pauses,
     positions,
     publish,
@@ -39,6 +40,7 @@ Handler = Callable[[Call], Awaitable[bytes]]
 
 SERVICE_ACCOUNT = "projects/*/serviceAccounts/*"
 ROLE = "projects/*/roles/*"
+OPERATION = "projects/*/operations/*"
 
 
 class Route(NamedTuple):
@@ -95,6 +97,14 @@ _QUOTAS = [
 _SETTINGS = [
     Route("GET", "projects/*/settings", "Settings.GetSettings", settings.get_settings),
     Route("PATCH", "projects/*/settings", "Settings.UpdateSettings", settings.update_settings),
+]
+
+_OPERATIONS = [  # extensions (G1)
+    Route("GET", "projects/*/operations", "Operations.ListOperations", operations.list_operations),
+    Route("GET", OPERATION, "Operations.GetOperation", operations.get_operation),
+    Route("DELETE", OPERATION, "Operations.DeleteOperation", operations.delete_operation),
+    Route("POST", f"{OPERATION}:cancel", "Operations.CancelOperation", operations.cancel_operation),
+    Route("POST", f"{OPERATION}:wait", "Operations.WaitOperation", operations.wait_operation),
 ]
 
 ROUTES = [
@@ -156,4 +166,6 @@ ROUTES = [
     Route("GET", "projects/*/auditLogs", "Logging.ListAuditLogs", audit_logs.list_audit_logs),  # an extension (E5)
     *_QUOTAS,
     *_SETTINGS,
+    *_OPERATIONS,
+    Route("POST", f"{SUBSCRIPTION}:redrive", "Redrive", operations.redrive),  # an extension (G2)
 ]

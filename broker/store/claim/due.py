@@ -1,6 +1,7 @@
 """What is due again: rows locked, and which of their messages the log still has."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -18,6 +19,7 @@ from broker.store.log.due_attempt import DueAttempt, attempt_numbers, due_attemp
 _LOCK_DUE_ATTEMPTS = statements.hot("lock_due_attempts")
 _FIND_DUE_MESSAGES = statements.hot("find_due_messages")
 _FIND_MESSAGES_OF_KEYS = statements.hot("find_messages_of_keys")
+_FIND_STRAGGLERS_OF_KEYS = statements.hot("find_stragglers_of_keys")
 
 MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that a claim looks at for one subscription
 # And for all together, though at least one for each.  An ordered subscription may have so many alone, twice as many
@@ -53,7 +55,7 @@ def _take_due(request: ClaimRequest, works: Iterable[Work], rows: Iterable[Any])
             work.beyond = max(times)
         held = [row for row in of_work if row.found_at is None]
         work.changed_meanwhile = len(held) < len(times)
-        work.due = [due_attempt(row) for row in held if row.ordering_key is None]
+        work.due = [due_attempt(row, redriven=bool(row.redriven)) for row in held if row.ordering_key is None]
         work.runs = [_ordered_run(row) for row in held if row.ordering_key is not None]
         _begin(request, work)
 
@@ -84,6 +86,7 @@ def _ordered_run(row: Any) -> OrderedRun:
         waiting=row.waiting,
         first_publish_time=row.first_publish_time,
         last_publish_time=row.last_publish_time,
+        redriven=bool(row.redriven),
     )
 
 
@@ -97,6 +100,10 @@ def look_up_due(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -
         trip.add((_FIND_DUE_MESSAGES, wanted), take=lambda rows: _take_messages(asked, runs, distinct, rows))
     keys = list(_ask_keys(works))
     if keys:
+        redriven = [key for key in keys if key[1].redriven]
+        if redriven:  # which may stand among the stragglers: first, for the look in the log is the last
+            asked_of = _wanted_of_keys(request, redriven)
+            trip.add((_FIND_STRAGGLERS_OF_KEYS, asked_of), take=lambda rows: _take_stragglers(redriven, rows))
         wanted = _wanted_of_keys(request, keys)
         trip.add((_FIND_MESSAGES_OF_KEYS, wanted), take=lambda rows: _take_messages_of_keys(keys, rows))
 
@@ -117,7 +124,7 @@ def _ask_rows(works: Iterable[Work]) -> Iterator[tuple[Work, DueAttempt]]:
 
 
 def _run(work: Work, row: DueAttempt) -> tuple[Any, ...]:
-    since = max(row.first_publish_time, work.claimant.retained_since)
+    since = row.first_publish_time if row.redriven else max(row.first_publish_time, work.claimant.retained_since)
     seqs = to_multirange(row.asked)
     claimant = work.claimant
     return row.first_publish_time, row.last_publish_time, seqs, since, claimant.filter_path, claimant.body_path
@@ -145,6 +152,8 @@ def _take_messages(
         attempt.gone = [seq for seq in attempt.asked if seq not in of_run]
         attempt.drop(attempt.gone)
         number = attempt.attempt_number + 1
+        if attempt.redriven:
+            work.redriven.update(attempt.asked)
         work.redeliveries += ((number, of_run[seq]) for seq in attempt.asked if seq in of_run)
 
 
@@ -175,18 +184,31 @@ def _wanted_of_keys(request: ClaimRequest, keys: Sequence[tuple[Work, OrderedRun
         "first_publish_times": [run.first_publish_time for run in runs],
         "seqs": [to_multirange(run.asked) if run.left else run.waiting for run in runs],
         "limits": [limit for _, _, limit in keys],
-        "sinces": [work.claimant.retained_since for work, _, _ in keys],
+        "sinces": [_since(work, run) for work, run, _ in keys],
         "filter_paths": [work.claimant.filter_path for work, _, _ in keys],
         "body_paths": [work.claimant.body_path for work, _, _ in keys],
         "overhead": MESSAGE_OVERHEAD,
     }
 
 
+def _since(work: Work, run: OrderedRun) -> datetime:
+    return run.first_publish_time if run.redriven else work.claimant.retained_since
+
+
+def _take_stragglers(keys: Sequence[tuple[Work, OrderedRun, int]], rows: Iterable[Any]) -> None:
+    for row in rows:
+        _, run, _ = keys[row.run - 1]
+        run.available.append(Stretch(row.seq, 1, row.publish_time, row.batch, row.size, run.ordering_key))
+
+
 def _take_messages_of_keys(keys: Sequence[tuple[Work, OrderedRun, int]], rows: Iterable[Any]) -> None:
     for row in rows:
         _, run, _ = keys[row.run - 1]
         run.available.append(Stretch(row.seq, 1, row.publish_time, row.batch, row.size, run.ordering_key))
-    for _, run, _ in keys:
+    for _, run, limit in keys:
+        if run.redriven:
+            by_seq = {message.first_seq: message for message in run.available}
+            run.available = [by_seq[seq] for seq in sorted(by_seq)][:limit]
         run.looked_up()
     for work, of_work in groupby(keys, key=itemgetter(0)):
         work.ready = [run for _, run, _ in of_work if run.phase is Phase.READY]

@@ -5,7 +5,7 @@
 -- (tests/store/interleavings/test_claim_rules.py).
 -- parameters: shard_id int8, subscription_ids int8[], max_rows int8[], now timestamptz
 -- columns: subscription_id, found_at, attempt_id, part, status, attempt_number, next_delivery_at, seqs, open,
---     first_publish_time, last_publish_time, ordering_key, attempt_numbers, waiting
+--     first_publish_time, last_publish_time, ordering_key, attempt_numbers, waiting, redriven
 WITH found AS MATERIALIZED (
     SELECT w.subscription_id, d.attempt_id, d.part, d.next_delivery_at
     FROM unnest(%(subscription_ids)s::int8[], %(max_rows)s::int8[]) AS w (subscription_id, max_rows)
@@ -24,7 +24,7 @@ WITH found AS MATERIALIZED (
 locked AS MATERIALIZED (
     SELECT d.subscription_id, d.attempt_id, d.part, d.status, d.attempt_number, d.next_delivery_at,
            d.seqs::text AS seqs, d.open::text AS open, d.first_publish_time, d.last_publish_time,
-           d.ordering_key, d.attempt_numbers::text AS attempt_numbers, d.waiting::text AS waiting
+           d.ordering_key, d.attempt_numbers::text AS attempt_numbers, d.waiting::text AS waiting, d.redriven
     FROM found AS f
     JOIN delivery_attempts AS d
       ON d.shard_id = %(shard_id)s
@@ -37,9 +37,9 @@ locked AS MATERIALIZED (
 )
 SELECT f.subscription_id, f.next_delivery_at AS found_at, NULL AS attempt_id, NULL AS part, NULL AS status,
        NULL AS attempt_number, NULL AS next_delivery_at, NULL AS seqs, NULL AS open, NULL AS first_publish_time,
-       NULL AS last_publish_time, NULL AS ordering_key, NULL AS attempt_numbers, NULL AS waiting
+       NULL AS last_publish_time, NULL AS ordering_key, NULL AS attempt_numbers, NULL AS waiting, NULL AS redriven
 FROM found AS f
 UNION ALL
 SELECT l.subscription_id, NULL, l.attempt_id, l.part, l.status, l.attempt_number, l.next_delivery_at, l.seqs, l.open,
-       l.first_publish_time, l.last_publish_time, l.ordering_key, l.attempt_numbers, l.waiting
+       l.first_publish_time, l.last_publish_time, l.ordering_key, l.attempt_numbers, l.waiting, l.redriven
 FROM locked AS l

@@ -127,10 +127,21 @@ def _parcels(work: Work) -> Iterator[Parcel]:
             yield Parcel(demand, run.next_number, taken, run=run, ordered=True, returned=len(run.behind()))
         fresh = [message for message in share.fresh if message.ordering_key is None] if ordered else share.fresh
         for number, stretches in as_attempts(share.redelivered, fresh):
-            yield Parcel(demand, number, stretches)
+            if work.redriven:
+                yield from _apart(work, Parcel(demand, number, stretches))
+            else:
+                yield Parcel(demand, number, stretches)
         if ordered:
             for of_key in _by_key(share.fresh):
                 yield Parcel(demand, 1, of_key, ordered=True)
+
+
+def _apart(work: Work, parcel: Parcel) -> Iterator[Parcel]:
+    """What came back from a dead-letter topic in a row of its own, which says so."""
+    for redriven in (False, True):
+        some = [each for each in parcel.stretches if (each.first_seq in work.redriven) is redriven]
+        if some:
+            yield Parcel(parcel.demand, parcel.number, some, redriven=redriven)
 
 
 def _by_key(fresh: Iterable[Stretch]) -> Iterable[Sequence[Stretch]]:

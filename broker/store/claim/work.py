@@ -50,6 +50,7 @@ class Parcel(msgspec.Struct, frozen=True):
     run: OrderedRun | None = None
     ordered: bool = False
     returned: int = 0
+    redriven: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +85,8 @@ class Work:
 
     `beyond`: due rows that were not read do not come before this (None: all were read).  `changed_meanwhile`: a row
     was acked or given a new time while the claim waited for it.  `redeliveries`: due messages that the log has,
-    each with the number of the attempt that it would be.  `ready`: runs whose next messages may go out.
+    each with the number of the attempt that it would be; of these `redriven` came back
+    from a dead-letter topic.  `ready`: runs whose next messages may go out.
     """
 
     claimant: Claimant
@@ -96,6 +98,7 @@ class Work:
     beyond: datetime | None = None
     changed_meanwhile: bool = False
     redeliveries: list[tuple[int, Stretch]] = field(default_factory=list)
+    redriven: set[int] = field(default_factory=set)
     ready: Sequence[OrderedRun] = ()
     portion: Portion = field(default_factory=Portion)
 

@@ -29,6 +29,7 @@ _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 _MOVE_CURSORS = statements.hot("move_cursors")
 _READ_NEXT_DELIVERY_ATS = statements.hot("read_next_delivery_ats")
 _INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
+_MARK_REDRIVEN = statements.hot("mark_redriven")
 
 
 class _Attempt(msgspec.Struct, frozen=True):
@@ -161,6 +162,10 @@ def _new_rows(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime)
     plain = [attempt for attempt in attempts if not attempt.parcel.ordered]
     if plain:
         yield _INSERT_DELIVERY_ATTEMPTS, {"shard_id": request.shard_id, "now": at, **_plain_rows(plain, at)}
+    redriven = [attempt for attempt in plain if attempt.parcel.redriven]
+    if redriven:
+        where = request.where([attempt.work.subscription_id for attempt in redriven])
+        yield _MARK_REDRIVEN, {**where, "attempt_ids": [attempt.attempt_id for attempt in redriven]}
     of_keys = [attempt for attempt in attempts if attempt.parcel.ordered and attempt.parcel.run is None]
     yield from new_runs(request, [(a.work.claimant, a.attempt_id, a.parcel.stretches) for a in of_keys], at)
 

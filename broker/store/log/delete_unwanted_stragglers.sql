@@ -4,7 +4,10 @@ WHERE NOT EXISTS (
     WHERE d.shard_id = m.shard_id
       AND d.first_publish_time <= m.publish_time
       AND d.last_publish_time >= m.publish_time
-      AND int8range(m.last_seq - m.count, m.last_seq, '(]') && d.seqs
+      AND (
+          int8range(m.last_seq - m.count, m.last_seq, '(]') && d.seqs
+          OR d.redriven AND int8range(m.last_seq - m.count, m.last_seq, '(]') && d.waiting
+      )
 )
 AND NOT EXISTS (
     SELECT FROM snapshot_outstanding AS o

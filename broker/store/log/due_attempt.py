@@ -16,7 +16,8 @@ DUE_FLOOR_MARGIN = timedelta(seconds=60)
 class DueAttempt:
     """A row of `delivery_attempts` whose time has come.  `asked`: the sequences that this claim would deliver.
 
-    `failure`: how the attempt ended, where that is of interest.
+    `failure`: how the attempt ended, where that is of interest.  `redriven`: its messages are delivered however old
+    they are.
     `ready`: they may go out now: their attempts are not used up, and no retry delay has just begun.
     """
 
@@ -31,6 +32,7 @@ class DueAttempt:
     last_publish_time: datetime
     ordering_key: str | None
     failure: str | None = None
+    redriven: bool = False
     changed: bool = False
     ready: bool = False
     asked: list[int] = field(default_factory=list)
@@ -83,7 +85,7 @@ class DueAttempt:
             self.changed = True
 
 
-def due_attempt(row: Any, *, failure: str | None = None) -> DueAttempt:
+def due_attempt(row: Any, *, failure: str | None = None, redriven: bool = False) -> DueAttempt:
     """From a named row with the columns of `delivery_attempts`.
 
     One that holds a key counts the attempts of its first open message.
@@ -104,6 +106,7 @@ def due_attempt(row: Any, *, failure: str | None = None) -> DueAttempt:
         last_publish_time=row.last_publish_time,
         ordering_key=row.ordering_key,
         failure=failure,
+        redriven=redriven,
     )
 
 

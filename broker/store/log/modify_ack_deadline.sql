@@ -78,12 +78,12 @@ reduced AS (
 split AS (
     INSERT INTO delivery_attempts (
         shard_id, subscription_id, attempt_id, part, status, failure, attempt_number,
-        next_delivery_at, delivered_at, seqs, open, acked, first_publish_time, last_publish_time
+        next_delivery_at, delivered_at, seqs, open, acked, first_publish_time, last_publish_time, redriven
     )
     SELECT %(shard_id)s, subscription_id, attempt_id,
            new_part + row_number() OVER (PARTITION BY subscription_id, attempt_id, new_part ORDER BY part),
            new_status, new_failure, new_number, new_delivery_at, delivered_at, seqs, moving, acked & ~acked,
-           first_publish_time, last_publish_time
+           first_publish_time, last_publish_time, redriven
     FROM moved
     WHERE NOT is_whole
 )

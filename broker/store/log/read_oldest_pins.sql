@@ -2,7 +2,7 @@
 -- row counts with everything else: what waits of the key is in the log only.
 -- One statement, one snapshot: a claim moves a message from a cursor's future into an attempt in one commit.
 -- A cursor that has passed its shard's head wants nothing, however old its time; none wants what its
--- subscription does not retain.
+-- subscription does not retain, unless it came back from a dead-letter topic.
 SELECT
     least(
         (
@@ -31,14 +31,22 @@ SELECT
             WHERE n.expire_time > %(now)s
         ),
         (
-            SELECT min(greatest(d.first_publish_time, %(now)s::timestamptz - s.message_retention))
+            SELECT min(
+                CASE WHEN d.redriven THEN d.first_publish_time
+                     ELSE greatest(d.first_publish_time, %(now)s::timestamptz - s.message_retention)
+                END
+            )
             FROM delivery_attempts AS d
             JOIN subscriptions AS s USING (subscription_id)
             WHERE d.ordering_key IS NOT NULL AND NOT s.detached
         )
     ) AS oldest,
     (
-        SELECT min(greatest(d.first_publish_time, %(now)s::timestamptz - s.message_retention))
+        SELECT min(
+                CASE WHEN d.redriven THEN d.first_publish_time
+                     ELSE greatest(d.first_publish_time, %(now)s::timestamptz - s.message_retention)
+                END
+            )
         FROM delivery_attempts AS d
         JOIN subscriptions AS s USING (subscription_id)
         WHERE d.ordering_key IS NULL AND NOT s.detached

@@ -10,7 +10,7 @@ from psycopg import sql
 from broker.domain.journal import Event, Row, ranges_of, rows_of
 from broker.domain.sequences import from_bits, from_multirange
 from broker.store.driver import statements
-from broker.store.driver.advisory_locks import TIDYING, lock_key
+from broker.store.driver.advisory_locks import DROPPING, TIDYING, lock_key
 from broker.store.driver.database import Connection
 from broker.store.log.journal import journal_parameters
 from broker.store.log.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
@@ -47,6 +47,16 @@ async def tidying(connection: Connection) -> AsyncIterator[bool]:
         await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(TIDYING)))
 
 
+@asynccontextmanager
+async def _dropping(connection: Connection) -> AsyncIterator[None]:
+    """Nobody makes rows meanwhile of messages that nothing refers to just now (hold_retention.sql)."""
+    await connection.execute(sql.SQL("SELECT pg_advisory_lock({})").format(lock_key(DROPPING)))
+    try:
+        yield
+    finally:
+        await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(DROPPING)))
+
+
 async def drop_partitions_behind(
     connection: Connection, *, now: datetime, states: StateChanges | None = None
 ) -> int:
@@ -55,8 +65,12 @@ async def drop_partitions_behind(
     A partition that only a few delivery attempts still want is dropped as well, after their messages have been
     moved to `straggler_batches`.
     """
-    states = states or StateChanges()
     await drop_detached_leftovers(connection)
+    async with _dropping(connection):
+        return await _drop_partitions(connection, now, states or StateChanges())
+
+
+async def _drop_partitions(connection: Connection, now: datetime, states: StateChanges) -> int:
     cursor = await connection.execute(_READ_OLDEST_PINS, {"now": now})
     row = await cursor.fetchone()
     assert row is not None
@@ -107,7 +121,8 @@ async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
         deleted += cursor.rowcount
         if cursor.rowcount < _BATCH:
             break
-    await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
+    async with _dropping(connection):
+        await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
     await connection.execute(_DELETE_CLOSED_SHARDS)
     return deleted
 

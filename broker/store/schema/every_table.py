@@ -4,6 +4,7 @@ from broker.store.schema import (
     access_tables,
     event_tables,
     journal_tables,
+    operation_tables,
     payload_schema_tables,
     quota_tables,
     reader_tables,
@@ -19,4 +20,5 @@ DECLARED_IN = (
     quota_tables,
     reader_tables,
     payload_schema_tables,
+    operation_tables,
 )

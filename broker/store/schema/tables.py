@@ -291,7 +291,8 @@ cursors = Table(
 # its attempt number so far; `retry_at` is when the first of those may go out.  `waiting` are the sequences in which
 # further messages of the key wait, as far as the cursor has come.
 #
-# `failure` is how the attempt has failed, once it has (domain/dead_letter.py).
+# `failure` is how the attempt has failed, once it has (domain/dead_letter.py).  `redriven` (null: not so): messages
+# that came back from a dead-letter topic; they are delivered however old they are (docs/decisions/0031).
 delivery_attempts = Table(
     "delivery_attempts",
     metadata,
@@ -314,6 +315,7 @@ delivery_attempts = Table(
     Column("waiting", INT8MULTIRANGE),
     Column("retry_at", DateTime(timezone=True)),
     Column("failure", Text),
+    Column("redriven", Boolean),
     Index("delivery_attempts_due_idx", "shard_id", "subscription_id", "next_delivery_at"),
     Index(
         "delivery_attempts_exhausted_idx",

@@ -53,6 +53,9 @@ EXPIRED: Final = SUBSCRIPTION.counter(
 DEAD_LETTERED: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_dead_letter_messages", "Messages moved to the dead-letter topic."
 )
+REDRIVEN: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_redriven_messages", "Messages that came back from a dead-letter topic."
+)
 TRANSFORM_FAILURES: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_transform_failures", "Messages that a transform failed for, each a nack."
 )
@@ -160,6 +163,12 @@ TRANSFORM_SECONDS: Final = PROCESS.histogram(
 )
 SANDBOX_DEATHS: Final = PROCESS.counter(
     "broker_transform_sandbox_deaths", "Sandboxes that ended, or were ended, while they transformed messages."
+)
+OPERATION_STEPS: Final = PROCESS.counter(
+    "broker_operation_steps", "Steps of operations that this process has done, each a transaction."
+)
+OPERATIONS_ENDED: Final = PROCESS.counters(
+    "broker_operations_ended", "Operations that have ended, by how.", "state", ("succeeded", "failed", "cancelled")
 )
 
 LAYOUTS: Final = {"topic": TOPIC, "subscription": SUBSCRIPTION, "project": PROJECT, "process": PROCESS}

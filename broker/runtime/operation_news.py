@@ -1,0 +1,38 @@
+"""Who waits for an operation is told when it has changed, here or in another process."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+def is_operation(name: str) -> bool:
+    """Whether that is the name of one."""
+    return "/operations/" in name
+
+
+class OperationNews:
+    """One for a process; `changed` is called with what has changed, whatever it is."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self.wake_runner: Callable[[], None] = lambda: None
+
+    def changed(self, name: str | None) -> None:
+        """None: anything may have changed."""
+        if name is None or is_operation(name):
+            self.wake_runner()
+            names = list(self._waiting) if name is None else [name]
+            for event in [event for each in names for event in self._waiting.get(each, ())]:
+                event.set()
+
+    @contextmanager
+    def heard(self, name: str) -> Iterator[asyncio.Event]:
+        """What is set when the operation of this name changes within the block."""
+        event = asyncio.Event()
+        self._waiting.setdefault(name, set()).add(event)
+        try:
+            yield event
+        finally:
+            self._waiting[name].discard(event)
+            if not self._waiting[name]:
+                del self._waiting[name]

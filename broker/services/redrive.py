@@ -1,0 +1,96 @@
+"""Redrive: dead letters go back to the subscription that gave them up (G2); an extension."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from broker.domain.errors import FailedPrecondition, PermissionDenied
+from broker.domain.names import leaf
+from broker.domain.operation import Operation, Verb, check_rate
+from broker.domain.redrive import Chosen, RedriveOptions, check_redrive, chosen_by, to_json
+from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
+from broker.services.filters import compiled
+from broker.services.operations import OperationService
+from broker.services.subscriptions import existing_subscription
+from broker.store.driver.database import Database
+from broker.store.log.redrive import count_letters, list_piles
+
+MayConsume = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedrivePlan:
+    """What was started, or would be (`validate_only`).  Letters are taken out of the subscriptions `taken_from`;
+    they stay in those that are `left_alone`, which the caller may not consume.
+    """
+
+    operation: Operation
+    validate_only: bool
+    taken_from: Sequence[str]
+    left_alone: Sequence[str]
+
+
+class RedriveService:
+    """What it starts is done by workers/operations/redrive.py."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, operations: OperationService) -> None:
+        self._database = database
+        self._clock = clock
+        self._operations = operations
+
+    async def redrive(
+        self, name: str, request: RedriveOptions, *, started_by: str, may_consume: MayConsume
+    ) -> RedrivePlan:
+        """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
+
+        Raises InvalidArgument (the filter, the rate, ids, times), NotFound, FailedPrecondition (detached),
+        QuotaExceeded (too many operations).
+        """
+        check_redrive(request)
+        check_rate(request.max_rate)
+        paths = compiled(request.filter)
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+        if subscription.detached:
+            raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+        chosen = chosen_by(
+            request,
+            subscription_id=subscription.subscription_id,
+            paths=(paths.filter_path, paths.body_path),
+            now=self._clock.now(),
+        )
+        counts, piles = await self._look(subscription, chosen)
+        allowed = {pile: pile_name for pile, pile_name in piles if await _may(may_consume, pile_name)}
+        rate = {} if request.max_rate is None else {"maxMessagesPerSecond": request.max_rate}
+        begin = self._operations.plan if request.validate_only else self._operations.start
+        operation = await begin(
+            Verb.REDRIVE,
+            name,
+            started_by=started_by,
+            request={"chosen": to_json(chosen), "consumable": sorted(allowed)} | rate,
+            total=sum(counts.values()),
+            is_estimate=bool(request.filter),
+        )
+        return RedrivePlan(
+            operation=operation,
+            validate_only=request.validate_only,
+            taken_from=sorted(allowed.values()),
+            left_alone=sorted(pile_name for pile, pile_name in piles if pile not in allowed),
+        )
+
+    async def _look(
+        self, subscription: Subscription, chosen: Chosen
+    ) -> tuple[Mapping[str, int], Sequence[tuple[int, str]]]:
+        """How many messages are chosen, by reason, and the subscriptions that may have their letters."""
+        shard_ids = subscription.shard_ids
+        async with self._database.hot() as hot:
+            counts = await count_letters(hot, chosen=chosen, shard_ids=shard_ids)
+            return counts, await list_piles(hot, subscription_id=subscription.subscription_id, shard_ids=shard_ids)
+
+
+async def _may(may_consume: MayConsume, name: str) -> bool:
+    try:
+        await may_consume(name)
+    except PermissionDenied:
+        return False
+    return True

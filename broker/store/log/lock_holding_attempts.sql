@@ -1,0 +1,19 @@
+-- The rows of some subscriptions that hold any of these sequences, or in which they wait for one of their keys; locked
+-- in key order, as by everybody else.  What is exhausted is due never, which is no time.
+-- parameters: shard_id int8, subscription_ids int8[], seqs text, ordering_keys text[]
+-- columns: subscription_id, attempt_id, part, status, attempt_number, next_delivery_at, seqs, open, first_publish_time,
+--     last_publish_time, ordering_key, attempt_numbers, waiting
+SELECT d.subscription_id, d.attempt_id, d.part, d.status, d.attempt_number,
+       CASE d.status WHEN 'exhausted' THEN d.delivered_at ELSE d.next_delivery_at END AS next_delivery_at,
+       d.seqs::text AS seqs, d.open::text AS open, d.first_publish_time, d.last_publish_time, d.ordering_key,
+       d.attempt_numbers::text AS attempt_numbers,
+       (d.waiting * %(seqs)s::text::int8multirange)::text AS waiting
+FROM delivery_attempts AS d
+WHERE d.shard_id = %(shard_id)s
+  AND d.subscription_id = ANY (%(subscription_ids)s::int8[])
+  AND (
+      d.seqs && %(seqs)s::text::int8multirange
+      OR d.ordering_key = ANY (%(ordering_keys)s::text[]) AND d.waiting && %(seqs)s::text::int8multirange
+  )
+ORDER BY d.subscription_id, d.attempt_id, d.part
+FOR UPDATE

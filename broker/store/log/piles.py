@@ -1,0 +1,252 @@
+"""Dead letters, as a subscription of their topic has them: its pile; and taking some out of it (G2).
+
+A letter that is out is left alone.  One that has been given back is taken out of its row; one that waits for its
+ordering key waits no more.  One that nobody was handed yet stands in the log at or behind the cursor, which cannot
+leave it out: so the cursor passes it, and what it passes on the way waits from then on in rows of its own.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Any
+
+from broker.domain.journal import Author, Event, ranges_of, rows_of
+from broker.domain.sequences import from_multirange, to_multirange
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.due_attempt import attempt_numbers, due_attempt, replacements
+from broker.store.log.journal import journal_statement
+from broker.store.log.pending_rows import Pending, PendingRows, multiranges
+
+_LOCK_PILES = statements.hot("lock_piles")
+_LOCK_HOLDING_ATTEMPTS = statements.hot("lock_holding_attempts")
+_FIND_PASSED = statements.hot("find_passed")
+_REPLACE_ATTEMPTS = statements.hot("replace_attempts")
+_REPLACE_ORDERED_RUNS = statements.hot("replace_ordered_runs")
+_STOP_WAITING = statements.hot("stop_waiting")
+_MOVE_CURSORS = statements.hot("move_cursors")
+
+MAX_PASSED = 10_000  # messages that a cursor passes in one transaction
+
+
+class Hold(Enum):
+    """How a pile has a letter.  OVER: it had it, and has it no more.  NEVER: nothing says that it had it."""
+
+    OUT = auto()
+    HELD = auto()
+    OVER = auto()
+    NEVER = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Pile:
+    """One subscription in one shard of a dead-letter topic; its cursor is locked, and the rows that hold any of the
+    letters that were asked for.
+    """
+
+    shard_id: int
+    cursor: Any
+    may_consume: bool
+    retained_since: datetime
+    rows: list[Any] = field(default_factory=list)
+    _open: dict[int, Any] = field(default_factory=dict)  # by sequence: its row
+    _waiting: dict[int, Any] = field(default_factory=dict)
+    _passed: Sequence[Any] = ()
+    _end: tuple[datetime, int] | None = None  # where the cursor goes
+
+    @property
+    def subscription_id(self) -> int:
+        return int(self.cursor.subscription_id)
+
+    def holds(self, letter: Any, now: datetime) -> Hold:
+        """How it has a letter."""
+        row = self._open.get(letter.seq)
+        if row is not None:
+            return Hold.OUT if _is_out(row, now) else Hold.HELD
+        if letter.seq in self._waiting:
+            return Hold.HELD
+        if letter.publish_time < self.retained_since:
+            return Hold.NEVER
+        if letter.seq >= self.cursor.next_seq:
+            return Hold.HELD
+        had_it = self.cursor.first_seq is None or letter.seq >= self.cursor.first_seq
+        return Hold.OVER if had_it and self.cursor.filter_path is None else Hold.NEVER
+
+    def take_rows(self, rows: Iterable[Any], keys: Mapping[int, str | None]) -> None:
+        """What holds any of the sequences, each with its key."""
+        for row in rows:
+            self.rows.append(row)
+            seqs = from_multirange(row.seqs)
+            self._open |= {seq: row for seq, bit in zip(seqs, row.open, strict=True) if bit == "1" and seq in keys}
+            if row.waiting is not None:
+                waiting = (seq for seq in from_multirange(row.waiting) if seq < self.cursor.next_seq)
+                self._waiting |= {seq: row for seq in waiting if keys[seq] == row.ordering_key}
+
+    async def look_ahead(self, connection: HotConnection, letters: Sequence[Any]) -> int | None:
+        """Read what the cursor has to pass to be past these letters.
+
+        Returns the sequence up to which it can, if that is before the last of them.
+        """
+        ahead = [letter for letter in letters if letter.seq >= self.cursor.next_seq]
+        if not ahead:
+            return None
+        last = max(ahead, key=lambda letter: letter.seq)
+        asked = {
+            "shard_id": self.shard_id,
+            "subscription_id": self.subscription_id,
+            "since": self.retained_since,
+            "filter_path": self.cursor.filter_path,
+            "until_seq": last.seq,
+            "until_publish_time": last.publish_time,
+            "max_messages": MAX_PASSED,
+        }
+        [self._passed] = await connection.run((_FIND_PASSED, asked))
+        if len(self._passed) < MAX_PASSED or self._passed[-1].seq == last.seq:
+            self._end = last.publish_time, last.seq + 1
+            return None
+        self._end = self._passed[-1].publish_time, self._passed[-1].seq + 1
+        return int(self._passed[-1].seq)
+
+    def taken_out(
+        self, letters: Sequence[Any], attempt_ids: AttemptIds, now: datetime, author: Author
+    ) -> Iterator[Bound]:
+        """What takes these letters out; none is out."""
+        taken = {letter.seq for letter in letters if self.holds(letter, now) is Hold.HELD}
+        if taken:
+            yield from self._out_of_rows(taken, attempt_ids, now)
+        yield from self._pass(taken, attempt_ids, now)
+        if taken:
+            yield from self._stop_waiting(letters, taken)
+            rows = rows_of(None, self.subscription_id, Event.WITHDRAWN, 0, ranges_of(sorted(taken)), author=author)
+            yield journal_statement(self.shard_id, list(rows), now)
+
+    def _out_of_rows(self, taken: set[int], attempt_ids: AttemptIds, now: datetime) -> Iterator[Bound]:
+        changed = []
+        runs = []
+        for row in {id(row): row for seq, row in self._open.items() if seq in taken}.values():
+            if row.ordering_key is not None:
+                runs.append(_without(row, taken, attempt_ids, now))
+                continue
+            attempt = due_attempt(row)
+            attempt.drop(taken & attempt.open.keys())
+            changed.append((self.subscription_id, attempt))
+        columns = replacements(changed)
+        if columns:
+            yield _REPLACE_ATTEMPTS, {"shard_id": self.shard_id, **columns}
+        if runs:
+            by_column = {name: [run[name] for run in runs] for name in runs[0]}
+            yield _REPLACE_ORDERED_RUNS, {"shard_id": self.shard_id, "now": now, **by_column}
+
+    def _pass(self, taken: set[int], attempt_ids: AttemptIds, now: datetime) -> Iterator[Bound]:
+        """Move the cursor; what it passes and nobody takes out waits in rows."""
+        if self._end is None:
+            return
+        publish_time, next_seq = self._end
+        left = PendingRows(
+            shard_id=self.shard_id,
+            subscription_id=self.subscription_id,
+            ordered=self.cursor.ordered,
+            next_seq=next_seq,
+            redriven=False,
+            messages=[Pending(*row) for row in self._passed if row.seq not in taken],
+        )
+        yield from left.statements(attempt_ids, now)
+        yield (
+            _MOVE_CURSORS,
+            {
+                "shard_id": self.shard_id,
+                "subscription_ids": [self.subscription_id],
+                "next_publish_times": [publish_time],
+                "next_seqs": [next_seq],
+                "due_floors": [self.cursor.due_floor],
+            },
+        )
+
+    def _stop_waiting(self, letters: Sequence[Any], taken: set[int]) -> Iterator[Bound]:
+        keys: dict[str, list[int]] = {}
+        if self.cursor.ordered:
+            for letter in letters:
+                if letter.ordering_key is not None and letter.seq in taken:
+                    keys.setdefault(letter.ordering_key, []).append(letter.seq)
+        if keys:
+            where = {"shard_id": self.shard_id, "subscription_ids": [self.subscription_id] * len(keys)}
+            yield _STOP_WAITING, where | {"ordering_keys": list(keys), "seqs": multiranges(keys)}
+
+
+def _is_out(row: Any, now: datetime) -> bool:
+    """Whether somebody has it just now, or the dead-letter forwarder is to send it on."""
+    return bool(row.status == "exhausted" or (row.status == "delivering" and row.next_delivery_at > now))
+
+
+def _without(row: Any, taken: set[int], attempt_ids: AttemptIds, now: datetime) -> dict[str, Any]:
+    """The row of a key, as replace_ordered_runs.sql has it, from its first open message on; with another attempt
+    id, since ack ids name messages by their number in the row.
+    """
+    head = row.open.find("1")
+    numbers = attempt_numbers(row.attempt_numbers)[head:]
+    left = [
+        (seq, number)
+        for seq, number in zip(from_multirange(row.seqs)[head:], numbers, strict=True)
+        if seq not in taken
+    ]
+    [new_attempt_id] = attempt_ids.take(1, now=now)
+    return {
+        "subscription_ids": row.subscription_id,
+        "attempt_ids": row.attempt_id,
+        "new_attempt_ids": new_attempt_id,
+        "exactly_once": False,
+        "statuses": "pending" if row.status == "delivering" else row.status,
+        "next_delivery_ats": row.next_delivery_at,
+        "seqs": to_multirange([seq for seq, _ in left]),
+        "out_counts": 0,
+        "attempt_numbers": "{" + ",".join(str(number) for _, number in left) + "}",
+        "waiting_froms": None,
+        "first_publish_times": row.first_publish_time,
+        "last_publish_times": row.last_publish_time,
+    }
+
+
+async def lock_piles(
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    letters: Sequence[Any],
+    consumable: Collection[int],
+    now: datetime,
+) -> list[Pile]:
+    """Of all subscriptions that read a shard; `consumable`: those that letters may be taken out of."""
+    [cursors] = await connection.run((_LOCK_PILES, {"shard_id": shard_id}))
+    piles = {
+        cursor.subscription_id: Pile(
+            shard_id,
+            cursor,
+            cursor.subscription_id in consumable,
+            now - timedelta(seconds=cursor.retention),
+        )
+        for cursor in cursors
+    }
+    if piles:
+        keys = {letter.seq: letter.ordering_key for letter in letters}
+        rows = await lock_holding(connection, shard_id, list(piles), keys)
+        for subscription_id, pile in piles.items():
+            pile.take_rows([row for row in rows if row.subscription_id == subscription_id], keys)
+    return list(piles.values())
+
+
+async def lock_holding(
+    connection: HotConnection,
+    shard_id: int,
+    subscription_ids: Sequence[int],
+    keys: Mapping[int, str | None],
+) -> list[Any]:
+    """The rows that hold any of some sequences, each with its key, or in which such a one waits for a key."""
+    asked = {
+        "shard_id": shard_id,
+        "subscription_ids": subscription_ids,
+        "seqs": to_multirange(sorted(keys)),
+        "ordering_keys": sorted({key for key in keys.values() if key is not None}),
+    }
+    [rows] = await connection.run((_LOCK_HOLDING_ATTEMPTS, asked))
+    return rows

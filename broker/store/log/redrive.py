@@ -1,0 +1,333 @@
+"""Redrive: messages come back from their dead letters to the subscription that gave them up (G2).
+
+One step is one transaction, of which the caller begins and commits the rest.  It takes the messages in the order of
+the log, which is that of their keys; each of them comes back as a row of delivery_attempts that nobody has had yet,
+for its own sequence, so under its first id and for nobody else, and its dead letters go.
+
+    lock the subscription's cursor ──► read letters ──► lock their piles ──► what the subscription has, and the log
+      ──► how far the piles' cursors can go ──► write
+
+What the log still has is not copied; it stays there, since nothing is dropped before this commits (hold_retention).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID
+from broker.domain.errors import Aborted, FailedPrecondition
+from broker.domain.journal import Author, Event, ranges_of, rows_of
+from broker.domain.redrive import BACK, Chosen, Outcome
+from broker.domain.sequences import from_multirange
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.journal import journal_statement
+from broker.store.log.pending_rows import Pending, PendingRows
+from broker.store.log.piles import Hold, Pile, lock_holding, lock_piles
+
+_HOLD_RETENTION = statements.hot("hold_retention")
+_LOCK_CURSORS = statements.hot("lock_cursors")
+_READ_LETTERS = statements.hot("read_letters")
+_FIND_LOGGED = statements.hot("find_logged")
+_COPY_LETTERS = statements.hot("copy_letters")
+_FORGET_LETTERS = statements.hot("forget_letters")
+_COUNT_LETTERS = statements.hot("count_letters")
+_LIST_PILES = statements.hot("list_piles")
+
+_MAX_SCANNED = 1_000  # letters that a step reads
+_ADDED = [  # attributes of a dead letter that its message had not
+    "CloudPubSubDeadLetterSourceDeliveryCount",
+    "CloudPubSubDeadLetterSourceSubscription",
+    "CloudPubSubDeadLetterSourceSubscriptionProject",
+    "CloudPubSubDeadLetterSourceTopicPublishTime",
+    SOURCE_MESSAGE_ID,
+    REASON,
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    """One step in one shard of the subscription, from a sequence on.  `consumable`: the subscriptions that letters
+    are taken out of.
+    """
+
+    chosen: Chosen
+    shard_id: int
+    from_seq: int
+    max_messages: int
+    ordered: bool
+    consumable: Collection[int]
+    author: Author
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """What became of each message, by its sequence.  `next_seq`: where to go on; None: the shard has no more.
+
+    `woken`: the subscriptions that have something to claim now.
+    """
+
+    outcomes: Mapping[int, Outcome]
+    next_seq: int | None
+    woken: Collection[int] = ()
+
+
+@dataclass(slots=True)
+class _Group:
+    """A message, and its letters: it has several if it was sought back and failed again."""
+
+    seq: int
+    letters: Sequence[Any]
+    outcome: Outcome | None = None
+    ordering_key: str | None = None  # known once it is decided what becomes of it
+
+    @property
+    def comes_back(self) -> bool:
+        return self.outcome in BACK
+
+
+async def redrive(connection: HotConnection, step: Redrive, attempt_ids: AttemptIds) -> Redriven:
+    """Within the caller's transaction, which has read nothing of the log yet.
+
+    Raises FailedPrecondition (no cursor: the subscription is gone or detached), Aborted.
+    """
+    where = {"shard_id": step.shard_id, "subscription_ids": [step.chosen.subscription_id]}
+    _, locked, letters = await connection.run(
+        (_HOLD_RETENTION, {}), (_LOCK_CURSORS, where), (_READ_LETTERS, _asked(step))
+    )
+    if not locked:
+        raise FailedPrecondition("The subscription is detached, or was deleted.")
+    groups, next_seq = _groups(step, letters)
+    if not groups:
+        return Redriven({}, next_seq)
+    piles = await _lock_piles(connection, step, groups)
+    _judge(step, groups, piles)
+    logged = await _decide(connection, step, groups, locked[0].next_seq)
+    cut = await _look_ahead(connection, groups, piles)
+    if cut is not None:  # some stand too far behind the cursor of a pile: that moves, and the next step goes on
+        groups, next_seq = groups[:cut], groups[cut].seq
+    writes = [
+        *_takes_out(step, groups, piles, attempt_ids),
+        *_brings_back(step, groups, locked[0], logged, attempt_ids),
+    ]
+    forgotten = [letter for group in groups if group.comes_back for letter in group.letters]
+    if forgotten:
+        writes.append((_FORGET_LETTERS, _named(forgotten)))
+    results = await connection.run(*writes) if writes else []
+    if forgotten and len(results[-1]) != len(forgotten):
+        raise Aborted("Somebody else was at these dead letters; it is tried again.")
+    woken = {pile.subscription_id for each in piles.values() for pile in each} | {step.chosen.subscription_id}
+    outcomes = {group.seq: group.outcome for group in groups if group.outcome is not None}
+    return Redriven(outcomes, next_seq, woken)
+
+
+def _asked(step: Redrive) -> dict[str, Any]:
+    return {
+        **_chosen(step.chosen),
+        "source_shard_id": step.shard_id,
+        "from_seq": step.from_seq,
+        "filter_path": step.chosen.filter_path,
+        "body_path": step.chosen.body_path,
+        "max_scanned": _MAX_SCANNED,
+    }
+
+
+def _chosen(chosen: Chosen) -> dict[str, Any]:
+    return {
+        "subscription_id": chosen.subscription_id,
+        "since": chosen.since,
+        "until": chosen.until,
+        "reasons": list(chosen.reasons),
+        "id_shards": [shard_id for shard_id, _ in chosen.ids],
+        "id_seqs": [seq for _, seq in chosen.ids],
+    }
+
+
+def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[_Group], int | None]:
+    """The messages of this step, and where the next one goes on."""
+    all_groups = [_Group(seq, list(some)) for seq, some in groupby(letters, lambda letter: letter.source_seq)]
+    is_all = len(letters) < _MAX_SCANNED
+    if not is_all and len(all_groups) > 1:
+        all_groups.pop()  # it may have more letters
+    chosen = [group for group in all_groups if any(letter.matches for letter in group.letters)]
+    if len(chosen) > step.max_messages:
+        chosen = chosen[: step.max_messages]
+        return chosen, chosen[-1].seq + 1
+    return chosen, None if is_all else all_groups[-1].seq + 1
+
+
+async def _lock_piles(connection: HotConnection, step: Redrive, groups: Sequence[_Group]) -> dict[int, list[Pile]]:
+    """By shard, in the order of the shards."""
+    letters = [letter for group in groups for letter in group.letters]
+    return {
+        shard_id: await lock_piles(
+            connection,
+            shard_id=shard_id,
+            letters=[letter for letter in letters if letter.shard_id == shard_id],
+            consumable=step.consumable,
+            now=step.now,
+        )
+        for shard_id in sorted({letter.shard_id for letter in letters})
+    }
+
+
+def _judge(step: Redrive, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]) -> None:
+    """Which messages are left alone because of how their letters stand."""
+    for group in groups:
+        holds = [
+            (pile, pile.holds(letter, step.now)) for letter in group.letters for pile in piles[letter.shard_id]
+        ]
+        if any(hold is Hold.OUT and pile.may_consume for pile, hold in holds):
+            group.outcome = Outcome.OUTSTANDING
+            continue
+        held = any(hold in (Hold.HELD, Hold.OUT) for _, hold in holds)
+        if not held and not step.chosen.takes_acked and any(hold is Hold.OVER for _, hold in holds):
+            group.outcome = Outcome.ACKED
+
+
+async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[_Group], next_seq: int) -> set[int]:
+    """Decide on the others; returns those that the log still has."""
+    open_groups = [group for group in groups if group.outcome is None]
+    if not open_groups:
+        return set()
+    seqs = [group.seq for group in open_groups]
+    times = [group.letters[0].source_publish_time for group in open_groups]
+    [found] = await connection.run(
+        (_FIND_LOGGED, {"shard_id": step.shard_id, "publish_times": times, "seqs": seqs})
+    )
+    logged = {row.seq: row.ordering_key for row in found}
+    for group in open_groups:
+        group.ordering_key = logged[group.seq] if group.seq in logged else _key_of(group.letters)
+    keys = {group.seq: group.ordering_key for group in open_groups}
+    rows = await lock_holding(connection, step.shard_id, [step.chosen.subscription_id], keys)
+    standing = _standing(rows, keys)
+    for group in open_groups:
+        if group.seq >= next_seq or group.seq in standing:
+            group.outcome = Outcome.ALREADY_THERE
+        elif group.seq in logged or any(letter.is_there for letter in group.letters):
+            group.outcome = Outcome.REDRIVEN
+        else:
+            group.outcome = Outcome.GONE
+    return set(logged)
+
+
+def _standing(rows: Sequence[Any], keys: Mapping[int, str | None]) -> set[int]:
+    """What the subscription has of them: out, to come again, or waiting for its key."""
+    standing: set[int] = set()
+    for row in rows:
+        seqs = from_multirange(row.seqs)
+        standing.update(seq for seq, bit in zip(seqs, row.open, strict=True) if bit == "1")
+        if row.waiting is not None:
+            standing.update(seq for seq in from_multirange(row.waiting) if keys[seq] == row.ordering_key)
+    return standing
+
+
+async def _look_ahead(
+    connection: HotConnection, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]
+) -> int | None:
+    """Which is the first group that has to wait for the next step; None: none has."""
+    first: int | None = None
+    for shard_id, of_shard in piles.items():
+        letters = [
+            each for group in groups if group.comes_back for each in group.letters if each.shard_id == shard_id
+        ]
+        for pile in of_shard:
+            until = await pile.look_ahead(connection, letters) if pile.may_consume else None
+            if until is None:
+                continue
+            too_far = (
+                number
+                for number, group in enumerate(groups)
+                if group.comes_back
+                and any(letter.shard_id == shard_id and letter.seq > until for letter in group.letters)
+            )
+            first = min(next(too_far), len(groups) if first is None else first)
+    return first
+
+
+def _takes_out(
+    step: Redrive, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]], attempt_ids: AttemptIds
+) -> Iterator[Bound]:
+    for shard_id, of_shard in piles.items():
+        letters = [
+            each for group in groups if group.comes_back for each in group.letters if each.shard_id == shard_id
+        ]
+        for pile in of_shard:
+            if pile.may_consume:
+                yield from pile.taken_out(letters, attempt_ids, step.now, step.author)
+
+
+def _brings_back(
+    step: Redrive, groups: Sequence[_Group], cursor: Any, logged: Collection[int], attempt_ids: AttemptIds
+) -> Iterator[Bound]:
+    back = [group for group in groups if group.outcome is Outcome.REDRIVEN]
+    if not back:
+        return
+    lost = [group for group in back if group.seq not in logged]
+    if lost:
+        yield _COPY_LETTERS, _copied(step, lost)
+    rows = PendingRows(
+        shard_id=step.shard_id,
+        subscription_id=step.chosen.subscription_id,
+        ordered=step.ordered,
+        next_seq=cursor.next_seq,
+        redriven=True,
+        messages=[Pending(group.seq, group.letters[0].source_publish_time, group.ordering_key) for group in back],
+    )
+    yield from rows.statements(attempt_ids, step.now)
+    told = rows_of(
+        None,
+        step.chosen.subscription_id,
+        Event.REDRIVEN,
+        0,
+        ranges_of(group.seq for group in back),
+        author=step.author,
+    )
+    yield journal_statement(step.shard_id, list(told), step.now)
+
+
+def _key_of(letters: Sequence[Any]) -> str | None:
+    """Of a message that the log has no more: its letters have the same."""
+    return next((letter.ordering_key for letter in letters if letter.is_there), None)
+
+
+def _copied(step: Redrive, groups: Sequence[_Group]) -> dict[str, Any]:
+    letters = [next(letter for letter in group.letters if letter.is_there) for group in groups]
+    named = _named(letters)
+    return {
+        "shard_id": step.shard_id,
+        "publish_times": [letter.source_publish_time for letter in letters],
+        "seqs": [letter.source_seq for letter in letters],
+        "letter_shards": named["shard_ids"],
+        "letter_publish_times": named["publish_times"],
+        "letter_seqs": named["seqs"],
+        "added": _ADDED,
+    }
+
+
+def _named(letters: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "shard_ids": [letter.shard_id for letter in letters],
+        "publish_times": [letter.publish_time for letter in letters],
+        "seqs": [letter.seq for letter in letters],
+    }
+
+
+async def count_letters(connection: HotConnection, *, chosen: Chosen, shard_ids: Sequence[int]) -> dict[str, int]:
+    """How many messages are chosen but for the filter, by reason."""
+    asked = {**_chosen(chosen), "source_shard_ids": list(shard_ids)}
+    [rows] = await connection.run((_COUNT_LETTERS, asked))
+    return {row.reason: row.messages for row in rows}
+
+
+async def list_piles(
+    connection: HotConnection, *, subscription_id: int, shard_ids: Sequence[int]
+) -> list[tuple[int, str]]:
+    """The subscriptions that read the shards in which dead letters of one lie: id and name."""
+    asked = {"subscription_id": subscription_id, "source_shard_ids": list(shard_ids)}
+    [rows] = await connection.run((_LIST_PILES, asked))
+    return [(row.subscription_id, row.name) for row in rows]

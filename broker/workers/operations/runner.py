@@ -1,0 +1,155 @@
+"""Runs operations, step by step (G1).
+
+A step is one transaction: it locks the operation's row, does its work, and writes down how far it has come.  So a
+step that is not committed has not happened, and the lock of a process that was killed is gone: the next one that
+looks goes on where the last commit left it (docs/decisions/0031).  Every process has a runner; they take turns at
+an operation, and operations take turns by when their next step is due.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Protocol
+
+from broker.domain.errors import Aborted, BrokerError, Unavailable
+from broker.domain.operation import Operation, Step, Verb
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.statements import COMMIT
+from broker.store.resources import operations as store
+from broker.telemetry.log import reason
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import OPERATION_STEPS, OPERATIONS_ENDED
+from broker.telemetry.state_changes import StateChanges
+
+POLL_SECONDS = 5.0  # nobody has told of anything for so long: one look by an index with nothing in it
+_BUSY_SECONDS = 1.0  # another process is at what is due
+_AGAIN = timedelta(seconds=1)  # after a step that has failed for no known reason
+_MOST_FAILURES = 5  # of an operation's steps in a process, one after the other
+
+logger = logging.getLogger(__name__)
+
+
+class Kind(Protocol):
+    """What an operation of one verb does."""
+
+    async def step(self, connection: HotConnection, operation: Operation) -> Step:
+        """One bounded piece of work, within the transaction that `connection` is in, which this does not end.
+
+        Raises Aborted (it met a concurrent change, and is tried again), Unavailable; another BrokerError ends the
+        operation.
+        """
+
+    def committed(self, operation: Operation, step: Step) -> None:
+        """It is so: who has something to claim now is told."""
+
+
+class OperationRunner:
+    """One for a process; `run` is a supervised worker."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        wake_ups: WakeUps,
+        kinds: Mapping[Verb, Kind],
+        states: StateChanges,
+        counters: Counters,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+        self._kinds = kinds
+        self._states = states
+        self._counts = counters.process
+        self._something = asyncio.Event()
+        self._failures: dict[str, int] = {}
+
+    @property
+    def healthy_seconds(self) -> float:
+        """After which a run goes well."""
+        return 2 * POLL_SECONDS
+
+    def wake(self) -> None:
+        """An operation was started, here or elsewhere, or may have been."""
+        self._something.set()
+
+    async def run(self) -> None:
+        """For ever, until an error, which is the supervisor's."""
+        while True:
+            self._something.clear()
+            pause = await self.run_once()
+            if pause > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(pause, POLL_SECONDS)):
+                        await self._something.wait()
+            else:
+                await asyncio.sleep(0)  # others of this process have had no turn meanwhile
+
+    async def run_once(self) -> float:
+        """One step of one operation, if any is due; after how many seconds to look again."""
+        operation: Operation | None = None
+        try:
+            async with self._database.hot() as connection:
+                operation = await store.lock_operation(connection, now=self._clock.now())
+                if operation is None:
+                    return self._until(await store.read_next_step(connection))
+                step = await self._step(connection, operation)
+        except Aborted as error:
+            logger.debug("a step is tried again: %s", error)
+            return 0.05
+        except Unavailable:
+            raise
+        except Exception as error:
+            if operation is None:
+                raise
+            await self._failed(operation, error)
+            return 0.0
+        self._failures.pop(operation.name, None)
+        self._kinds[operation.verb].committed(operation, step)
+        self._counts[OPERATION_STEPS] += 1
+        if step.ended:
+            self._ended(operation, "succeeded", operation.done + step.done)
+            await self._wake_ups.announce(operation.name)
+        return 0.0
+
+    def _until(self, next_step: object) -> float:
+        if next_step is None:
+            return POLL_SECONDS
+        seconds = (next_step - self._clock.now()).total_seconds()  # type: ignore[operator]
+        return float(seconds) if seconds > 0 else _BUSY_SECONDS
+
+    async def _step(self, connection: HotConnection, operation: Operation) -> Step:
+        try:
+            step = await self._kinds[operation.verb].step(connection, operation)
+            await connection.run(store.step_written(operation, step, self._clock.now()), (COMMIT, {}))
+        except BaseException:
+            await connection.close()  # its transaction is open
+            raise
+        return step
+
+    async def _failed(self, operation: Operation, error: Exception) -> None:
+        """End it, unless another try may go well."""
+        known = isinstance(error, BrokerError) and error.code != "INTERNAL"
+        failures = self._failures[operation.name] = self._failures.get(operation.name, 0) + 1
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            if not known and failures < _MOST_FAILURES:
+                await store.put_off(connection, name=operation.name, until=now + failures * _AGAIN)
+                return
+            code, message = ("INTERNAL", f"A step failed {failures} times.")
+            if isinstance(error, BrokerError) and known:
+                code, message = error.code, error.message
+            await store.end_operation(connection, name=operation.name, code=code, message=message, now=now)
+        self._failures.pop(operation.name, None)
+        self._ended(operation, f"failed, {reason(error)}", operation.done)
+        await self._wake_ups.announce(operation.name)
+
+    def _ended(self, operation: Operation, how: str, done: int) -> None:
+        self._counts[OPERATIONS_ENDED["failed" if how.startswith("failed") else "succeeded"]] += 1
+        what = f"{operation.name} ({operation.verb} of {operation.target}) has {how}: {done:,} messages"
+        self._states.tell("operations", what)

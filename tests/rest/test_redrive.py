@@ -1,0 +1,197 @@
+"""Redrive over REST: dead letters go back to the subscription that gave them up, and to nobody else (G2)."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from broker.app import Broker
+from broker.app_config import AppConfig
+from tests.fixtures.broker import Json, Rest, eventually, message, text
+from tests.fixtures.in_process import running_in_process
+
+
+@pytest.fixture
+async def rest(database_url: str) -> AsyncIterator[Rest]:
+    """One attempt, and a message is a dead letter."""
+    broker = Broker(
+        AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
+    )
+    async with running_in_process(broker) as client:
+        yield Rest(client, "projects/p")
+
+
+async def _give_up(rest: Rest, *messages: str | Json, **fields: Any) -> list[str]:
+    """A subscription, a bystander, and messages that are dead letters of the first; their ids."""
+    await rest.create_topic()
+    await rest.create_topic("dead")
+    await rest.create_subscription("dead-sub", "dead", enableMessageOrdering=bool(fields))
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 1}
+    await rest.create_subscription(deadLetterPolicy=policy, **fields)
+    await rest.create_subscription("bystander")
+    ids = [id_ for each in messages for id_ in await rest.publish(each)]  # of one key at a time
+    await rest.drain("bystander")
+    await _fail_all(rest, len(ids))
+    return ids
+
+
+async def _fail_all(rest: Rest, count: int) -> None:
+    async def failed() -> bool:
+        received = await rest.pull(max_messages=1000)
+        if received:
+            await rest.modify_ack_deadline(received, 0)
+        return await _letters(rest) == count
+
+    await eventually(failed)
+
+
+async def _letters(rest: Rest) -> int:
+    position = await rest.ok("GET", f"{rest.subscription('dead-sub')}/snapshot")
+    return int(position["undeliveredMessages"])
+
+
+async def _redrive(rest: Rest, **body: object) -> Json:
+    """Until it has ended."""
+    started = await rest.ok("POST", f"{rest.subscription()}:redrive", body)
+    return await rest.ok("POST", f"{started['name']}:wait", {"timeout": "30s"})
+
+
+async def test_what_was_given_up_comes_back_under_its_first_id_and_to_nobody_else(rest: Rest) -> None:
+    ids = await _give_up(rest, *(message(f"m{n}", {"n": str(n)}) for n in range(5)))
+    ended = await _redrive(rest)
+    assert ended["done"]
+    assert ended["response"] == {"@type": "type.googleapis.com/broker.v1.RedriveResponse", "redriven": "5"}
+    received = await rest.pull()
+    assert [each["message"]["messageId"] for each in received] == ids
+    assert [text(each) for each in received] == [f"m{n}" for n in range(5)]
+    assert [each["message"]["attributes"] for each in received] == [{"n": str(n)} for n in range(5)]
+    assert {each["deliveryAttempt"] for each in received} == {1}
+    assert await rest.pull("bystander") == []
+    assert await rest.pull("dead-sub") == []
+    await rest.acknowledge(received)
+    assert await rest.pull() == []
+    assert (await _redrive(rest))["metadata"]["done"] == "0"
+
+
+async def test_chosen_ones_come_back_and_the_others_stay_where_they_are(rest: Rest) -> None:
+    await _give_up(rest, *(message(f"m{n}", {"n": str(n)}) for n in range(6)))
+    await rest.acknowledge(list(await rest.pull("dead-sub", 1)), "dead-sub")  # m0 is dealt with
+    assert (await _redrive(rest, filter='attributes.n = "2" OR attributes.n = "4"'))["metadata"]["done"] == "2"
+    assert [text(each) for each in await rest.drain()] == ["m2", "m4"]
+    letters = await rest.pull("dead-sub")
+    assert sorted(text(each) for each in letters) == ["m1", "m3", "m5"]
+    assert {each.get("deliveryAttempt", 0) for each in letters} == {0}
+    assert (await _redrive(rest, reasons=["deadline"]))["metadata"]["done"] == "0"
+    started = await _redrive(rest)
+    assert started["metadata"]["counts"] == {"acked": "1", "outstanding": "3"}
+    assert {each["reason"] for each in started["metadata"]["skipped"]} == {"acked", "outstanding"}
+    assert await rest.pull() == []
+
+
+async def test_a_message_that_is_named_comes_back_though_its_letter_was_dealt_with(rest: Rest) -> None:
+    first, second, third = await _give_up(rest, "m0", "m1", "m2")
+    letters = await rest.drain("dead-sub")
+    assert (await _redrive(rest, messageIds=[second, letters[2]["message"]["messageId"]]))["response"][
+        "redriven"
+    ] == "2"
+    assert [each["message"]["messageId"] for each in await rest.drain()] == [second, third]
+    assert first not in {second, third}
+
+
+async def test_the_order_of_a_key_is_kept_and_its_next_messages_wait(rest: Rest) -> None:
+    keyed = [message(f"{key}{n}", orderingKey=key) for n in range(4) for key in "ab"]
+    await _give_up(rest, *keyed, message("plain"), enableMessageOrdering=True)
+    await rest.publish(message("a4", orderingKey="a"))
+    out = await rest.pull()
+    assert [text(each) for each in out] == ["a4"]
+    assert (await _redrive(rest))["response"]["redriven"] == "9"
+    others = await rest.pull()
+    assert [text(each) for each in others if text(each)[0] == "b"] == ["b0", "b1", "b2", "b3"]
+    assert sorted(text(each) for each in others)[-1] == "plain"
+    assert not [each for each in others if text(each)[0] == "a"]
+    await rest.acknowledge(out)
+    keys = await rest.pull()
+    assert [text(each) for each in keys] == ["a0", "a1", "a2", "a3"]
+    assert {each["deliveryAttempt"] for each in keys + others} == {1}
+    await rest.acknowledge(keys + others)
+    await rest.publish(message("a5", orderingKey="a"))
+    assert [text(each) for each in await rest.drain()] == ["a5"]
+    assert await rest.drain("dead-sub") == []
+
+
+async def test_keys_of_an_ordered_pile_go_on_without_what_was_taken_out(rest: Rest) -> None:
+    keyed = [message(f"{key}{n}", {"n": str(n)}, orderingKey=key) for n in range(4) for key in "ab"]
+    await _give_up(rest, *keyed, enableMessageOrdering=True)
+    await rest.modify_ack_deadline(await rest.pull("dead-sub", 1), 0, "dead-sub")  # a0 comes back to the pile
+    assert (await _redrive(rest, filter='attributes.n = "0" OR attributes.n = "2"'))["response"]["redriven"] == "4"
+    assert sorted(text(each) for each in await rest.drain("dead-sub")) == ["a1", "a3", "b1", "b3"]
+    assert sorted(text(each) for each in await rest.drain()) == ["a0", "a2", "b0", "b2"]
+
+
+async def test_nothing_is_changed_by_a_validation(rest: Rest) -> None:
+    await _give_up(rest, "m0", "m1")
+    plan = await rest.ok("POST", f"{rest.subscription()}:redrive", {"validateOnly": True})
+    assert (plan["done"], plan["response"]["chosen"], "name" in plan) == (True, "2", False)
+    assert plan["metadata"]["takenFrom"] == [rest.subscription("dead-sub")]
+    assert await rest.ok("GET", f"{rest.project}/operations") == {}
+    assert (await rest.pull(), len(await rest.pull("dead-sub"))) == ([], 2)
+
+
+async def test_one_that_is_slow_is_cancelled_and_what_it_did_stays_done(rest: Rest) -> None:
+    await _give_up(rest, *(f"m{n}" for n in range(20)))
+    body = {"maxMessagesPerSecond": 0.01}
+    started = await rest.ok("POST", f"{rest.subscription()}:redrive", body)
+    name = started["name"]
+    assert (started["done"], started["metadata"]["total"]) == (False, "20")
+
+    async def has_begun() -> bool:
+        return bool((await rest.ok("GET", name))["metadata"]["done"] == "1")
+
+    await eventually(has_begun)
+    assert await rest.error("DELETE", name) == (
+        "FAILED_PRECONDITION",
+        f"The operation is under way: cancel it first (resource={name.rpartition('/')[2]}).",
+    )
+    assert await rest.ok("POST", f"{name}:cancel", {}) == {}
+    ended = await rest.ok("POST", f"{name}:wait", {"timeout": "30s"})
+    assert (ended["done"], ended["error"]["code"], ended["metadata"]["state"]) == (True, 1, "CANCELLED")
+    assert [text(each) for each in await rest.pull()] == ["m0"]
+    assert len(await rest.drain("dead-sub")) == 19
+    [listed] = (await rest.ok("GET", f"{rest.project}/operations"))["operations"]
+    assert listed == ended
+    assert await rest.ok("DELETE", name) == {}
+    assert (await rest.error("GET", name))[0] == "NOT_FOUND"
+    assert (await rest.error("POST", f"{name}:cancel", {}))[0] == "NOT_FOUND"
+
+
+async def test_a_project_has_so_many_at_once(rest: Rest) -> None:
+    await _give_up(rest, *(f"m{n}" for n in range(12)))
+    slow = {"maxMessagesPerSecond": 0.01}
+    names = [(await rest.ok("POST", f"{rest.subscription()}:redrive", slow))["name"] for _ in range(10)]
+    assert names == sorted(names)
+    code, said = await rest.error("POST", f"{rest.subscription()}:redrive", slow)
+    assert (code, ":wait" in said, "--operations-at-once" in said) == ("RESOURCE_EXHAUSTED", True, True)
+    page = await rest.ok("GET", f"{rest.project}/operations", params={"pageSize": 7})
+    rest_of = await rest.ok(
+        "GET", f"{rest.project}/operations", params={"pageSize": 7, "pageToken": page["nextPageToken"]}
+    )
+    assert [each["name"] for each in page["operations"] + rest_of["operations"]] == names
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"filter": "attributes.n ="}, "filter"),
+        ({"messageIds": ["x"]}, "messageId=x"),
+        ({"maxMessagesPerSecond": 0}, "maxMessagesPerSecond=0"),
+        ({"startTime": "yesterday"}, "startTime"),
+        ({"startTime": "2026-01-02T00:00:00Z", "endTime": "2026-01-01T00:00:00Z"}, "startTime"),
+        ({"target": "t"}, "target"),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused(rest: Rest, body: Json, said: str) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    code, why = await rest.error("POST", f"{rest.subscription()}:redrive", body)
+    assert (code, said in why) == ("INVALID_ARGUMENT", True), why
+    assert (await rest.error("POST", f"{rest.subscription('none')}:redrive", {}))[0] == "NOT_FOUND"

@@ -1,0 +1,170 @@
+"""Messages come back from their dead letters, exactly, however long that takes and whatever is dropped (G2)."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+import pytest
+
+from broker.domain.redrive import Outcome
+from broker.store.log import piles, redrive
+from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.retention import delete_unwanted, drop_partitions_behind
+from tests.fixtures.dead_letters import Letters, make_letters
+from tests.fixtures.log import Log, texts
+from tests.store.interleavings.steps import changed, open_transaction, until_waiting
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def letters(log: Log) -> Letters:
+    return await make_letters(log)
+
+
+@pytest.fixture
+async def ordered(log: Log) -> Letters:
+    return await make_letters(log, ordered=True)
+
+
+async def _tidy(log: Log, after: timedelta = HOUR) -> int:
+    now = log.start + after
+    async with log.database.connection() as connection:
+        await make_partitions_ahead(connection, now=now)
+        await delete_unwanted(connection, now=now)
+        return await drop_partitions_behind(connection, now=now)
+
+
+async def _drop(log: Log, now: datetime) -> None:
+    async with log.database.connection() as connection:
+        assert await drop_partitions_behind(connection, now=now) > 0
+
+
+async def _acked(log: Log, **options: object) -> list[str]:
+    """Pull and ack until there is nothing more."""
+    found: list[str] = []
+    while deliveries := await log.pull(**options):  # type: ignore[arg-type]
+        found += texts(deliveries)
+        await log.acknowledge_many(*deliveries)
+    return found
+
+
+async def _seek_to_the_start(log: Log) -> None:
+    await log.execute(
+        "UPDATE cursors SET next_seq = 1, next_publish_time = next_publish_time - interval '1 second'"
+        f" WHERE subscription_id = {log.subscription.subscription_id}"
+    )
+
+
+async def test_what_the_log_has_no_more_is_made_of_its_letter(letters: Letters) -> None:
+    log = letters.log
+    await letters.give_up("a", "b")
+    assert await _tidy(log) > 0
+    later = log.start + HOUR
+    assert await letters.redrive(now=later) == [Outcome.REDRIVEN] * 2
+    await _tidy(log, 2 * HOUR)
+    [delivery] = await log.pull(now=later)
+    assert (texts([delivery]), delivery.attempt_number) == (["a", "b"], 1)
+    assert {message.attributes for message in delivery.messages} == {"{}"}
+    await log.acknowledge(delivery)
+    await _tidy(log, 3 * HOUR)
+    assert await log.rows("SELECT count(*) FROM straggler_batches") == [(0,)]
+
+
+async def test_what_the_log_has_no_more_comes_back_in_the_order_of_its_key(ordered: Letters) -> None:
+    log = ordered.log
+    await ordered.give_up("a", "b", "c", key="k")
+    assert await _tidy(log) > 0
+    later = log.start + HOUR
+    assert await ordered.redrive(now=later) == [Outcome.REDRIVEN] * 3
+    await log.publish("d", key="k", now=later)
+    await _tidy(log, 2 * HOUR)
+    [delivery] = await log.pull(2, ordered=True, now=later)
+    assert texts([delivery]) == ["a", "b"]
+    await log.nack(delivery, now=later)
+    assert [texts([each]) for each in await log.pull(2, ordered=True, now=later)] == [["a", "b"]]
+    assert await log.pull(ordered=True, now=later) == []
+
+
+async def test_it_is_delivered_however_old_it_is_until_it_is_acked(letters: Letters) -> None:
+    log = letters.log
+    await letters.give_up("a", "b")
+    later = log.start + 2 * HOUR
+    assert await letters.redrive(now=later) == [Outcome.REDRIVEN] * 2
+    await _tidy(log, 2 * HOUR)
+    await log.publish("c", now=later)
+    await _tidy(log, timedelta(days=6))
+    [delivery, _] = await log.pull(now=later, retention=HOUR)
+    await log.nack(delivery, [1], now=later)
+    again = await log.pull(now=later + HOUR / 2, retention=HOUR)
+    assert sorted(texts(again)) == ["a", "b", "c"]
+    await log.acknowledge_many(*again)
+    assert await log.rows("SELECT count(*) FROM delivery_attempts WHERE redriven") == [(0,)]
+
+
+async def test_the_cursor_of_a_pile_passes_what_is_not_chosen(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it is far: three messages a step."""
+    monkeypatch.setattr(piles, "MAX_PASSED", 3)
+    await letters.give_up(*"abcdefgh")
+    wanted = {"ids": [(letters.log.shard_id, seq) for seq in (5, 8)]}
+    done = await letters.step(chosen=wanted)
+    assert (done.outcomes, done.next_seq) == ({}, 5), "it goes on from there"
+    assert await letters.redrive(chosen=wanted) == [Outcome.REDRIVEN] * 2
+    assert await _acked(letters.log) == ["e", "h"]
+    assert sorted(await _acked(letters.dead)) == ["a", "b", "c", "d", "f", "g"]
+
+
+async def test_a_letter_that_is_out_is_left_alone_and_one_given_back_is_taken_out(letters: Letters) -> None:
+    await letters.give_up("a", "b", "c")
+    [delivery] = await letters.dead.pull(2)
+    await letters.dead.nack(delivery, [1])
+    assert await letters.redrive() == [Outcome.OUTSTANDING, Outcome.REDRIVEN, Outcome.REDRIVEN]
+    assert await _acked(letters.log) == ["b", "c"]
+    assert await letters.dead.acknowledge(delivery, [0]) == set()
+    assert await _acked(letters.dead) == []
+    assert await letters.redrive() == [Outcome.ACKED]
+
+
+async def test_what_was_sought_back_is_not_doubled(letters: Letters) -> None:
+    log = letters.log
+    await letters.give_up("a", "b")
+    await _seek_to_the_start(log)
+    assert await letters.redrive() == [Outcome.ALREADY_THERE] * 2
+    assert await _acked(log) == ["a", "b"]
+    assert await _acked(letters.dead) == []
+
+
+async def test_a_message_with_two_letters_comes_back_once(letters: Letters) -> None:
+    log = letters.log
+    await letters.give_up("a")
+    await _seek_to_the_start(log)
+    await letters.fail()
+    assert await log.rows("SELECT count(*) FROM dead_letters") == [(2,)]
+    assert await letters.redrive() == [Outcome.REDRIVEN]
+    assert await _acked(log) == ["a"]
+    assert await _acked(letters.dead) == []
+
+
+@pytest.mark.parametrize("rule", [True, False])
+async def test_a_partition_is_not_dropped_between_the_look_and_the_commit(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch, rule: bool
+) -> None:
+    """Without the lock that the janitor takes too, the messages are lost."""
+    log = letters.log
+    later = log.start + HOUR
+    await log.publish("a", "b")
+    async with log.database.connection() as connection:
+        await make_partitions_ahead(connection, now=later)
+    await letters.fail(now=later)  # the letters stand in another partition, which alone somebody wants
+    [delivery] = await letters.dead.pull(now=later)
+    await letters.dead.nack(delivery, now=later)
+    if not rule:
+        held = redrive._HOLD_RETENTION
+        monkeypatch.setattr(redrive, "_HOLD_RETENTION", changed(held, "4711005", "4711999"))
+    async with open_transaction(log.database) as session:
+        await redrive.redrive(session, letters.wanted(now=later), log.attempt_ids)
+        tidying = asyncio.create_task(_drop(log, later))
+        await until_waiting(log.database)
+    await tidying
+    assert (await log.pull_texts(now=later) == ["a", "b"]) is rule
