@@ -23,7 +23,16 @@ from broker.store.claim import bodies, claim, due, expired, fresh, ordered, writ
 from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
-from broker.store.log import delivery_attempts, journal, messages, retained_bytes, shards
+from broker.store.log import (
+    delivery_attempts,
+    journal,
+    messages,
+    pending_rows,
+    piles,
+    redrive,
+    retained_bytes,
+    shards,
+)
 from broker.store.log.delivery_attempts import (
     acknowledge_exactly_once,
     acknowledge_in_order,
@@ -34,6 +43,7 @@ from broker.store.log.partitions import make_partitions_ahead
 from broker.store.looking import fates, figures, lag, published, readers, standing_messages, topic_messages, traces
 from broker.store.resources import filters
 from tests.fixtures.database import begin
+from tests.fixtures.dead_letters import make_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.fixtures.push_log import PushLog
 from tests.store.interleavings.steps import execute
@@ -59,6 +69,7 @@ EXPECTED = {
     "claim._READ_CURSORS": {"cursors_pkey"},
     "due._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey", "cursors_pkey"},
     "due._FIND_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
+    "due._FIND_STRAGGLERS_OF_KEYS": {"cursors_pkey", "straggler_batches_pkey"},
     "due._FIND_MESSAGES_OF_KEYS": {"cursors_pkey", "_ordering_key_publish_time_idx"},
     "fresh._READ_FRESH_BATCHES": {"cursors_pkey", "_pkey"},
     "fresh._FIND_FRESH_BATCHES": {"cursors_pkey", "_pkey"},
@@ -72,6 +83,7 @@ EXPECTED = {
     "expired._INSERT_EXPIRED": {"_pkey"},
     "expired._INSERT_EXPIRED_OF_KEYS": {"_ordering_key_publish_time_idx"},
     "write._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
+    "write._MARK_REDRIVEN": {"delivery_attempts_pkey"},
     "write._MOVE_CURSORS": {"cursors_pkey"},
     "write._READ_NEXT_DELIVERY_ATS": {"delivery_attempts_due_idx"},
     "write._INSERT_DELIVERY_ATTEMPTS": set(),
@@ -118,6 +130,24 @@ EXPECTED = {
     "retained_bytes._READ_PROJECTS": set(),
     "retained_bytes._SUM_BATCHES": {"_pkey"},
     "shards._READ_HEADS": {"shards_pkey"},
+    "redrive._HOLD_RETENTION": set(),
+    "redrive._LOCK_CURSORS": {"cursors_pkey"},
+    "redrive._READ_LETTERS": {"_pkey", "straggler_batches_pkey"},
+    "redrive._FIND_LOGGED": {"_pkey", "straggler_batches_pkey"},
+    "redrive._COPY_LETTERS": {"_pkey", "straggler_batches_pkey"},
+    "redrive._FORGET_LETTERS": set(),
+    "redrive._COUNT_LETTERS": set(),
+    "redrive._LIST_PILES": {"cursors_pkey"},
+    "piles._LOCK_PILES": {"cursors_pkey"},
+    "piles._LOCK_HOLDING_ATTEMPTS": {"delivery_attempts_pkey"},
+    "piles._FIND_PASSED": {"cursors_pkey", "_pkey"},
+    "piles._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
+    "piles._REPLACE_ORDERED_RUNS": {"delivery_attempts_pkey"},
+    "piles._STOP_WAITING": {"delivery_attempts_ordering_key_idx"},
+    "piles._MOVE_CURSORS": {"cursors_pkey"},
+    "pending_rows._INSERT_PENDING_ATTEMPTS": set(),
+    "pending_rows._LOCK_KEYS": {"delivery_attempts_ordering_key_idx"},
+    "pending_rows._HOLD_KEYS": set(),
 }
 _MODULES = {
     "claim": claim,
@@ -133,11 +163,14 @@ _MODULES = {
     "journal": journal,
     "lag": lag,
     "messages": messages,
+    "pending_rows": pending_rows,
+    "piles": piles,
     "published": published,
     "readers": readers,
     "standing_messages": standing_messages,
     "topic_messages": topic_messages,
     "traces": traces,
+    "redrive": redrive,
     "retained_bytes": retained_bytes,
     "shards": shards,
 }
@@ -299,6 +332,23 @@ async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> No
     await log.pull(now=now + 2 * SECOND, retention=SECOND, **options)
 
 
+async def _run_redrive(database: Database, log: Log, session: Any) -> None:
+    """Of plain messages and of a key, some of which the log has no more."""
+    for in_order in (False, True):
+        source = await make_log(database, log.start, f"source-{in_order}")
+        letters = await make_letters(source, ordered=in_order)
+        for text in ("a", "b", "c", "d"):
+            await letters.give_up(text, key="k" if in_order else "")
+        [delivery] = await letters.dead.pull(2, ordered=in_order)
+        await letters.dead.nack(delivery)
+        await source.execute(f"DELETE FROM message_batches WHERE shard_id = {source.shard_id} AND last_seq < 3")
+        chosen = letters.wanted().chosen
+        await redrive.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
+        await redrive.list_piles(session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id])
+        await letters.step(connection=session, max_messages=3)
+        await source.pull(connection=session, ordered=in_order)
+
+
 async def _run_push_statements(log: Log, session: Any) -> None:
     """For a full chunk of subscriptions: at different places, with something due for each."""
     ids = [1_000 + number for number in range(MAX_CLAIMANTS)]  # the last without a cursor
@@ -325,6 +375,7 @@ async def recorder(clone: Callable[[], Any]) -> AsyncIterator[Recorder]:
         async with database.hot() as connection:
             recorder = Recorder(connection)
             await _run_every_statement(log, recorder)
+            await _run_redrive(database, log, recorder)
             yield recorder
         await database.close()
 

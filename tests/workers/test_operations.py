@@ -1,0 +1,244 @@
+"""Operations go on where they were, whatever is killed; shown by redrives, whose counts are exact (G1)."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from broker.domain.errors import FailedPrecondition, Unavailable
+from broker.domain.operation import Operation, Step, Verb
+from broker.domain.redrive import to_json
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.dead_letter_news import DeadLetterNews
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.tasks import Tasks
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.attempt_ids import AttemptIds
+from broker.store.resources import operations as store
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.state_changes import StateChanges
+from broker.workers.operations import runner as runner_module
+from broker.workers.operations.redrive import RedriveKind
+from broker.workers.operations.runner import Kind, OperationRunner
+from tests.fixtures.dead_letters import Letters, make_letters
+from tests.fixtures.log import Log, texts
+
+MESSAGES = 120
+SEED = 20261123
+
+
+@dataclass
+class Dying:
+    """A kind whose process dies now and then: before its work, or after it and before the commit."""
+
+    kind: Kind
+    dice: random.Random
+    deaths: int = 0
+
+    async def step(self, connection: HotConnection, operation: Operation) -> Step:
+        when = self.dice.randrange(3)
+        if when == 0:
+            await self._die(connection)
+        step = await self.kind.step(connection, operation)
+        if when == 1:
+            await self._die(connection)
+        return step
+
+    async def _die(self, connection: HotConnection) -> None:
+        self.deaths += 1
+        await connection.close()
+        raise Unavailable("killed")
+
+    def committed(self, operation: Operation, step: Step) -> None:
+        self.kind.committed(operation, step)
+
+
+class Careless(OperationRunner):
+    """Writes down how far it has come in a transaction of its own, before the work."""
+
+    async def _step(self, connection: HotConnection, operation: Operation) -> Step:
+        step = await self._kinds[operation.verb].step(connection, operation)
+        await connection.run((COMMIT, {}))
+        await self._killed_here(connection)
+        await connection.run((BEGIN, {}), store.step_written(operation, step, self._clock.now()), (COMMIT, {}))
+        return step
+
+    killings = 0
+
+    async def _killed_here(self, connection: HotConnection) -> None:
+        self.killings += 1
+        if self.killings % 3 == 0:
+            await connection.close()
+            raise Unavailable("killed")
+
+
+@dataclass
+class Office:
+    """What a runner needs."""
+
+    letters: Letters
+    clock: DatabaseClock
+    tasks: Tasks
+
+    @property
+    def database(self) -> Database:
+        return self.letters.log.database
+
+    def kind(self) -> RedriveKind:
+        counters = Counters()
+        resources = ResourceCache(self.database, self.tasks, DeadLetterNews(StateChanges()), counters)
+        return RedriveKind(self.clock, resources, self.wake_ups(), AttemptIds(), counters)
+
+    def wake_ups(self) -> WakeUps:
+        return WakeUps(self.database, wake=lambda *_: None, drop=lambda _: None)
+
+    def runner(self, kind: Kind, cls: type[OperationRunner] = OperationRunner) -> OperationRunner:
+        states = StateChanges()
+        return cls(self.database, self.clock, self.wake_ups(), {Verb.REDRIVE: kind}, states, Counters())
+
+    async def start(self, **request: Any) -> str:
+        now = self.clock.now()
+        log = self.letters.log
+        wanted = self.letters.wanted(now=now)
+        operation = Operation(
+            name=f"projects/p/operations/{now.timestamp():.6f}",
+            project="projects/p",
+            verb=Verb.REDRIVE,
+            target=log.subscription.name,
+            request={"chosen": to_json(wanted.chosen), "consumable": list(wanted.consumable), **request},
+            total=MESSAGES,
+            created_at=now,
+            updated_at=now,
+            next_step_at=now,
+        )
+        async with self.database.transaction() as connection:
+            await store.insert_operation(connection, operation=operation)
+        return operation.name
+
+    async def find(self, name: str) -> Operation:
+        async with self.database.transaction() as connection:
+            operation = await store.find_operation(connection, name=name)
+        assert operation is not None
+        return operation
+
+    async def run(self, *runners: OperationRunner, name: str) -> Operation:
+        """By turns, until it has ended."""
+        while (operation := await self.find(name)).ended_at is None:
+            for runner in runners:
+                with suppress(Unavailable):
+                    await runner.run_once()
+        return operation
+
+    async def came_back(self) -> list[str]:
+        """Pulled, all at once, for the first time."""
+        found: list[str] = []
+        while deliveries := await self.letters.log.pull(ordered=self.letters.ordered, now=self.clock.now()):
+            found += texts(deliveries)
+            assert {delivery.attempt_number for delivery in deliveries} == {1}
+        return found
+
+
+@pytest.fixture
+async def office(log: Log, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Office]:
+    """Dead letters of three keys; seven messages a step."""
+    monkeypatch.setattr("broker.workers.operations.redrive.step_size", lambda _: 7)
+    letters = await make_letters(log, ordered=True)
+    for number in range(MESSAGES):
+        await log.publish(f"{number}", key="abc"[number % 3])
+    await letters.fail()
+    clock, tasks = DatabaseClock(log.database), Tasks()
+    await clock.synchronise()
+    yield Office(letters, clock, tasks)
+    await tasks.close()
+
+
+async def test_counts_are_exact_and_keys_in_order_however_often_it_dies(office: Office) -> None:
+    dice = random.Random(SEED)
+    dying = [Dying(office.kind(), dice) for _ in range(2)]
+    name = await office.start()
+    ended = await office.run(*(office.runner(kind) for kind in dying), name=name)
+    assert sum(kind.deaths for kind in dying) > 10
+    assert (ended.state, ended.done, ended.total, ended.counts) == (
+        "SUCCEEDED",
+        MESSAGES,
+        MESSAGES,
+        {"redriven": MESSAGES},
+    )
+    came_back = await office.came_back()
+    assert Counter(came_back) == Counter(str(number) for number in range(MESSAGES))
+    for key in range(3):
+        of_key = [int(text) for text in came_back if int(text) % 3 == key]
+        assert of_key == sorted(of_key)
+    assert await office.letters.dead.pull(ordered=True, now=office.clock.now()) == []
+
+
+async def test_a_cursor_that_moves_in_a_transaction_of_its_own_is_found_out(office: Office) -> None:
+    """The same look at counts sees that steps were done which nobody has written down."""
+    name = await office.start()
+    ended = await office.run(office.runner(office.kind(), Careless), name=name)
+    assert ended.done < MESSAGES
+    assert len(await office.came_back()) == MESSAGES
+
+
+async def test_two_processes_at_once_share_the_work_and_double_nothing(office: Office) -> None:
+    name = await office.start()
+    runners = [office.runner(office.kind()) for _ in range(2)]
+    ends = await asyncio.gather(*(office.run(runner, name=name) for runner in runners))
+    assert {end.done for end in ends} == {MESSAGES}
+    assert len(await office.came_back()) == MESSAGES
+
+
+async def test_a_rate_is_kept_by_all_together(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is not begun before its time, whoever asks."""
+    monkeypatch.undo()
+    name = await office.start(maxMessagesPerSecond=20)
+    runners = [office.runner(office.kind()) for _ in range(2)]
+    for runner in (*runners, *runners):
+        await runner.run_once()
+    running = await office.find(name)
+    elapsed = (running.updated_at - running.created_at).total_seconds()
+    assert 0 < running.done <= 2 + 20 * elapsed
+    assert running.next_step_at > running.created_at
+
+
+async def test_what_cannot_be_done_ends_it_with_the_reason(office: Office) -> None:
+    @dataclass
+    class Refused:
+        async def step(self, connection: HotConnection, operation: Operation) -> Step:
+            raise FailedPrecondition("The subscription is detached.")
+
+        def committed(self, operation: Operation, step: Step) -> None: ...
+
+    name = await office.start()
+    ended = await office.run(office.runner(Refused()), name=name)
+    assert (ended.state, ended.error_code, ended.error_message) == (
+        "FAILED",
+        "FAILED_PRECONDITION",
+        "The subscription is detached.",
+    )
+
+
+async def test_a_defect_is_tried_again_and_then_ends_it(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "_AGAIN", runner_module._AGAIN * 0)
+
+    class Defect:
+        tries = 0
+
+        async def step(self, connection: HotConnection, operation: Operation) -> Step:
+            self.tries += 1
+            raise ZeroDivisionError
+
+        def committed(self, operation: Operation, step: Step) -> None: ...
+
+    defect = Defect()
+    name = await office.start()
+    ended = await office.run(office.runner(defect), name=name)
+    assert (ended.state, ended.error_code, defect.tries) == ("FAILED", "INTERNAL", 5)
