@@ -86,6 +86,11 @@ CLIENTS = {
     "peek": "peek",
     "message": "message",
     "lag": "lag",
+    "top": "top",
+    "push": "push",
+    "seek": "seek",
+    "doctor": "doctor",
+    "bench": "bench",
     "apply": "apply",
     "export": "export",
     "context": "context",
@@ -97,9 +102,9 @@ SECTIONS = {
     "A broker": ("serve", "migrate", "settings", "database", "secrets"),
     "Who may call": ("auth",),
     "Resources": ("topic", "sub", "snapshot", "apply", "export"),
-    "Messages": ("publish", "pull", "tail"),
-    "Looking": ("lag", "peek", "message"),
-    "This program": ("context", "completion"),
+    "Messages": ("publish", "pull", "tail", "seek"),
+    "Looking": ("lag", "top", "peek", "message", "push", "doctor"),
+    "This program": ("bench", "context", "completion"),
 }
 
 COMMANDS: dict[str, Command | Commands] = {

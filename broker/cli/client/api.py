@@ -59,6 +59,7 @@ class Api:
             raise Misuse(f"--url must be a URL such as {DEFAULT_URL}, not {url[:200]!r}")
         self.url = url.rstrip("/")
         self.credentials = credentials
+        self.ca_file = ca_file
         self._client = httpx.Client(timeout=_TIMEOUT_SECONDS, verify=tls(self.url, ca_file))
 
     def __enter__(self) -> "Api":

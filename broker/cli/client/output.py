@@ -103,6 +103,10 @@ class Output:
             click.echo(text if fits else f"{text[: self.console.width - 1]}…")
         sys.stdout.flush()
 
+    def clear(self, codes: str) -> None:
+        """Of a terminal, before it shows the same anew."""
+        click.echo(codes, nl=False)
+
     def styled(self, text: str, state: str) -> None:
         """A line for people that looks as the state does."""
         self._print(Text(text, style=_STYLES.get(state, "")), wraps=True)

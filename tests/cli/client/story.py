@@ -39,6 +39,25 @@ broker message show $ID
 broker pull billing --max 2
 broker lag
 broker message show $ID --sub billing
+broker seek billing --time 1h
+broker seek billing --snapshot before-release
+broker sub pause billing --reason 'The database is moved.'
+# broker lag
+broker sub resume billing
+broker topic freeze orders --reason 'The schema is migrated.'
+# broker topic show orders
+broker topic unfreeze orders
+broker top --every 200ms --max 2
+# broker sub create hook --topic parcels --push-endpoint $SINK
+broker push test hook 'Is anybody there?'
+broker push status hook
+broker push failures hook
+broker push pause hook --reason 'The receiver moves.'
+# broker push status hook
+broker push resume hook
+# broker sub delete hook
+broker doctor
+broker bench --messages 200 --batch 20 --connections 2
 broker snapshot delete before-release
 broker sub delete audit
 broker topic delete parcels

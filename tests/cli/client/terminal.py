@@ -19,7 +19,7 @@ import pytest
 
 from broker.cli.main import main
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[mHJ]")
 
 
 @dataclass
@@ -98,7 +98,13 @@ _STEADY: Sequence[tuple[str, str]] = (
     (r"(?m)^((?:billing|audit) +)\d+s", r"\g<1>0s"),
     (r"\b\d{16}\b", "1000000000000001"),  # ids of messages
     (r"http://127\.0\.0\.1:\d{5}", "http://127.0.0.1:8085"),
+    (r"in \d+ ms", "in 1 ms"),
+    (r'"latency": "[0-9.]+s"', '"latency": "0.001s"'),
+    (r"(?m)^(latency +)[0-9.]+s", r"\g<1>0.001s"),
+    (r"(?m)^((?:publish|consume|latency)  ).*\d.*", r"\g<1>…"),
+    (r'("(?:seconds|perSecond|p50Ms|p99Ms)": )[0-9.-]+', r"\g<1>1"),
     (r"test-[0-9a-f]{10}", "test-0123456789"),
+    (r"status/200/[0-9a-f]{10}", "status/200/0123456789"),
     (r'("ackId": )"[^"]+"', r'\1"…"'),
     (r'("?oldestUndeliveredMessageAge"?: ")[0-9.]+s', r"\g<1>1s"),
 )

@@ -19,6 +19,7 @@ from broker.cli.main import command_line
 from tests.cli.client.story import FILES, TAKEN_UP, lines
 from tests.cli.client.terminal import Terminal, steady
 from tests.fixtures.broker import NO_TLS
+from tests.fixtures.push_sink import PushSink
 
 FOR_PROGRAMS = ("--json", "broker completion", "--schema")  # what they print is no concern of a terminal's
 GOLDEN = Path(__file__).parent / "golden"
@@ -42,8 +43,11 @@ def _as_json(line: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["terminal", "json"])
-def test_what_each_command_prints(form: str, at_work: Terminal, broker_url: str, project: str) -> None:
+def test_what_each_command_prints(
+    form: str, at_work: Terminal, broker_url: str, project: str, push_sink: PushSink
+) -> None:
     told = []
+    at_work.variables["SINK"] = f"{push_sink.url}/status/200/{project[-10:]}"
     for line, _ in lines():
         if "$ID" in line:
             at_work.variables["ID"] = _first_message(broker_url, project)

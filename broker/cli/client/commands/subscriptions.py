@@ -119,6 +119,23 @@ def delete(session: Session, *, subscription: str) -> Shown:
     return Shown(data=session.api.call("DELETE", name), line=f"Deleted the subscription {name}.")
 
 
+@calling(COMMANDS, "pause", "broker sub pause billing --reason 'The database is moved.'")
+@_subscription
+@click.option("--reason", metavar="TEXT", default="", help="Is shown to whoever asks.")
+def pause(session: Session, *, subscription: str, reason: str) -> Shown:
+    """Hand out nothing, to pulls, streams and endpoints, until it is resumed. Needs this broker."""
+    name = session.subscription(subscription)
+    return Shown(data=session.api.call("POST", f"{name}:pause", {"reason": reason}), line=f"Paused {name}.")
+
+
+@calling(COMMANDS, "resume", "broker sub resume billing")
+@_subscription
+def resume(session: Session, *, subscription: str) -> Shown:
+    """End a pause, whoever began it."""
+    name = session.subscription(subscription)
+    return Shown(data=session.api.call("POST", f"{name}:resume", {}), line=f"Resumed {name}.")
+
+
 def _body(session: Session, *, labels: tuple[str, ...], assigned: tuple[str, ...], **options: Any) -> Json:
     endpoint, letters, expires = options["push_endpoint"], options["dead_letter_topic"], options["expires"]
     fields: Json = {

@@ -109,6 +109,23 @@ def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most
     return shown_messages(found, [message_row(one) for one in found], nothing="No such message is retained.")
 
 
+@calling(COMMANDS, "freeze", "broker topic freeze orders --reason 'The schema is migrated.'")
+@_topic
+@click.option("--reason", metavar="TEXT", default="", help="Is told to whoever publishes.")
+def freeze(session: Session, *, topic: str, reason: str) -> Shown:
+    """Refuse what is published, until it is unfrozen; what is in the log goes out as before. Needs this broker."""
+    name = session.topic(topic)
+    return Shown(data=session.api.call("POST", f"{name}:freeze", {"reason": reason}), line=f"Froze {name}.")
+
+
+@calling(COMMANDS, "unfreeze", "broker topic unfreeze orders")
+@_topic
+def unfreeze(session: Session, *, topic: str) -> Shown:
+    """Take what is published again."""
+    name = session.topic(topic)
+    return Shown(data=session.api.call("POST", f"{name}:unfreeze", {}), line=f"Unfroze {name}.")
+
+
 def _body(*, retention: str | None, labels: tuple[str, ...], assigned: tuple[str, ...]) -> dict[str, Any]:
     fields = {
         "messageRetentionDuration": duration_text(retention, "--retention") if retention else None,

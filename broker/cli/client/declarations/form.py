@@ -16,7 +16,7 @@ SECRETS, FINGERPRINTS = "webhookSecrets", "webhookSecretFingerprints"
 
 # What only a server says; a field called "state" is one wherever it is.
 _OUTPUT_ONLY = {
-    "topics": {"name", "satisfiesPzs"},
+    "topics": {"name", "satisfiesPzs", "frozen"},
     "subscriptions": {
         "name",
         "detached",

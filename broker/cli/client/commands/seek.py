@@ -1,0 +1,42 @@
+"""`broker seek`."""
+
+import click
+
+from broker.cli.client.api import Json
+from broker.cli.client.calling import Session, calling
+from broker.cli.client.clock import machine_time
+from broker.cli.client.output import Shown
+from broker.cli.client.words import time_text
+from broker.cli.command_line import Group
+from broker.cli.stop import Misuse
+
+_OWN = Group("seek")
+
+
+@calling(_OWN, "seek", "broker seek billing --time 1h", "broker seek billing --snapshot before-release")
+@click.argument("subscription")
+@click.option(
+    "--time", "moment", metavar="TIME", help="What was published from then on comes, as far as it is kept."
+)
+@click.option("--snapshot", metavar="SNAPSHOT", help="What was not acknowledged when it was made comes again.")
+def seek(session: Session, *, subscription: str, moment: str | None, snapshot: str | None) -> Shown:
+    """Move a subscription back or forward; TIME is a time, `now`, or how long ago (1h)."""
+    if bool(moment) == bool(snapshot):
+        raise Misuse("give --time or --snapshot")
+    name = session.subscription(subscription)
+    body: Json = {"time": time_text(moment, "--time", machine_time())} if moment else {}
+    body |= {"snapshot": session.snapshot(snapshot)} if snapshot else {}
+    answer = session.api.call("POST", f"{name}:seek", body)
+    return Shown(data=answer, line=said_of_seek(subscription, answer))
+
+
+def said_of_seek(subscription: str, answer: Json) -> str:
+    """Google's own answer is empty."""
+    count = answer.get("replayedMessages")
+    at_least = "at least " if answer.get("replayedMessagesAtLeast") else ""
+    again = "" if count is None else f"; {at_least}{count} messages that were handed out come again"
+    lost = f" Not retained: {answer['notRetained']}" if answer.get("notRetained") else ""
+    return f"{subscription} has moved{again}.{lost}"
+
+
+COMMANDS = seek

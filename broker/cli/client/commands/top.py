@@ -1,0 +1,71 @@
+"""`broker top`."""
+
+import time
+
+import click
+
+from broker.cli.client.api import Json
+from broker.cli.client.calling import Session, calling
+from broker.cli.client.commands.lag import COLUMNS, lag_rows
+from broker.cli.client.output import Shown
+from broker.cli.client.words import seconds_of
+from broker.cli.command_line import Group
+
+_OWN = Group("top")
+_HOME = "\x1b[H\x1b[J"  # the cursor to the upper left corner, and nothing on the screen
+_ROWS = 18  # of a terminal of 24 lines, where verdicts may take two
+
+
+@calling(_OWN, "top", "broker top --every 200ms --max 2")
+@click.option("--every", metavar="DURATION", default="2s", show_default=True, help="How often to look.")
+@click.option("--max", "most", metavar="N", type=click.IntRange(1), help="End after so many looks.")
+def top(session: Session, *, every: str, most: int | None) -> int:
+    """Show all subscriptions, the one that is furthest behind first, until Ctrl-C; needs this broker.
+
+    PER SECOND is by how much what waits has grown since the look before, or shrunk.
+    """
+    pause = max(seconds_of(every, "--every"), 0.1)
+    path, looks = f"{session.project}/lag", 0
+    before: dict[str, int] = {}
+    looked_at = time.monotonic()
+    while True:
+        found = session.api.call("GET", path, params={"pageSize": _ROWS}).get("subscriptions", [])
+        now = time.monotonic()
+        rates = _rates(found, before, now - looked_at)
+        before, looked_at = {one["subscription"]: one.get("undeliveredMessages", 0) for one in found}, now
+        _show(session, found, rates)
+        looks += 1
+        if looks == most:
+            return 0
+        time.sleep(pause)
+
+
+def _rates(found: list[Json], before: dict[str, int], seconds: float) -> list[float | None]:
+    """Of each, in messages a second; None at the first look."""
+    rates: list[float | None] = []
+    for one in found:
+        held = before.get(one["subscription"])
+        rates.append(None if held is None else (one.get("undeliveredMessages", 0) - held) / max(seconds, 0.001))
+    return rates
+
+
+def _show(session: Session, found: list[Json], rates: list[float | None]) -> None:
+    if session.out.as_json:
+        lines = [
+            one | ({} if rate is None else {"perSecond": round(rate, 1)})
+            for one, rate in zip(found, rates, strict=True)
+        ]
+        session.out.row({"subscriptions": lines}, "")
+        return
+    if session.out.is_terminal:
+        session.out.clear(_HOME)
+    rows = [
+        [*row[:3], "" if rate is None else f"{rate:+.0f}", *row[3:]]
+        for row, rate in zip(lag_rows(found), rates, strict=True)
+    ]
+    columns = (*COLUMNS[:3], "per second", *COLUMNS[3:])
+    nothing = f"{session.project} has no subscription."
+    session.out.show(Shown(data=found, columns=columns, rows=rows, whole=columns[1:-1], nothing=nothing))
+
+
+COMMANDS = top

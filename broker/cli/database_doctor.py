@@ -1,0 +1,54 @@
+"""What `broker doctor` finds in a PostgreSQL: checks, each with its state (ok, look, mend) and what to do."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from broker.domain.database_url import without_password
+from broker.store.schema.schema_state import DatabaseUnreachable, inspect, why_not_served
+from broker.store.schema.server_settings import ServerSettings, read_server_settings
+
+Found = tuple[str, str, str, str]
+
+_MUST_BE_ON = {
+    "fsync": "what was answered is lost when the machine fails",
+    "full_page_writes": "a crash may break the tables",
+    "autovacuum": "tables grow without an end",
+}
+_SMALL_BUFFERS = 16_384  # pages: 128 MB, PostgreSQL's own default
+_SKEW_SECONDS = 30.0
+_FULL = 0.8  # of max_connections
+
+
+def look_at_database(database_url: str) -> Iterator[Found]:
+    """What is wrong with it, and what is well."""
+    where = without_password(database_url)
+    try:
+        state, server = inspect(database_url), read_server_settings(database_url)
+    except DatabaseUnreachable as error:
+        yield "database", "mend", str(error), "docs/runbooks.md has what to do when the database is away"
+        return
+    size = f"{server.database_bytes / 1e6:,.0f} MB"
+    yield "database", "ok", f"PostgreSQL {server.version.partition(' ')[0]} at {where}, {size}", ""
+    problem = why_not_served(state.revision)
+    yield "schema", "mend" if problem else "ok", problem or f"{state.schema} at {state.revision}", ""
+    yield from _of_settings(server)
+    skew = (server.now - datetime.now(UTC)).total_seconds()
+    if abs(skew) > _SKEW_SECONDS:
+        yield "database clock", "mend", f"{skew:+.0f} s beside this machine's", "publish times are the database's"
+    if server.is_standby:
+        yield "standby", "mend", "the server only reads", "give the URL of the primary"
+
+
+def _of_settings(server: ServerSettings) -> Iterator[Found]:
+    off = [name for name in _MUST_BE_ON if server.values[name] != "on"]
+    for name in off:
+        yield name, "mend", f"off: {_MUST_BE_ON[name]}", f"ALTER SYSTEM SET {name} = on"
+    if not off:
+        yield "durability", "ok", "fsync, full_page_writes and autovacuum are on", ""
+    pages = int(server.values["shared_buffers"])
+    if pages < _SMALL_BUFFERS:
+        yield "shared_buffers", "look", f"{pages * 8 // 1024} MB", "ALTER SYSTEM SET shared_buffers = '256MB'"
+    most = int(server.values["max_connections"])
+    if server.sessions > _FULL * most:
+        found = f"{server.sessions} sessions of {most}"
+        yield "connections", "look", found, "raise max_connections, or lower --pool-size"

@@ -1,0 +1,35 @@
+"""What of a PostgreSQL's own settings matters to a broker."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from broker.store.schema.schema_state import looking_session, saying_why
+
+_LOOKED_AT = ["fsync", "full_page_writes", "autovacuum", "shared_buffers", "max_connections", "max_wal_size"]
+_LOOK = """
+SELECT (SELECT jsonb_object_agg(name, setting) FROM pg_settings WHERE name = ANY (%s)),
+       (SELECT setting FROM pg_settings WHERE name = 'server_version'),
+       clock_timestamp(), pg_is_in_recovery(), pg_database_size(current_database()),
+       (SELECT count(*) FROM pg_stat_activity)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """`values` as pg_settings has them, by name: sizes are in pages of 8 kB, or MB."""
+
+    values: Mapping[str, str]
+    version: str
+    now: datetime
+    is_standby: bool
+    database_bytes: int
+    sessions: int
+
+
+def read_server_settings(database_url: str) -> ServerSettings:
+    """Raises DatabaseUnreachable."""
+    with saying_why("The database cannot be used"), looking_session(database_url) as connection:
+        row = connection.execute(_LOOK, [_LOOKED_AT]).fetchone()
+        return ServerSettings(*cast(tuple[Any, ...], row))

@@ -1,0 +1,61 @@
+"""What `broker doctor` finds, and what it says to do."""
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import httpx
+import psycopg
+
+from tests.cli.client.terminal import Terminal
+from tests.fixtures.broker import NO_TLS, Json
+
+
+def _checks(terminal: Terminal, *options: str, code: int = 0) -> dict[str, Json]:
+    done = terminal.pipe(f"broker doctor --json {' '.join(options)}")
+    assert done.code == code, done.text
+    return {one["check"]: one for one in json.loads(done.text)}
+
+
+def test_a_server_that_is_not_there_is_to_be_started(terminal: Terminal) -> None:
+    found = _checks(terminal, "--url http://127.0.0.1:1", code=1)
+    assert list(found) == ["server"]
+    assert found["server"]["state"] == "mend"
+    assert found["server"]["mend"].startswith("start it with `broker serve`")
+
+
+def test_the_doctor_looks_at_the_database_and_at_what_a_project_has(
+    terminal: Terminal, broker_url: str, project: str, clone: Callable[[], AbstractContextManager[str]]
+) -> None:
+    with httpx.Client(base_url=f"{broker_url}/v1/{project}", verify=NO_TLS) as client:
+        client.put("/topics/orders", json={})
+        client.put("/subscriptions/billing", json={"topic": f"{project}/topics/orders"})
+        client.delete("/topics/orders")
+    options = (f"--url {broker_url}", f"--project {project}")
+    with clone() as url:
+        with psycopg.connect(url) as connection:  # the server of tests may lose what it has
+            is_safe = connection.execute("SHOW fsync").fetchone() == ("on",)
+        found = _checks(terminal, *options, "--database-url", url, code=0 if is_safe else 1)
+        assert ("durability" in found, found.get("fsync", {}).get("state")) == (is_safe, None if is_safe else "mend")
+        assert found["topics"]["finding"] == "deleted, of billing"
+        assert {found[name]["state"] for name in ("server", "ready", "database", "schema")} == {"ok"}
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("UPDATE broker.alembic_version SET version_num = '0001'")
+        found = _checks(terminal, *options, "--database-url", url, code=1)
+        assert (found["schema"]["state"], "run `broker migrate`" in found["schema"]["finding"]) == ("mend", True)
+    found = _checks(terminal, *options, "--database-url postgresql://127.0.0.1:1/x", code=1)
+    assert found["database"]["state"] == "mend"
+
+
+def test_a_bench_counts_every_message_and_leaves_nothing_behind(
+    terminal: Terminal, broker_url: str, project: str
+) -> None:
+    server = f"--url {broker_url} --project {project}"
+    done = terminal.pipe(f"broker bench {server} --messages 30 --batch 7 --connections 3 --json")
+    found = json.loads(done.text)
+    assert {name: run["messages"] for name, run in found.items()} == {"publish": 30, "consume": 30, "latency": 30}
+    assert all(run["perSecond"] > 0 for run in found.values())
+    left = [
+        httpx.get(f"{broker_url}/v1/{project}/{kind}", verify=NO_TLS).json() for kind in ("topics", "subscriptions")
+    ]
+    assert left == [{}, {}]
