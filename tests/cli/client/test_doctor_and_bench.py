@@ -36,7 +36,10 @@ def test_the_doctor_looks_at_the_database_and_at_what_a_project_has(
         with psycopg.connect(url) as connection:  # the server of tests may lose what it has
             is_safe = connection.execute("SHOW fsync").fetchone() == ("on",)
         found = _checks(terminal, *options, "--database-url", url, code=0 if is_safe else 1)
-        assert ("durability" in found, found.get("fsync", {}).get("state")) == (is_safe, None if is_safe else "mend")
+        assert ("durability" in found, found.get("fsync", {}).get("state")) == (
+            is_safe,
+            None if is_safe else "mend",
+        )
         assert found["topics"]["finding"] == "deleted, of billing"
         assert {found[name]["state"] for name in ("server", "ready", "database", "schema")} == {"ok"}
         with psycopg.connect(url, autocommit=True) as connection:
