@@ -1,0 +1,55 @@
+"""What transforms leave of a claim, and what the scheduler makes of that."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from broker.domain.delivery import Demand
+from broker.domain.subscription import Subscription
+from broker.domain.transforms import JavascriptUdf, Transform
+from broker.engine import Transforming
+from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.ack_writer import AckWriter
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.long_poll import LongPoll
+from broker.runtime.pull_queue import PullTerms
+from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.tasks import Tasks
+from broker.runtime.wake_ups import WakeUps
+from broker.store.log.attempt_ids import AttemptIds
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.state_changes import StateChanges
+from tests.fixtures.log import SECOND, Log
+
+NO_TWO = (Transform(JavascriptUdf("f", "function f(m) { return m.data === 'two' ? null : m; }")),)
+
+
+@pytest.fixture
+async def subscription(log: Log, long_poll: LongPoll, tasks: Tasks) -> AsyncIterator[Subscription]:
+    """With a transform, which the claims of `long_poll` go through."""
+    clock = DatabaseClock(log.database)
+    await clock.synchronise()
+    wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
+    writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
+    acks = AckCoalescer(writer, tasks, SubscriptionActivity(log.database, clock), flushes_at_once=2)
+    transforming = Transforming(tasks, clock, acks, StateChanges(), Counters(), claims=(long_poll._scheduler,))
+    yield replace(log.subscription, transforms=NO_TWO)
+    await tasks.close()
+    await transforming.sandboxes.close()
+
+
+async def test_a_pull_whose_messages_were_all_dropped_hears_of_what_is_due_later(
+    log: Log, long_poll: LongPoll, subscription: Subscription
+) -> None:
+    """A claim that brings messages does not ask what is next: who asks, where transforms leave none of them?"""
+    await log.publish("one")
+    [delivery] = await log.pull()
+    await log.modify_ack_deadline(delivery, None, log.start + 3 * SECOND)
+    await log.publish("two")
+    terms, most = PullTerms(timedelta(seconds=600)), Demand(max_messages=10, max_bytes=1_000_000)
+    async with asyncio.timeout(20):
+        pulled = await long_poll.pull(subscription, most, wait_seconds=60, terms=terms)
+    assert [message.data for each in pulled for message in each.messages] == [b"one"]
