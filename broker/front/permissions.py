@@ -199,6 +199,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "GetMessage": (Need("pubsub.topics.attachSubscription", on=On.ABOVE),),
     "FindMessage": (Need("pubsub.topics.list", on=On.ABOVE),),  # and GetMessage's on the topic
     "ListSubscriptionMessages": _CONSUME,  # shows bodies
+    "ListDeadLetters": _CONSUME,  # so does it, of what was the subscription's
     "GetSubscriptionMessage": (Need("pubsub.subscriptions.get", on=On.ABOVE),),  # no bodies
     "TailSubscription": (Need("pubsub.subscriptions.get"),),  # nor here
     "ListTopicMessages": (Need("pubsub.topics.attachSubscription"),),  # as TailTopic

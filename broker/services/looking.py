@@ -7,6 +7,7 @@ from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.runtime.tails import Tails
 from broker.runtime.turn_counts import TurnCounts
 from broker.services.consumers import ConsumerService
+from broker.services.dead_letters import DeadLetterService
 from broker.services.fates import FateService
 from broker.services.filters import FilterService
 from broker.services.journal_tail import JournalTailService
@@ -22,6 +23,7 @@ from broker.telemetry.metrics.counters import Counters
 class LookingServices:
     """They share turns, by project."""
 
+    dead_letters: DeadLetterService
     fates: FateService
     filters: FilterService
     lag: LagService
@@ -36,6 +38,7 @@ def make_looking(database: Database, clock: DatabaseClock, tails: Tails, counter
     """The services of one process."""
     turns = ResourceTurns(at_once=LOOKING_AT_ONCE, counts=TurnCounts(counters, "look"))
     return LookingServices(
+        dead_letters=DeadLetterService(database, clock, turns),
         fates=FateService(database, clock, turns),
         filters=FilterService(database, clock, turns),
         lag=LagService(database, clock, turns),

@@ -48,6 +48,7 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "GetMessage",
         "GetSubscriptionMessage",
         "ListConsumers",
+        "ListDeadLetters",
         "ListLag",
         "ListSubscriptionMessages",
         "ListTopicMessages",

@@ -14,6 +14,7 @@ from broker.front.rest.handlers import (
     api_keys,
     audit_logs,
     consumers,
+    dead_letters,
     fates,
     filters,
     freezes,
@@ -159,6 +160,7 @@ ROUTES = [
     Route("GET", f"{TOPIC}/messages", "ListTopicMessages", topic_messages.list_messages),
     Route("GET", f"{TOPIC}/messages/*", "GetMessage", fates.get_message),
     Route("GET", "projects/*/messages/*", "FindMessage", fates.find_message),
+    Route("GET", f"{SUBSCRIPTION}/deadLetters", "ListDeadLetters", dead_letters.list_dead_letters),  # G2
     Route("GET", "projects/*/lag", "ListLag", lag.list_lag),  # extensions (F3)
     *_ACCOUNTS,
     *_ROLES,

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from psycopg import sql
 
+from broker.domain.dead_letter_list import LetterPage
 from broker.domain.journal import Journal, JournalMode, Told
 from broker.domain.log_page import LogPage
 from broker.domain.retained_bytes import Tally, span_of
@@ -40,7 +41,17 @@ from broker.store.log.delivery_attempts import (
     release_attempts,
 )
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.looking import fates, figures, lag, published, readers, standing_messages, topic_messages, traces
+from broker.store.looking import (
+    dead_letters,
+    fates,
+    figures,
+    lag,
+    published,
+    readers,
+    standing_messages,
+    topic_messages,
+    traces,
+)
 from broker.store.resources import filters
 from tests.fixtures.database import begin
 from tests.fixtures.dead_letters import make_letters
@@ -118,6 +129,9 @@ EXPECTED = {
     "standing_messages._LIST_HELD": {"delivery_attempts_pkey", "cursors_pkey", "_ordering_key_publish_time_idx"},
     "standing_messages._LIST_WAITING": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
     "standing_messages._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
+    "dead_letters._LIST_DEAD_LETTERS": {"dead_letters_source_idx", "_pkey", "straggler_batches_pkey"},
+    "dead_letters._READ_PILES": {"shards_pkey", "ix_subscriptions_topic_id", "cursors_pkey"},
+    "dead_letters._READ_PILED": {"delivery_attempts_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
     "retained_bytes._READ_KEPT": {
@@ -162,6 +176,7 @@ _MODULES = {
     "filters": filters,
     "journal": journal,
     "lag": lag,
+    "dead_letters": dead_letters,
     "messages": messages,
     "pending_rows": pending_rows,
     "piles": piles,
@@ -285,7 +300,28 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await retained_bytes.read_projects(session)
     await retained_bytes.read_kept(session, projects=["projects/p"], now=later)
     await retained_bytes.sum_batches(session, {log.shard_id: Tally(span_of(log.start))}, limit=10)
+    await _list_dead_letters(log, session, later)
     await _run_push_statements(log, session)
+
+
+async def _list_dead_letters(log: Log, session: Any, now: datetime) -> None:
+    await log.execute(
+        "INSERT INTO dead_letters SELECT 1 + n % 20, now() - n * interval '1 second', n, 1 + n % 20, n, now(), 't',"
+        f" {log.subscription.subscription_id}, 's', 5, 'nack' FROM generate_series(1, 20000) AS n"
+    )
+    await log.execute("ANALYZE dead_letters")
+    asked = dead_letters.AskedLetters(
+        subscription_id=log.subscription.subscription_id,
+        shard_ids=[log.shard_id],
+        filter_path=None,
+        body_path=None,
+        page=LetterPage(10),
+        now=now,
+    )
+    await dead_letters.list_dead_letters(session, asked)
+    where = {"shard_id": log.shard_id, "subscription_id": log.subscription.subscription_id, "max_rows": 10}
+    await session.run((dead_letters._READ_PILED, where))
+    await session.run((dead_letters._READ_PILES, {"shard_ids": [log.shard_id]}))
 
 
 async def _list_messages(log: Log, session: Any, later: datetime) -> None:

@@ -1,0 +1,158 @@
+"""What a subscription has given up, in groups and in pages (G2)."""
+
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.page import check_page_size, invalid_page_token
+from broker.domain.refusals import refuse_nul
+
+MAX_LETTERS = 10_000  # that one call looks at
+MAX_GROUPS = 1_000  # that one call tells of
+_PUSH = "push "
+_TOKEN = struct.Struct(">qqqq")
+
+By = Literal["reason", "status", "hour", "attribute"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message (`shard_id`, `seq`) that was given up, and where it lies in its dead-letter topic.
+
+    `subscriptions` hold it there: they have neither acked it nor let it expire.  `data` None: it was not read.
+    """
+
+    shard_id: int
+    seq: int
+    source_publish_time: datetime
+    letter_shard: int
+    letter_seq: int
+    publish_time: datetime
+    delivery_attempts: int
+    reason: str
+    ordering_key: str | None
+    attributes: Mapping[str, str]
+    attributes_text: str = "{}"
+    data: bytes | None = None
+    topic: str = ""
+    subscriptions: Sequence[str] = ()
+
+    @property
+    def status(self) -> str:
+        """What the endpoint answered; "" of what was not pushed."""
+        return self.reason.removeprefix(_PUSH) if self.reason.startswith(_PUSH) else ""
+
+    @property
+    def hour(self) -> str:
+        """In which it was given up, as 2026-11-23T08."""
+        return self.publish_time.astimezone(UTC).strftime("%Y-%m-%dT%H")
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """What letters are grouped, or chosen, by; `attribute`: the name of one."""
+
+    by: By
+    attribute: str = ""
+
+    def of(self, letter: DeadLetter) -> str:
+        """ "" of a letter that has none."""
+        match self.by:
+            case "reason":
+                return letter.reason
+            case "status":
+                return letter.status
+            case "hour":
+                return letter.hour
+            case "attribute":
+                return letter.attributes.get(self.attribute, "")
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPosition:
+    """Behind this letter, in the order of where the messages were."""
+
+    shard_id: int
+    seq: int = -1
+    letter_shard: int = 0
+    letter_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPage:
+    """At most `size` letters that have all these traits, and match a filter ("": any)."""
+
+    size: int
+    chosen: Mapping[Trait, str] = field(default_factory=dict)
+    filter: str = ""
+    start: LetterPosition | None = None
+
+    def takes(self, letter: DeadLetter) -> bool:
+        return all(trait.of(letter) == value for trait, value in self.chosen.items())
+
+
+@dataclass(frozen=True, slots=True)
+class LetterList:
+    """`settled` of those that were looked at are held by nobody any more; `rest`: where to go on, if anywhere."""
+
+    found: Sequence[DeadLetter]
+    scanned: int
+    settled: int
+    rest: LetterPosition | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Letters that have a trait in common, with the first of them by where they were."""
+
+    key: str
+    count: int
+    oldest: datetime
+    newest: datetime
+    first: DeadLetter
+
+
+def grouped(letters: Sequence[DeadLetter], trait: Trait) -> list[Group]:
+    """The largest first."""
+    by_key: dict[str, list[DeadLetter]] = {}
+    for letter in letters:
+        by_key.setdefault(trait.of(letter), []).append(letter)
+    groups = [
+        Group(key, len(of), min(x.publish_time for x in of), max(x.publish_time for x in of), of[0])
+        for key, of in by_key.items()
+    ]
+    return sorted(groups, key=lambda group: (-group.count, group.key))
+
+
+def parse_trait(text: str) -> Trait:
+    """Raises InvalidArgument for anything but reason, status, hour and attribute:NAME."""
+    name, colon, attribute = text.partition(":")
+    if name in ("reason", "status", "hour") and not colon:
+        return Trait(name)  # type: ignore[arg-type]
+    if name == "attribute" and attribute:
+        refuse_nul(attribute, "groupBy")
+        return Trait("attribute", attribute)
+    raise InvalidArgument(f"groupBy must be reason, status, hour or attribute:NAME (groupBy={text[:100]}).")
+
+
+def parse_letter_page(size: int, token: str, *, chosen: Mapping[Trait, str], filter_text: str) -> LetterPage:
+    """Raises InvalidArgument for a negative size, or a token that `letter_page_token` never gave."""
+    size = check_page_size(size)
+    if not token:
+        return LetterPage(size, chosen, filter_text)
+    try:
+        parts = _TOKEN.unpack(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except (Base64Error, ValueError, struct.error):
+        raise invalid_page_token(token) from None
+    return LetterPage(size, chosen, filter_text, LetterPosition(*parts))
+
+
+def letter_page_token(p: LetterPosition) -> str:
+    """The token of the page that goes on there."""
+    raw = _TOKEN.pack(p.shard_id, p.seq, p.letter_shard, p.letter_seq)
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -1,0 +1,140 @@
+"""What a subscription has given up, in groups and in pages, over REST; extensions (G2)."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from broker.app import Broker
+from broker.app_config import AppConfig
+from tests.fixtures.broker import Json, Rest, message, text
+from tests.fixtures.in_process import running_in_process
+
+
+@dataclass
+class Given:
+    """A subscription whose letters lie in `pile` and `copy`."""
+
+    broker: Broker
+    rest: Rest
+
+    async def give_up(self, *texts: str, how: str = "reject", env: str = "") -> list[str]:
+        """Publish and give up; the ids that the messages had."""
+        ids = await self.rest.publish(*(message(each, {"env": env} if env else None) for each in texts))
+        received = await self.rest.pull()
+        if how == "reject":
+            body = {"ackIds": [each["ackId"] for each in received]}
+            await self.rest.ok("POST", f"{self.rest.subscription()}:reject", body)
+        else:
+            await self.rest.modify_ack_deadline(received, 0)
+        while await self.broker.passes.dead_letter_forwarder.run_once():
+            pass
+        return ids
+
+    async def ask(self, **params: Any) -> Json:
+        return await self.rest.ok("GET", f"{self.rest.subscription()}/deadLetters", params=params)
+
+    async def groups(self, by: str, **params: Any) -> dict[str, int]:
+        return {group["key"]: group["count"] for group in (await self.ask(groupBy=by, **params)).get("groups", [])}
+
+
+@pytest.fixture
+async def given(database_url: str, project: str) -> AsyncIterator[Given]:
+    broker = Broker(AppConfig(database_url=database_url, min_delivery_attempts=1))
+    async with running_in_process(broker) as client:
+        rest = Rest(client, project)
+        await rest.create_topic()
+        await rest.create_topic("letters")
+        await rest.create_subscription("pile", "letters")
+        await rest.create_subscription("copy", "letters", enableMessageOrdering=True)
+        policy = {"deadLetterTopic": rest.topic("letters"), "maxDeliveryAttempts": 1}
+        await rest.create_subscription(deadLetterPolicy=policy, enableMessageOrdering=True)
+        yield Given(broker, rest)
+
+
+async def test_dead_letters_are_counted_by_what_they_have_in_common(given: Given) -> None:
+    [first, *_] = await given.give_up("a", "b", "c", env="prod")
+    await given.give_up("d", how="nack", env="prod")
+    await given.give_up("e", env="test")
+    await given.give_up("f")
+    answer = await given.ask(groupBy="reason")
+    assert [(g["key"], g["count"]) for g in answer["groups"]] == [("reject", 5), ("nack", 1)]
+    assert answer["groups"][0]["firstMessageId"] == first
+    assert (answer["deadLetterCount"], answer["settledDeadLetterCount"], "atLeast" in answer) == (6, 0, False)
+    assert await given.groups("attribute:env") == {"prod": 4, "test": 1, "": 1}
+    assert await given.groups("attribute:env", reason="nack") == {"prod": 1}
+    assert await given.groups("status") == {"": 6}
+    [hour] = await given.groups("hour")
+    assert await given.groups("reason", hour=hour, **{"attribute:env": "prod"}) == {"reject": 3, "nack": 1}
+    assert await given.groups("reason", hour="2000-01-01T00") == {}
+    assert await given.groups("reason", filter='attributes.env = "test"') == {"reject": 1}
+    async with given.broker._database.connection() as connection:
+        await connection.execute(b"UPDATE dead_letters SET reason = 'push 503' WHERE reason = 'nack'")
+    assert await given.groups("status") == {"": 5, "503": 1}
+    assert [text(m) for m in (await given.ask(status="503"))["deadLetters"]] == ["d"]
+
+
+async def test_the_letters_of_a_group_come_in_pages_with_what_they_were(given: Given) -> None:
+    ids = await given.give_up("a", "b", "c", env="prod")
+    await given.give_up("d", how="nack")
+    letters, token = list[Json](), ""
+    while not letters or token:
+        page = await given.ask(reason="reject", pageSize=2, **({"pageToken": token} if token else {}))
+        assert len(page["deadLetters"]) <= 2
+        letters += page["deadLetters"]
+        token = page.get("nextPageToken", "")
+    assert [(text(letter), letter["sourceMessageId"]) for letter in letters] == list(zip("abc", ids, strict=True))
+    assert letters[0] == letters[0] | {
+        "deadLetterTopic": given.rest.topic("letters"),
+        "subscriptions": sorted(given.rest.subscription(name) for name in ("pile", "copy")),
+        "deliveryAttempts": 1,
+        "reason": "reject",
+    }
+    assert letters[0]["message"]["attributes"]["env"] == "prod"
+
+
+async def test_what_nobody_holds_any_more_is_not_counted_and_what_is_out_is(given: Given) -> None:
+    await given.give_up("a", "b")
+    received = await given.rest.pull("pile")
+    await given.rest.acknowledge(received[:1], "pile")
+    assert await given.groups("reason") == {"reject": 2}, "the other one holds both"
+    [letter] = [x for x in (await given.ask())["deadLetters"] if text(x) == text(received[0])]
+    assert letter["subscriptions"] == [given.rest.subscription("copy")]
+    await given.rest.drain("copy")
+    assert await given.groups("reason") == {"reject": 1}, "which is out of the pile"
+    await given.rest.acknowledge(received[1:], "pile")
+    answer = await given.ask(groupBy="reason")
+    assert (answer["groups"], answer["settledDeadLetterCount"]) == ([], 2)
+
+
+async def test_letters_that_wait_for_their_keys_are_held(given: Given) -> None:
+    keyed = [message(each, orderingKey="k") for each in "abc"]
+    await given.rest.publish(*keyed)
+    for _ in "abc":
+        await given.rest.modify_ack_deadline(await given.rest.pull(max_messages=1), 0)
+        while await given.broker.passes.dead_letter_forwarder.run_once():
+            pass
+    await given.give_up("d")
+    await given.rest.drain("pile")
+    assert [text(m) for _ in "ad" for m in await given.rest.pull("copy", 1)] == ["a", "d"], "b and c wait for a"
+    letters = (await given.ask())["deadLetters"]
+    assert [(text(x), x["message"].get("orderingKey")) for x in letters] == [
+        ("a", "k"),
+        ("b", "k"),
+        ("c", "k"),
+        ("d", None),
+    ]
+
+
+async def test_what_cannot_be_asked_is_refused_by_name(given: Given) -> None:
+    path = f"{given.rest.subscription()}/deadLetters"
+    for params, named in (
+        ({"groupBy": "colour"}, "groupBy=colour"),
+        ({"groupBy": "attribute:"}, "groupBy=attribute:"),
+        ({"pageToken": "x"}, "page_token=x"),
+        ({"filter": "?"}, "filter"),
+    ):
+        code, why = await given.rest.error("GET", path, params=params)
+        assert (code, named in why) == ("INVALID_ARGUMENT", True)
+    assert (await given.rest.error("GET", f"{given.rest.subscription('none')}/deadLetters"))[0] == "NOT_FOUND"
