@@ -98,11 +98,11 @@ class LetterPage:
 
 @dataclass(frozen=True, slots=True)
 class LetterList:
-    """`settled` of those that were looked at are held by nobody any more; `rest`: where to go on, if anywhere."""
+    """`gone` of those that were looked at are held by nobody any more; `rest`: where to go on, if anywhere."""
 
     found: Sequence[DeadLetter]
     scanned: int
-    settled: int
+    gone: int
     rest: LetterPosition | None
 
 

@@ -65,8 +65,8 @@ async def list_dead_letters(connection: HotConnection, asked: AskedLetters) -> L
         at = start if start is not None and start.shard_id == shard_id else LetterPosition(shard_id)
         rest = await walk.shard(at)
         if rest is not None:
-            return LetterList(walk.found, walk.scanned, walk.settled, rest)
-    return LetterList(walk.found, walk.scanned, walk.settled, None)
+            return LetterList(walk.found, walk.scanned, walk.gone, rest)
+    return LetterList(walk.found, walk.scanned, walk.gone, None)
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class _Walk:
     found: list[DeadLetter] = field(default_factory=list)
     piles: dict[int, list[_Pile]] = field(default_factory=dict)  # by shard
     scanned: int = 0
-    settled: int = 0
+    gone: int = 0
     room: int = MAX_RESPONSE_BYTES
 
     @property
@@ -115,12 +115,12 @@ class _Walk:
 
     def _take(self, row: Any, shard_id: int) -> None:
         if row.matches is None:  # the message has gone with its partition
-            self.settled += 1
+            self.gone += 1
             return
         letter = _letter(row, shard_id)
         holding = [pile for pile in self.piles.get(row.letter_shard, ()) if pile.holds(letter)]
         if not holding:
-            self.settled += 1
+            self.gone += 1
         elif row.matches and self.asked.page.takes(letter):
             names = [pile.name for pile in holding]
             self.found.append(replace(letter, topic=holding[0].topic, subscriptions=names))
