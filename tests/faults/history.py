@@ -25,8 +25,8 @@ def shard_of(message_id: int) -> int:
 class Subscription(msgspec.Struct, tag="subscription", omit_defaults=True):
     """A subscription as it was created, before anything was published.  `wanted`: what its filter asks for.
 
-    `journaled`: all that happens to its messages is written down; `of_events`: it gets what the broker itself tells
-    of the others.
+    `journal`: what is written down of its messages ("": nothing), and of which share of them; `of_events`: it gets
+    what the broker itself tells of the others.
     """
 
     name: str
@@ -37,8 +37,18 @@ class Subscription(msgspec.Struct, tag="subscription", omit_defaults=True):
     max_attempts: int | None = None
     dead_letter_topic: str | None = None
     wanted: dict[str, str] = {}
-    journaled: bool = False
+    journal: Literal["", "ALL", "FAILURES"] = ""
+    journal_share: float = 1.0
     of_events: bool = False
+
+    def tells(self, event: str, attempt: int) -> bool:
+        """Whether its journal does, of messages in its share."""
+        return self.journal == "ALL" or attempt > 1 or event in ("NACKED", "REJECTED")
+
+    @property
+    def tells_all(self) -> bool:
+        """There is something in its journal of every message."""
+        return self.journal == "ALL" and self.journal_share == 1.0
 
 
 class Operation(msgspec.Struct, kw_only=True, omit_defaults=True):

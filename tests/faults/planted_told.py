@@ -16,7 +16,7 @@ def _stories(view: View, *names: str) -> list[tuple[SubscriptionView, Timeline]]
     return [
         (subscription, timeline)
         for subscription in view.subscriptions.values()
-        if not names or subscription.name in names
+        if subscription.name in names or (not names and subscription.subscription.tells_all)
         for _, timeline in subscription.timelines
     ]
 
@@ -110,6 +110,28 @@ def tell_that_it_expired(view: View, dice: random.Random) -> bool:
     _, timeline = dice.choice(_stories(view))
     timeline.told[-1].event = "EXPIRED"
     return True
+
+
+def tell_of_success(view: View, dice: random.Random) -> bool:
+    """In a journal of failures."""
+    fine = [timeline for _, timeline in _stories(view, "failing") if not timeline.told]
+    if not fine:
+        return False
+    dice.choice(fine).told = [Told(fine[0].began, "HANDED_OUT", 1), Told(fine[0].began, "ACKED", 1)]
+    return True
+
+
+def tell_a_part(view: View, dice: random.Random) -> bool:
+    """A message of the share, but for how it began."""
+    dice.choice([timeline for _, timeline in _stories(view, "sampled") if timeline.told]).told.pop(0)
+    return True
+
+
+def tell_of_none(view: View, dice: random.Random) -> bool:
+    """A share that is none."""
+    for _, timeline in _stories(view, "sampled"):
+        timeline.told = []
+    return len(_stories(view, "sampled")) > 30
 
 
 def leave_a_story_open(view: View, dice: random.Random) -> bool:
@@ -215,6 +237,10 @@ PLANTS_TOLD: Mapping[Plant, str] = {
     tell_an_ack_of_nobody: "told, and not done",
     tell_a_nack_of_nobody: "told, and not done",
     tell_that_it_expired: "told, and not done",
+    tell_of_success: "told, and not done",
+    _forget("NACKED", "failing"): "not told",
+    tell_a_part: "told wrongly",
+    tell_of_none: "no share",
     leave_a_story_open: "a story without an end",
     do_not_read: "a story without an end",
     tell_of_those_who_listen: "an event about events",

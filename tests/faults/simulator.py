@@ -6,6 +6,7 @@ effect at one moment, between its begin and its end; without an answer, perhaps 
 
 import json
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -32,10 +33,12 @@ SUBSCRIPTIONS = (
     Subscription("plain", "topic"),
     Subscription("rare", "topic", wanted={"kind": "rare"}),
     Subscription("ordered", "topic", ordered=True),
-    Subscription("exact", "topic", exactly_once=True, journaled=True),
+    Subscription("exact", "topic", exactly_once=True, journal="ALL"),
     Subscription("both", "topic", ordered=True, exactly_once=True),
-    Subscription("dead", "topic", max_attempts=MAX_ATTEMPTS, dead_letter_topic="letters", journaled=True),
-    Subscription("pushed", "topic", journaled=True),
+    Subscription("dead", "topic", max_attempts=MAX_ATTEMPTS, dead_letter_topic="letters", journal="ALL"),
+    Subscription("pushed", "topic", journal="ALL"),
+    Subscription("sampled", "topic", journal="ALL", journal_share=0.5),
+    Subscription("failing", "topic", max_attempts=MAX_ATTEMPTS, dead_letter_topic="letters", journal="FAILURES"),
     Subscription("letters", "letters"),
     Subscription("shaped", "shaped"),
     Subscription("events", "events", of_events=True),
@@ -97,7 +100,8 @@ class Simulator:
         self._now = 100.0
         self._next = {"topic": [7 * 10**15, 8 * 10**15], "letters": [9 * 10**15]}
         self._next |= {"shaped": [10 * 10**15], "events": [11 * 10**15]}
-        self._count = self._events = self._letters = 0
+        self._count = self._events = 0
+        self._letters: Counter[str] = Counter()  # by the subscription that gave them up
         self._held: list[tuple[float, float, str, list[Delivery]]] = []  # until when, since when, and whose
         self._free_at = dict.fromkeys(("publisher-1", "publisher-2"), 0.0)
 
@@ -285,9 +289,12 @@ class Simulator:
                 who="drain", **self._times(), subscription=name, undelivered=len(left), outstanding=0, final=True
             )
             self.history.add(position)
-            for message in state.messages if state.subscription.journaled else ():
+            for message in state.messages if state.subscription.journal else ():
+                told = [each for each in message.told if state.subscription.tells(each.event, each.attempt)]
+                if message.id % 2 and state.subscription.journal_share < 1.0:
+                    told = []
                 self.history.add(
-                    Timeline(who="drain", **self._times(), subscription=name, id=message.id, told=message.told)
+                    Timeline(who="drain", **self._times(), subscription=name, id=message.id, told=told)
                 )
 
     # --- the broker --------------------------------------------------------------------------------------------
@@ -379,10 +386,11 @@ class Simulator:
 
     def _tell_operators(self, name: str) -> None:
         """Of the first dead letter, the tenth, and so on."""
-        before, self._letters = self._letters, self._letters + 1
-        if before and len(str(before)) == len(str(self._letters)):
+        before = self._letters[name]
+        self._letters[name] = count = before + 1
+        if before and len(str(before)) == len(str(count)):
             return
         self._events += 1
         kind = "growing" if before else "first"
         told = {"ce-id": f"{self._events}", "ce-type": f"pubsub.deadLetters.{kind}", "ce-subject": f"p/s/{name}"}
-        self._store("events", [json.dumps({"n": self._events, "count": self._letters})], "", told)
+        self._store("events", [json.dumps({"n": self._events, "count": count})], "", told)

@@ -171,7 +171,7 @@ class Workload:
             await self._operator.look(plan.name, final=True)
         historian = Historian(self.caller, self.history, self._dice("historian"))
         for plan in self._plans:
-            if plan.terms.journaled:
+            if plan.terms.journal:
                 await historian.read(plan.terms)
 
     async def _heal_endpoints(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tests.faults.checks.acks import CLOCK_SLACK_SECONDS, SETTLING_SECONDS, live_until, may_have_acked, sure_acks
 from tests.faults.checks.view import SUCCESSES, Receipt, SubscriptionView, View
 from tests.faults.checks.violation import Violation, violation
-from tests.faults.history import Settle, Told
+from tests.faults.history import Settle, Subscription, Told
 
 APART_SECONDS = 2 * CLOCK_SLACK_SECONDS  # two processes' ideas of the database's time
 _SETTLED = frozenset({"ACKED", "DEAD_LETTERED"})
@@ -21,7 +21,7 @@ _NEVER = frozenset({"EXPIRED", "SEEKED_PAST", "REPLAYED"})  # no run is long eno
 def check_stories(view: View) -> Iterator[Violation]:
     """What is told of a message could have happened to it, in this order."""
     for subscription, number, message_id, told in _stories(view):
-        if (wrong := _Teller(ordered=subscription.subscription.ordered).mistake(told)) is not None:
+        if (wrong := _Teller(subscription.subscription).mistake(told)) is not None:
             where = f"{subscription.name}: {message_id}: {wrong}: {_short(told)}"
             yield violation("told wrongly", where, [number])
 
@@ -29,9 +29,9 @@ def check_stories(view: View) -> Iterator[Violation]:
 class _Teller:
     """What has become of a message, as far as it is told."""
 
-    def __init__(self, *, ordered: bool) -> None:
-        self._ordered = ordered  # an ack of a key is taken back with what is before it
-        self._attempt = 0
+    def __init__(self, subscription: Subscription) -> None:
+        self._ordered = subscription.ordered  # an ack of a key is taken back with what is before it
+        self._attempt = 0 if subscription.tells("HANDED_OUT", 1) else 1
         self._is_released = False
         self._settled = ""
 
@@ -73,20 +73,41 @@ class _Teller:
 def check_stories_end(view: View) -> Iterator[Violation]:
     """Of a run that was drained: each message was handed out, and was acked or dead-lettered at last."""
     for subscription in view.subscriptions.values():
-        if subscription.subscription.journaled and subscription.receipts and not subscription.timelines:
+        if subscription.subscription.journal and subscription.receipts and not subscription.timelines:
             yield violation("a story without an end", f"{subscription.name}: nobody read its journal")
+        yield from _check_share(subscription)
     for subscription, number, message_id, told in _stories(view):
+        if _may_end_untold(subscription.subscription, told):
+            continue
         last = next((each.event for each in reversed(told) if each.event not in _CHANGED), "nothing")
         if last not in _SETTLED:
             where = f"{subscription.name}: {message_id} ends with {last}: {_short(told)}"
             yield violation("a story without an end", where, [number])
 
 
+def _may_end_untold(subscription: Subscription, told: list[Told]) -> bool:
+    """It is not in the share; or, where failures are told, its first attempt was acked, though late perhaps."""
+    if subscription.journal == "FAILURES":
+        return all(each.attempt == 1 for each in told)
+    return not told and subscription.journal_share < 1.0
+
+
+def _check_share(subscription: SubscriptionView) -> Iterator[Violation]:
+    """Some messages have a story and some have none; of so many it is no chance."""
+    stories = {bool(timeline.told) for _, timeline in subscription.timelines}
+    if subscription.subscription.journal_share < 1.0 and len(subscription.timelines) > 30 and len(stories) < 2:
+        yield violation("no share", f"{subscription.name}: of {len(subscription.timelines)} messages {stories}")
+
+
 def check_what_was_answered_is_told(view: View) -> Iterator[Violation]:
     """A message that was received, and each ack, nack and new deadline that certainly took effect; at its time."""
     for subscription, number, message_id, told in _stories(view):
+        if not told and subscription.subscription.journal_share < 1.0:
+            continue
         for receipt in subscription.receipts.get(message_id, ()):
             for event, operation, since, until in _certain(view, subscription, receipt):
+                if not subscription.subscription.tells(event, receipt.delivery.attempt or 1):
+                    continue
                 since, until = since - APART_SECONDS, until + APART_SECONDS
                 if not any(_is_it(each, event, receipt) and since <= each.at <= until for each in told):
                     where = f"{subscription.name}: {receipt.delivery.text!r}: {event} from {since} to {until}"
@@ -153,10 +174,10 @@ def check_nothing_else_is_told(view: View) -> Iterator[Violation]:
 
 
 def _may_have_been(view: View, subscription: SubscriptionView, told: Told, receipts: list[Receipt]) -> bool:
+    if told.event in _NEVER or not subscription.subscription.tells(told.event, told.attempt):
+        return False
     if told.event == "ACKED":
         return any(may_have_acked(view, receipt) for receipt in receipts)
-    if told.event in _NEVER:
-        return False
     is_change = told.event in ("NACKED", "EXTENDED") and told.answer[:4] != "push"
     if not is_change or subscription.subscription.ordered:
         return True

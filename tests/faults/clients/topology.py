@@ -54,8 +54,8 @@ class Plan:
             topic = f"{project}/topics/{terms.dead_letter_topic}"
             body["deadLetterPolicy"] = {"deadLetterTopic": topic, "maxDeliveryAttempts": terms.max_attempts}
         extensions = {"alerts": self.alerts} if self.alerts else {}
-        if terms.journaled:
-            extensions["journal"] = {"mode": "ALL"}
+        if terms.journal:
+            extensions["journal"] = {"mode": terms.journal, "sample": terms.journal_share}
         if extensions:
             body["extensions"] = extensions
         if self.endpoint:
@@ -64,8 +64,8 @@ class Plan:
 
 
 _RETAINING = {"retainAckedMessages": True}
-_DEAD = {"max_attempts": MAX_ATTEMPTS, "dead_letter_topic": LETTERS, "wanted": RARE, "journaled": True}
-_EXACT = _DEAD | {"exactly_once": True}
+_DEAD = {"max_attempts": MAX_ATTEMPTS, "dead_letter_topic": LETTERS, "wanted": RARE, "journal": "ALL"}
+_EXACT = _DEAD | {"exactly_once": True, "journal": "FAILURES"}
 _AGE, _BACKLOG = {"age": "10s"}, {"backlog": 30}  # one for each: both end by one kind of event
 
 PLANS = (
@@ -73,14 +73,14 @@ PLANS = (
     Plan(Subscription("sought", TOPIC), pullers=2, sought=True, fields=_RETAINING),
     Plan(Subscription("ordered-sought", TOPIC, ordered=True), pullers=1, sought=True, fields=_RETAINING),
     Plan(Subscription("ordered", TOPIC, ordered=True), pullers=2, streams=1, alerts=_AGE),
-    Plan(Subscription("exact", TOPIC, exactly_once=True, journaled=True), pullers=2, streams=1),
+    Plan(Subscription("exact", TOPIC, exactly_once=True, journal="ALL"), pullers=2, streams=1),
     Plan(Subscription("ordered-exact", TOPIC, ordered=True, exactly_once=True), pullers=1, streams=1),
     Plan(Subscription("dead", TOPIC, **_DEAD), pullers=2, streams=1),  # type: ignore[arg-type]
     Plan(Subscription("exact-dead", TOPIC, **_EXACT), pullers=1, streams=1),  # type: ignore[arg-type]
     Plan(Subscription("ordered-dead", TOPIC, ordered=True, **_DEAD), pullers=1),  # type: ignore[arg-type]
-    Plan(Subscription("pushed", TOPIC), endpoint=HEALTHY),
+    Plan(Subscription("pushed", TOPIC, journal="ALL", journal_share=0.5), endpoint=HEALTHY),
     Plan(Subscription("ordered-pushed", TOPIC, ordered=True), endpoint=HEALTHY),
-    Plan(Subscription("flaky", TOPIC, wanted=RARE, journaled=True), endpoint=FLAKY),
+    Plan(Subscription("flaky", TOPIC, wanted=RARE, journal="ALL"), endpoint=FLAKY),
     Plan(Subscription("letters", LETTERS), pullers=1),
     Plan(Subscription("shaped", SHAPED, ordered=True), pullers=1),
     Plan(Subscription("events", EVENTS, of_events=True), pullers=1, alerts={"age": "10s", "backlog": 1}),
@@ -92,7 +92,7 @@ PLANS = (
 def known_to_the_release(plans: Sequence[Plan]) -> list[Plan]:
     """Without what release 0.1.0 does not have: schemas, events, the journal."""
     return [
-        replace(plan, terms=msgspec.structs.replace(plan.terms, journaled=False), alerts={})
+        replace(plan, terms=msgspec.structs.replace(plan.terms, journal=""), alerts={})
         for plan in plans
         if plan.terms.topic in (TOPIC, LETTERS)
     ]
