@@ -1,5 +1,6 @@
 """`gcloud pubsub`, unchanged (D2).  A call takes a second or two, so each test is a story of a few calls."""
 
+import base64
 import json
 import os
 import shutil
@@ -184,3 +185,33 @@ def test_a_topic_with_a_schema(gcloud: Gcloud, project: str) -> None:
     assert changed == settings | {"encoding": "BINARY"} | ids
     gcloud("topics", "update", "topic", "--clear-schema-settings")
     assert "schemaSettings" not in gcloud("topics", "describe", "topic")
+
+
+def test_message_transforms(gcloud: Gcloud, tmp_path: Path) -> None:
+    """D2, A11: validated and tried from files, set on a topic and a subscription, at work, changed, cleared."""
+    code = "function shout(message, metadata) {\n  message.data = message.data.toUpperCase();\n  return message;\n}"
+    shout = {"javascriptUdf": {"functionName": "shout", "code": code}}
+    one, several, other = tmp_path / "one.json", tmp_path / "several.json", tmp_path / "other.yaml"
+    one.write_text(json.dumps(shout))
+    several.write_text(json.dumps([shout]))
+    other.write_text(
+        "- javascriptUdf:\n    functionName: drop\n    code: |\n      function drop(message) {\n"
+        "        return message.data === 'NO' ? null : message;\n      }\n"
+    )
+    gcloud("message-transforms", "validate", f"--message-transform-file={one}")
+    tried = gcloud("message-transforms", "test", "--message=a", f"--message-transforms-file={several}")
+    assert tried == [{"data": "A"}]
+    one.write_text(json.dumps({"javascriptUdf": {"functionName": "shout", "code": "function shout( {"}}))
+    with pytest.raises(AssertionError, match="SyntaxError"):
+        gcloud("message-transforms", "validate", f"--message-transform-file={one}")
+
+    gcloud("topics", "create", "topic", f"--message-transforms-file={several}")
+    assert gcloud("topics", "describe", "topic")["messageTransforms"] == [shout]
+    gcloud("subscriptions", "create", "sub", "--topic=topic", f"--message-transforms-file={other}")
+    assert gcloud("message-transforms", "test", "--message=b", "--topic=topic") == [{"data": "B"}]
+    gcloud("topics", "publish", "topic", "--message=no")
+    gcloud("topics", "publish", "topic", "--message=yes")
+    (received,) = gcloud("subscriptions", "pull", "sub", "--auto-ack", "--limit=10")
+    assert base64.b64decode(received["message"]["data"]) == b"YES"
+    gcloud("subscriptions", "update", "sub", "--clear-message-transforms")
+    assert "messageTransforms" not in gcloud("subscriptions", "describe", "sub")
