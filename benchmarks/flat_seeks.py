@@ -99,6 +99,10 @@ def _seek_to_now(ground: Ground, name: str) -> float:
     return _seek(ground, name, datetime.now(UTC))
 
 
+def _purge(ground: Ground, name: str) -> float:
+    return ground.call("POST", f"{name}:purge", {})[0]
+
+
 def _delete(ground: Ground, name: str) -> float:
     return ground.call("DELETE", name)[0]
 
@@ -148,6 +152,7 @@ SEEKS: Sequence[Seek] = (
     Seek("seek to the middle of the backlog", _some_out, _seek_to_the_middle),
     Seek("seek to its start", _some_out, _seek_to_the_start),
     Seek("seek past its end", _some_out, _seek_to_now),
+    Seek("purge", _some_out, _purge),
     Seek("create a snapshot", _some_out, _create_snapshot),
     Seek("seek to a snapshot", _some_out, _seek_to_snapshot),
     Seek("delete a snapshot", _some_out, _delete_snapshot),

@@ -18,6 +18,7 @@ from benchmarks.peers import peers_drain_1, peers_drain_2, peers_publish_100, pe
 from benchmarks.push import push_latency, push_throughput
 from benchmarks.push_bulkheads import bulkheads
 from benchmarks.push_wide import pull_10000, push_10000
+from benchmarks.redrive import redrive
 from benchmarks.report import Row
 from benchmarks.scale import scale_backlog, scale_waiting
 from benchmarks.scale_bodies import scale_bodies
@@ -57,6 +58,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "transforms": transforms,
     "overload": overload,
     "neighbours": neighbours,
+    "redrive": redrive,
     "memory": memory,
     "push-10000": push_10000,
     "pull-10000": pull_10000,
