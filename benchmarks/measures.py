@@ -27,7 +27,7 @@ from benchmarks.schemas import schemas, schemas_of_others
 from benchmarks.soak import soak
 from benchmarks.subscriptions import many_subscriptions, subscriptions_100, subscriptions_1000
 from benchmarks.throughput import drain_1, drain_2, publish_100, publish_1000, publish_and_drain, publish_single
-from benchmarks.transforms import transforms
+from benchmarks.transforms import transforms, transforms_of_others
 
 MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "latency": latency,
@@ -56,6 +56,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "schemas-of-others": schemas_of_others,
     "looking": looking,
     "transforms": transforms,
+    "transforms-of-others": transforms_of_others,
     "overload": overload,
     "neighbours": neighbours,
     "redrive": redrive,

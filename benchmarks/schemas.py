@@ -50,16 +50,20 @@ def schemas(bench: Bench) -> list[Row]:
 
 def schemas_of_others(bench: Bench) -> list[Row]:
     """Plain topics of two brokers: one has schemas and topics with them, the other none."""
+    return beside_others(bench, "with schemas on other topics", _make_schemas)
+
+
+def beside_others(bench: Bench, words: str, make: Callable[[Server], None]) -> list[Row]:
+    """Plain topics of two brokers, of which one has what is made first."""
     without, carrying = Broker(bench.options.workers), Broker(bench.options.workers)
-    words = "with schemas on other topics"
     try:
         for server in (without, carrying):
             bench.use(server)
-        with _many_schemas(carrying):
-            for server in (without, carrying):
-                bench.warm_up(server, bench.options.warm_up_seconds)
-            sides = Side(without, partial(fresh_place, without)), Side(carrying, partial(fresh_place, carrying))
-            rows = side_by_side(bench, [take_publish, take_drain, take_lone_publish], *sides, words)
+        make(carrying)
+        for server in (without, carrying):
+            bench.warm_up(server, bench.options.warm_up_seconds)
+        sides = Side(without, partial(fresh_place, without)), Side(carrying, partial(fresh_place, carrying))
+        rows = side_by_side(bench, [take_publish, take_drain, take_lone_publish], *sides, words)
     except LoadFailed as error:
         return [_failed(words, error)]
     finally:
@@ -110,8 +114,7 @@ def _bound(topic: str, schema: str, encoding: str) -> bytes:
     return build_request("PATCH", f"/v1/{topic}", json.dumps(body).encode())
 
 
-@contextmanager
-def _many_schemas(server: Server) -> Iterator[None]:
+def _make_schemas(server: Server) -> None:
     say(f"making {_SCHEMAS:,} schemas, and a topic with each")
     body = json.dumps({"type": "AVRO", "definition": json.dumps(RECORD)}).encode()
     made = []
@@ -123,7 +126,6 @@ def _many_schemas(server: Server) -> Iterator[None]:
             build_request("PUT", f"/v1/projects/others/topics/orders-{number}", json.dumps(settings).encode())
         )
     call_each(server, made)
-    yield
 
 
 def _failed(words: str, error: LoadFailed) -> Row:

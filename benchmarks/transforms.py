@@ -1,4 +1,7 @@
-"""What transforms cost: the same messages with and without them, by turns on one broker."""
+"""What transforms cost: the same messages with and without them, by turns on one broker.
+
+And what they cost those who have none: a plain topic of a broker with transforms, and of one without.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -7,7 +10,7 @@ from functools import partial
 
 from benchmarks.bench import Bench, Place, call_each, fresh_place, say
 from benchmarks.report import Row
-from benchmarks.schemas import take_records
+from benchmarks.schemas import beside_others, take_records
 from benchmarks.servers import Server
 from benchmarks.side_by_side import Side, Take, side_by_side, take_drain, take_lone_publish, take_publish
 from benchmarks.wire import LoadFailed, build_request
@@ -16,15 +19,19 @@ CODE = "function mark(message) { message.attributes.seen = 'yes'; return message
 _TRANSFORM = {"javascriptUdf": {"functionName": "mark", "code": CODE}}
 _ZLIB = {"compression": {"compressionAlgorithm": "ZLIB", "compressionMode": "COMPRESS"}}
 
+_FIELDS = {"fields": {"set": {"attributes.seen": "yes"}}}
+_OTHERS = 1_000  # topics with a transform, each with a subscription that has one
+
 _KINDS: list[tuple[str, str, object, list[Take]]] = [
     ("topic", "a function", _TRANSFORM, [take_records("JSON", None)]),
+    ("topic", "fields", _FIELDS, [take_records("JSON", None)]),
     ("topic", "zlib", _ZLIB, [take_publish, take_lone_publish]),
     ("subscription", "zlib", _ZLIB, [take_drain]),
 ]
 
 
 def transforms(bench: Bench) -> list[Row]:
-    """Of a topic by a function (JSON of 120 bytes) and by zlib (750 bytes); of a subscription by zlib."""
+    """By a function and by fields of a topic (JSON of 120 bytes); by zlib of a topic and of a subscription."""
     rows: list[Row] = []
     try:
         bench.use(bench.broker)
@@ -38,6 +45,22 @@ def transforms(bench: Bench) -> list[Row]:
     for row in rows:
         row.mark = None
     return rows
+
+
+def transforms_of_others(bench: Bench) -> list[Row]:
+    """Plain topics of two brokers: one has topics and subscriptions with transforms, the other none."""
+    return beside_others(bench, "with transforms on other topics", _make_transforms)
+
+
+def _make_transforms(server: Server) -> None:
+    say(f"making {_OTHERS:,} topics with a transform, and a subscription to each")
+    made = []
+    for number in range(_OTHERS):
+        topic, fields = f"projects/others/topics/orders-{number}", {"messageTransforms": [_TRANSFORM]}
+        made.append(build_request("PUT", f"/v1/{topic}", json.dumps(fields).encode()))
+        wanted = json.dumps(fields | {"topic": topic}).encode()
+        made.append(build_request("PUT", f"/v1/projects/others/subscriptions/orders-{number}", wanted))
+    call_each(server, made)
 
 
 def _place_with(server: Server, kind: str, transform: object) -> Callable[[], AbstractContextManager[Place]]:
