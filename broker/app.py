@@ -32,7 +32,7 @@ from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.loop_watch import watch_loop
-from broker.runtime.operation_news import OperationNews
+from broker.runtime.operation_news import OperationNews, is_operation
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.quotas import BALANCE_SECONDS, Quotas
 from broker.runtime.readers import PASS_SECONDS, Readers
@@ -308,11 +308,13 @@ class Broker:
         return {shard_id for each in watching for shard_id in each.watched_shards()}
 
     def _drop(self, name: str | None) -> None:
+        self._operation_news.changed(name)
+        if name is not None and is_operation(name):
+            return
         self._resources.drop(name)
         self.quotas.changed(name)
         self.long_poll.subscription_changed(name)
         self.tails.changed(name)
-        self._operation_news.changed(name)
         self._outstanding.notify()
         self.pusher.resource_changed(name)
 

@@ -14,6 +14,10 @@ from broker.domain.timestamps import format_timestamp
 MAX_COUNTED = 10_000  # messages that stand before one
 
 
+_CAME_BACK = "It came back from the dead-letter topic, and waits to be handed out."
+_GIVEN_BACK = "It was given back before it reached anybody, and waits to be handed out."
+
+
 class Fate(StrEnum):
     """Those of MessageState, and what is over.  `SETTLED`: acked, sought past or expired; a journal may tell."""
 
@@ -50,6 +54,7 @@ class Facts:
     """What is kept.  `next_seq`: where the subscription's cursor stands (None: it is detached); `first_seq`: where
     it began (None: that was not written down yet).  `standing`: how the message stands if it was handed out and is
     not acked.  `held_by`: the first message of its key that is out; it `waits` for that, before the cursor.
+    `redriven`: some of its key came back from a dead-letter topic, which is delivered however old it is.
     """
 
     subscription: Subscription
@@ -63,6 +68,7 @@ class Facts:
     standing: StandingMessage | None = None
     held_by: int | None = None
     waits: bool = False
+    redriven: bool = False
     dead_letter: DeadLetterFact | None = None
 
 
@@ -129,7 +135,7 @@ def _by(author: Author) -> str:
 def _to_come(facts: Facts, now: datetime) -> MessageFate:
     if not facts.matches:
         return _filtered(facts.subscription)
-    if _is_past(facts, now):
+    if _is_past(facts, now) and not (facts.waits and facts.redriven):
         verdict = f"It was not handed out within its retention of {_retention(facts.subscription)}."
         return MessageFate(state=Fate.EXPIRED, verdict=verdict)
     if facts.ordering_key and facts.held_by is not None:
@@ -148,7 +154,7 @@ def _retention(subscription: Subscription) -> str:
 def _standing(facts: Facts, standing: StandingMessage, now: datetime) -> MessageFate:
     state, tries = Fate(standing.state), f"attempt {standing.attempt_number}"
     failed = "not acked" if standing.failure in (None, DEADLINE) else f"failed: {standing.failure}"
-    if state not in _WITH_SOMEBODY and _is_past(facts, now):
+    if state not in _WITH_SOMEBODY and not standing.redriven and _is_past(facts, now):
         why = f"It was not acked within its retention of {_retention(facts.subscription)} ({tries}, {failed})."
         return MessageFate(state=Fate.EXPIRED, verdict=why, standing=replace(standing, at=None))
     if state is Fate.HELD_BY_KEY and standing.held_by is not None:
@@ -159,7 +165,7 @@ def _standing(facts: Facts, standing: StandingMessage, now: datetime) -> Message
         Fate.OUTSTANDING: f"It is out since {since} ({tries}); its ack deadline is {at}.",
         Fate.RETRY_AT: f"It was handed out at {since} ({tries}), {failed}; it is tried again from {at} on.",
         Fate.EXHAUSTED: f"It has failed {standing.attempt_number} times and goes to the dead-letter topic now.",
-        Fate.WAITING: "It was given back before it reached anybody, and waits to be handed out.",
+        Fate.WAITING: _CAME_BACK if standing.redriven else _GIVEN_BACK,
     }
     return MessageFate(state=state, verdict=verdict[state], standing=standing)
 

@@ -195,3 +195,14 @@ async def test_what_cannot_be_meant_is_refused(rest: Rest, body: Json, said: str
     code, why = await rest.error("POST", f"{rest.subscription()}:redrive", body)
     assert (code, said in why) == ("INVALID_ARGUMENT", True), why
     assert (await rest.error("POST", f"{rest.subscription('none')}:redrive", {}))[0] == "NOT_FOUND"
+
+
+async def test_what_came_back_is_looked_at_as_what_waits(rest: Rest) -> None:
+    first, second = await _give_up(rest, "m0", "m1")
+    await _redrive(rest, messageIds=[first])
+    [listed] = (await rest.ok("GET", f"{rest.subscription()}/messages"))["messages"]
+    assert (listed["message"]["messageId"], listed["state"], listed["deliveryAttempt"]) == (first, "WAITING", 0)
+    fates = [await rest.ok("GET", f"{rest.subscription()}/messages/{id_}") for id_ in (first, second)]
+    assert [fate["state"] for fate in fates] == ["WAITING", "DEAD_LETTERED"]
+    assert fates[0]["verdict"].startswith("It came back from the dead-letter topic")
+    assert [entry["event"] for entry in fates[0]["timeline"]] == ["DEAD_LETTERED", "REDRIVEN"]

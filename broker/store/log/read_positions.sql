@@ -38,7 +38,7 @@ LEFT JOIN LATERAL (
     ) AS head
     WHERE d.shard_id = c.shard_id
       AND d.subscription_id = c.subscription_id
-      AND d.last_publish_time >= %(retained_since)s
+      AND (d.redriven OR d.last_publish_time >= %(retained_since)s)
       AND bit_count(d.open) > 0
     ORDER BY head.seq
     LIMIT 1

@@ -37,7 +37,8 @@ _FORGET_LETTERS = statements.hot("forget_letters")
 _COUNT_LETTERS = statements.hot("count_letters")
 _LIST_PILES = statements.hot("list_piles")
 
-_MAX_SCANNED = 1_000  # letters that a step reads
+_MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
+_MORE = 20  # letters beyond those that are wanted: of the last message there may be several
 _ADDED = [  # attributes of a dead letter that its message had not
     "CloudPubSubDeadLetterSourceDeliveryCount",
     "CloudPubSubDeadLetterSourceSubscription",
@@ -132,8 +133,12 @@ def _asked(step: Redrive) -> dict[str, Any]:
         "from_seq": step.from_seq,
         "filter_path": step.chosen.filter_path,
         "body_path": step.chosen.body_path,
-        "max_scanned": _MAX_SCANNED,
+        "max_scanned": _max_scanned(step),
     }
+
+
+def _max_scanned(step: Redrive) -> int:
+    return _MAX_SCANNED if step.chosen.filter_path is not None else step.max_messages + _MORE
 
 
 def _chosen(chosen: Chosen) -> dict[str, Any]:
@@ -150,7 +155,7 @@ def _chosen(chosen: Chosen) -> dict[str, Any]:
 def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[_Group], int | None]:
     """The messages of this step, and where the next one goes on."""
     all_groups = [_Group(seq, list(some)) for seq, some in groupby(letters, lambda letter: letter.source_seq)]
-    is_all = len(letters) < _MAX_SCANNED
+    is_all = len(letters) < _max_scanned(step)
     if not is_all and len(all_groups) > 1:
         all_groups.pop()  # it may have more letters
     chosen = [group for group in all_groups if any(letter.matches for letter in group.letters)]

@@ -90,6 +90,7 @@ def _facts(row: Any, message: LoggedMessage, subscription: Subscription, now: da
         standing=_standing(row.rows, message, now),
         held_by=row.held_by,
         waits=row.waits,
+        redriven=row.redriven,
         dead_letter=_dead_letter(row.dead_letter),
     )
 
@@ -99,7 +100,7 @@ def _standing(text: str | None, message: LoggedMessage, now: datetime) -> Standi
         times = {name: row[name] and datetime.fromisoformat(row[name]) for name in ("at", "delivered_at")}
         for standing in standing_in(SimpleNamespace(**row | times), message.shard_id, now):
             if standing.seq == message.seq:
-                return replace(standing, failure=row["failure"])
+                return replace(standing, failure=row["failure"], redriven=row["redriven"])
     return None
 
 

@@ -3,7 +3,7 @@
 -- null if it is too large to be read.
 -- parameters: shard_id int8, seq int8, ordering_key text, attributes text, body bytea,
 --     subscription_ids int8[]
--- columns: subscription_id, next_seq, first_seq, matches, rows, held_by, waits, dead_letter
+-- columns: subscription_id, next_seq, first_seq, matches, rows, held_by, waits, redriven, dead_letter
 SELECT s.subscription_id, c.next_seq, c.first_seq,
        (s.filter_path IS NULL OR %(attributes)s::jsonb @@ s.filter_path)
        AND (s.body_path IS NULL OR body_matches(%(attributes)s::jsonb, %(body)s::bytea, s.body_path)) AS matches,
@@ -13,12 +13,13 @@ SELECT s.subscription_id, c.next_seq, c.first_seq,
                'at', CASE WHEN a.status <> 'exhausted' THEN a.next_delivery_at END,
                'delivered_at', a.delivered_at, 'ordering_key', a.ordering_key,
                'out_count', coalesce(a.out_count, bit_length(a.open)),
-               'attempt_numbers', coalesce(a.attempt_numbers::text, '{}'), 'failure', a.failure
+               'attempt_numbers', coalesce(a.attempt_numbers::text, '{}'), 'failure', a.failure,
+               'redriven', coalesce(a.redriven, false)
            ))::text
            FROM delivery_attempts AS a
            WHERE a.shard_id = %(shard_id)s AND a.subscription_id = s.subscription_id AND a.seqs @> %(seq)s
        ) AS rows,
-       k.held_by, coalesce(k.waits, false) AS waits,
+       k.held_by, coalesce(k.waits, false) AS waits, coalesce(k.redriven, false) AS redriven,
        (
            SELECT jsonb_build_object(
                'shard_id', d.shard_id, 'seq', d.seq, 'publish_time', d.publish_time, 'reason', d.reason,
@@ -37,7 +38,7 @@ LEFT JOIN LATERAL (
                WHEN 1 THEN lower(a.seqs)
                ELSE nth_sequence(a.seqs, position(B'1' IN a.open))
            END AS held_by,
-           a.waiting @> %(seq)s AS waits
+           a.waiting @> %(seq)s AS waits, a.redriven
     FROM delivery_attempts AS a
     WHERE s.enable_message_ordering
       AND a.shard_id = %(shard_id)s AND a.subscription_id = s.subscription_id

@@ -44,7 +44,7 @@ CROSS JOIN LATERAL (
            (array_agg(d.holder ORDER BY d.seq) FILTER (WHERE d.holder IS NOT NULL))[1] AS holder
     FROM (
         SELECT a.status, a.attempt_number, a.first_publish_time, a.last_publish_time, head.seq,
-               head.seq IS NOT NULL AND a.last_publish_time >= p.retained_since AS is_open,
+               head.seq IS NOT NULL AND (a.redriven OR a.last_publish_time >= p.retained_since) AS is_open,
                CASE
                    WHEN a.ordering_key IS NULL THEN bit_count(a.open)
                    ELSE (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unsettled(a.seqs, a.open)) AS r)
@@ -130,7 +130,8 @@ LEFT JOIN LATERAL (
         JOIN message_batches AS l
           ON l.shard_id = a.shard_id
          AND l.ordering_key = a.ordering_key
-         AND l.publish_time >= greatest(a.first_publish_time, p.retained_since)
+         AND l.publish_time >= a.first_publish_time
+         AND (a.redriven OR l.publish_time >= p.retained_since)
          AND l.publish_time <= p.next_publish_time
          AND l.last_seq >= lower(a.waiting)
         WHERE p.ordered

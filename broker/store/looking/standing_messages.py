@@ -6,7 +6,7 @@ shard after shard.  What changes meanwhile may come twice, or not at all: nothin
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from broker.domain.delivery import MAX_RESPONSE_BYTES
@@ -30,6 +30,7 @@ _READ_DUE_MESSAGES = statements.hot("read_due_messages")
 
 _ROWS = 100  # that are read at a time
 _CHUNK = 200  # messages that are read with their data at a time
+_EVER = datetime.min.replace(tzinfo=UTC)
 _IN_LOG = frozenset({MessageState.WAITING, MessageState.HELD_BY_KEY})
 
 
@@ -133,7 +134,7 @@ class _Walk:
             "part": row.part,
             "publish_time": max(position.publish_time, row.first_publish_time),
             "seq": position.seq,
-            "retained_since": self.asked.retained_since,
+            "retained_since": self._since(row),
             "max_messages": min(_CHUNK, MAX_SCANNED - self.scanned),
         }
         [rows] = await self.connection.run((_LIST_HELD, asked))
@@ -144,6 +145,10 @@ class _Walk:
             for seq, time in rows
         ]
 
+    def _since(self, row: Any) -> datetime:
+        """From when on a row's messages are delivered: what came back from a dead-letter topic, however old."""
+        return _EVER if row.redriven else self.asked.retained_since
+
     async def _take(
         self, wanted: Sequence[StandingMessage], row: Any, position: StandingPosition
     ) -> StandingPosition:
@@ -153,7 +158,7 @@ class _Walk:
             "first_publish_times": [row.first_publish_time],
             "last_publish_times": [max([row.last_publish_time, *(m.publish_time for m in wanted)])],
             "seqs": [to_multirange([m.seq for m in wanted])],
-            "retained_since": self.asked.retained_since,
+            "retained_since": self._since(row),
             "filter_path": self.asked.filter_path,
             "body_path": self.asked.body_path,
             "max_bytes": MAX_RESPONSE_BYTES,
@@ -232,7 +237,7 @@ def standing_in(row: Any, shard_id: int, now: datetime) -> Iterator[StandingMess
 def _state(row: Any, now: datetime) -> MessageState:
     if row.status == "exhausted":
         return MessageState.EXHAUSTED
-    if row.status == "released":
+    if row.status == "pending" and row.attempt_number == 0:  # nobody has had it, or not since it came back
         return MessageState.WAITING
     if row.status == "delivering" and row.at > now:
         return MessageState.OUTSTANDING

@@ -1,0 +1,65 @@
+"""Who may have dead letters delivered again, and who sees and ends the operation that does it (G1, G2)."""
+
+from tests.fixtures.access import Guarded, guarded
+from tests.fixtures.broker import Json, eventually, message
+
+
+async def _subscriber(broker: Guarded, name: str, *subscriptions: str) -> Json:
+    """The headers of an account that may consume these, and nothing else."""
+    account = await broker.account(name, role="")
+    for subscription in subscriptions:
+        binding = {"role": "roles/pubsub.subscriber", "members": [f"serviceAccount:{account['email']}"]}
+        path = f"{broker.project}/subscriptions/{subscription}:setIamPolicy"
+        await broker.ok("POST", path, {"policy": {"bindings": [binding]}})
+    return {"headers": broker.bearer(await broker.key(account))}
+
+
+async def test_letters_stay_where_the_caller_may_not_consume_and_operations_are_their_target_s(
+    database_url: str,
+) -> None:
+    settings = {"min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.05}
+    async with guarded(database_url, **settings) as broker:
+        project = broker.project
+        for topic in ("orders", "dead"):
+            await broker.ok("PUT", f"{project}/topics/{topic}", {})
+        for pile in ("mine", "theirs"):
+            await broker.ok("PUT", f"{project}/subscriptions/{pile}", {"topic": f"{project}/topics/dead"})
+        policy = {"deadLetterTopic": f"{project}/topics/dead", "maxDeliveryAttempts": 1}
+        body = {"topic": f"{project}/topics/orders", "deadLetterPolicy": policy}
+        sub = f"{project}/subscriptions/worker"
+        await broker.ok("PUT", sub, body)
+        await broker.ok("POST", f"{project}/topics/orders:publish", {"messages": [message("a")]})
+        [received] = (await broker.ok("POST", f"{sub}:pull", {"maxMessages": 1}))["receivedMessages"]
+        await broker.ok(
+            "POST", f"{sub}:modifyAckDeadline", {"ackIds": [received["ackId"]], "ackDeadlineSeconds": 0}
+        )
+
+        async def waiting(pile: str) -> int:
+            position = await broker.ok("GET", f"{project}/subscriptions/{pile}/snapshot")
+            return int(position["undeliveredMessages"])
+
+        async def is_dead() -> bool:
+            return await waiting("theirs") == 1
+
+        await eventually(is_dead)
+        ours = await _subscriber(broker, "our-account", "worker", "mine")
+        others = await _subscriber(broker, "other-account", "theirs")
+        assert (await broker.call("POST", f"{sub}:redrive", {}, **others)).status_code == 403
+        started = await broker.ok("POST", f"{sub}:redrive", {}, **ours)
+        assert started["metadata"]["startedBy"].startswith("serviceAccount:our-account@")
+        assert started["metadata"]["takenFrom"] == [f"{project}/subscriptions/mine"]
+        assert started["metadata"]["leftAlone"] == [f"{project}/subscriptions/theirs"]
+        name = started["name"]
+        ended = await broker.ok("POST", f"{name}:wait", {}, **ours)
+        assert ended["response"]["redriven"] == "1"
+        assert (await waiting("mine"), await waiting("theirs")) == (0, 1)
+        for method, path in (("GET", name), ("DELETE", name), ("POST", f"{name}:cancel"), ("POST", f"{name}:wait")):
+            assert (await broker.call(method, path, **others)).status_code == 403, path
+            unknown = {"headers": {}}
+            assert (await broker.call(method, path, **unknown)).status_code == 401, path
+        assert (await broker.call("GET", f"{project}/operations", **ours)).status_code == 403
+        viewer = {"headers": broker.bearer(await broker.key(await broker.account("viewer", role="roles/viewer")))}
+        assert len((await broker.ok("GET", f"{project}/operations", **viewer))["operations"]) == 1
+        assert (await broker.ok("GET", name, **viewer))["done"]
+        assert (await broker.call("DELETE", name, **viewer)).status_code == 403
+        assert await broker.ok("DELETE", name, **ours) == {}
