@@ -55,11 +55,24 @@ async def _seek_to_the_start(log: Log) -> None:
     )
 
 
+async def _give_up_and_drop(letters: Letters, *data: str, key: str = "") -> datetime:
+    """Dead letters whose messages are gone with their partition; the time."""
+    log = letters.log
+    later = log.start + HOUR
+    await log.publish(*data, key=key)
+    async with log.database.connection() as connection:
+        await make_partitions_ahead(connection, now=later)
+    await letters.fail(now=later)  # the letters stand in another partition, which alone somebody wants
+    for delivery in await letters.dead.pull(now=later, ordered=letters.ordered):
+        await letters.dead.nack(delivery, now=later)
+    await _drop(log, later)
+    assert await log.rows(f"SELECT count(*) FROM messages WHERE shard_id = {log.shard_id}") == [(0,)]
+    return later
+
+
 async def test_what_the_log_has_no_more_is_made_of_its_letter(letters: Letters) -> None:
     log = letters.log
-    await letters.give_up("a", "b")
-    assert await _tidy(log) > 0
-    later = log.start + HOUR
+    later = await _give_up_and_drop(letters, "a", "b")
     assert await letters.redrive(now=later) == [Outcome.REDRIVEN] * 2
     await _tidy(log, 2 * HOUR)
     [delivery] = await log.pull(now=later)
@@ -72,9 +85,7 @@ async def test_what_the_log_has_no_more_is_made_of_its_letter(letters: Letters) 
 
 async def test_what_the_log_has_no_more_comes_back_in_the_order_of_its_key(ordered: Letters) -> None:
     log = ordered.log
-    await ordered.give_up("a", "b", "c", key="k")
-    assert await _tidy(log) > 0
-    later = log.start + HOUR
+    later = await _give_up_and_drop(ordered, "a", "b", "c", key="k")
     assert await ordered.redrive(now=later) == [Outcome.REDRIVEN] * 3
     await log.publish("d", key="k", now=later)
     await _tidy(log, 2 * HOUR)
@@ -93,6 +104,8 @@ async def test_it_is_delivered_however_old_it_is_until_it_is_acked(letters: Lett
     await _tidy(log, 2 * HOUR)
     await log.publish("c", now=later)
     await _tidy(log, timedelta(days=6))
+    async with log.database.connection() as connection:
+        await delete_unwanted(connection, now=log.start + timedelta(days=8))  # what is past its retention
     [delivery, _] = await log.pull(now=later, retention=HOUR)
     await log.nack(delivery, [1], now=later)
     again = await log.pull(now=later + HOUR / 2, retention=HOUR)
@@ -133,6 +146,19 @@ async def test_what_was_sought_back_is_not_doubled(letters: Letters) -> None:
     assert await letters.redrive() == [Outcome.ALREADY_THERE] * 2
     assert await _acked(log) == ["a", "b"]
     assert await _acked(letters.dead) == []
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+async def test_what_is_out_again_after_a_seek_is_not_doubled(ordered: Letters, key: str) -> None:
+    """Nor is what is behind it."""
+    log = ordered.log
+    await ordered.give_up("a", "b", key=key)
+    await _seek_to_the_start(log)
+    [delivery] = await log.pull(1, ordered=True)
+    assert texts([delivery]) == ["a"]
+    assert await ordered.redrive() == [Outcome.ALREADY_THERE] * 2
+    assert await log.rows("SELECT count(*) FROM delivery_attempts WHERE redriven") == [(0,)]
+    assert await ordered.dead.pull(ordered=True) == []
 
 
 async def test_a_message_with_two_letters_comes_back_once(letters: Letters) -> None:
