@@ -89,6 +89,9 @@ CLIENTS = {
     "top": "top",
     "push": "push",
     "seek": "seek",
+    "purge": "purge",
+    "dlq": "dead_letters",
+    "op": "op",
     "doctor": "doctor",
     "bench": "bench",
     "apply": "apply",
@@ -102,8 +105,9 @@ SECTIONS = {
     "A broker": ("serve", "migrate", "settings", "database", "secrets"),
     "Who may call": ("auth",),
     "Resources": ("topic", "sub", "snapshot", "apply", "export"),
-    "Messages": ("publish", "pull", "tail", "seek"),
-    "Looking": ("lag", "top", "peek", "message", "push", "doctor"),
+    "Messages": ("publish", "pull", "tail", "seek", "purge"),
+    "What failed": ("dlq", "push", "op"),
+    "Looking": ("lag", "top", "peek", "message", "doctor"),
     "This program": ("bench", "context", "completion"),
 }
 

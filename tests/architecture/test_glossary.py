@@ -54,6 +54,7 @@ NAMES_WITH_FOUND = {
     "subscription_not_found",
     "file_not_found_error",
 }
+_TYPED = re.compile(r'"dlq"|broker dlq')  # the name of a command, short as those who type it have it
 _METRIC = re.compile(r'"pubsub_[a-z_]+"')  # their words are Google's
 _TERM = re.compile(r"\*\*([a-z][a-z -]*)\*\*", re.IGNORECASE)
 
@@ -68,7 +69,7 @@ def _code() -> str:
     """All of broker/ as words: those of `AckDeadline`, `ack_deadline` and "ack deadline" alike."""
     files = [path for path in (repository() / "broker").rglob("*") if path.suffix in {".py", ".sql"}]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
-    text = _METRIC.sub("", text)
+    text = _TYPED.sub("", _METRIC.sub("", text))
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text.replace("_", " ").replace("-", " "))
     return re.sub(r"\s+", " ", apart).lower()
 

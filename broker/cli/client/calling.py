@@ -40,6 +40,9 @@ class Session:
     def snapshot(self, given: str) -> str:
         return full_name(given, "snapshots", self.short_project)
 
+    def operation(self, given: str) -> str:
+        return full_name(given, "operations", self.short_project)
+
 
 class ClientCommand(Leaf):
     """A command with examples, each of which a test runs."""

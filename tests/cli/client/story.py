@@ -40,7 +40,8 @@ broker pull billing --max 2
 broker lag
 broker message show $ID --sub billing
 broker seek billing --time 1h
-broker seek billing --snapshot before-release
+broker seek billing --snapshot before-release --undoable
+broker seek billing --undo
 broker sub pause billing --reason 'The database is moved.'
 # broker lag
 broker sub resume billing
@@ -56,6 +57,28 @@ broker push pause hook --reason 'The receiver moves.'
 # broker push status hook
 broker push resume hook
 # broker sub delete hook
+# broker topic create failed
+# broker sub create mortuary --topic failed
+# broker sub create fragile --topic parcels --dead-letter-topic failed
+# broker publish parcels 'a parcel of glass' 'a parcel of eggs' --attribute env=prod
+# broker publish parcels 'a parcel of china'
+broker pull fragile --reject
+broker dlq summary fragile
+broker dlq summary fragile --by attribute:env
+broker dlq list fragile
+broker dlq list fragile --reason reject --max 5
+broker dlq show fragile $LETTER
+broker dlq redrive fragile --dry-run
+broker dlq redrive fragile --reason reject --rate 500
+# broker peek fragile
+broker op list
+broker op show $OP
+broker op wait $OP
+broker op cancel $OP
+broker op delete $OP
+# broker sub delete fragile
+# broker sub delete mortuary
+# broker topic delete failed
 broker doctor
 broker bench --messages 200 --batch 20 --connections 2
 broker snapshot delete before-release
@@ -73,6 +96,8 @@ broker apply --file shop.yaml
 # broker apply --file least.yaml --prune --dry-run
 broker apply --file shop.yaml --prune --yes
 broker apply --schema
+broker purge billing --before 1h --undoable --yes
+broker purge --topic orders --yes
 broker tail --sub billing --since 10m --max 1
 broker tail orders --max 1
 broker completion fish

@@ -19,6 +19,7 @@ import pytest
 
 from broker.cli.main import main
 
+_ERASED = re.compile(r"[^\n]*\r\x1b\[K")  # a bar that was shown for a while
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[mHJ]")
 
 
@@ -48,7 +49,7 @@ class Terminal:
             code = self._run(line, screen)
         reader.join()
         text = b"".join(read).decode().replace("\r\n", "\n")
-        return Typed(code, text if colours else _COLOURS.sub("", text))
+        return Typed(code, text if colours else _COLOURS.sub("", _ERASED.sub("", text)))
 
     def pipe(self, line: str) -> Typed:
         """Where standard output is no terminal."""
@@ -93,11 +94,16 @@ def _replaced(line: str, variables: Mapping[str, str]) -> str:
 _STEADY: Sequence[tuple[str, str]] = (
     (r"(?m) +$", ""),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", "2026-11-23T10:00:00.000Z"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\+00:00", "2026-11-23T10:00:00.000+00:00"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2026-11-23 10:00:00"),
     (r"(?m)^\d\d:\d\d:\d\d", "10:00:00"),
     (r"(?m)^((?:billing|audit) +)\d+s", r"\g<1>0s"),
     (r"\b\d{16}\b", "1000000000000001"),  # ids of messages
     (r"http://127\.0\.0\.1:\d{5}", "http://127.0.0.1:8085"),
+    (r"operations/[0-9a-f]{20}", "operations/0123456789abcdef0123"),
+    (r"(?m)^(operation +)?[0-9a-f]{20}", r"\g<1>0123456789abcdef0123"),
+    (r"(ratePerSecond\"?:? +)[0-9.]+", r"\g<1>1"),
+    (r'("undoSnapshot": "[^"]*/snapshots/)[^"]*', r"\g<1>undo"),
     (r"in \d+ ms", "in 1 ms"),
     (r'"latency": "[0-9.]+s"', '"latency": "0.001s"'),
     (r"(?m)^(latency +)[0-9.]+s", r"\g<1>0.001s"),

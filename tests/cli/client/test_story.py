@@ -6,6 +6,7 @@
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from broker.cli.client.calling import ClientCommand
 from broker.cli.main import command_line
 from tests.cli.client.story import FILES, TAKEN_UP, lines
 from tests.cli.client.terminal import Terminal, steady
-from tests.fixtures.broker import NO_TLS
+from tests.fixtures.broker import NO_TLS, Json
 from tests.fixtures.push_sink import PushSink
 
 FOR_PROGRAMS = ("--json", "broker completion", "--schema")  # what they print is no concern of a terminal's
@@ -49,8 +50,7 @@ def test_what_each_command_prints(
     told = []
     at_work.variables["SINK"] = f"{push_sink.url}/status/200/{project[-10:]}"
     for line, _ in lines():
-        if "$ID" in line:
-            at_work.variables["ID"] = _first_message(broker_url, project)
+        at_work.variables |= _variables(line, f"{broker_url}/v1/{project}")
         with _publishing(broker_url, project) if line.startswith(TAKEN_UP) else _nothing():
             done = at_work.type(line) if form == "terminal" else at_work.pipe(_as_json(line))
         assert done.code == 0, f"{line}: {done.text}"
@@ -80,10 +80,26 @@ def _compare(file: Path, told: str) -> None:
     assert told == file.read_text(encoding="utf-8")
 
 
-def _first_message(url: str, project: str) -> str:
-    found = httpx.get(f"{url}/v1/{project}/topics/orders/messages", params={"order": "oldest"}, verify=NO_TLS)
-    first: str = found.json()["messages"][0]["messageId"]
-    return first
+def _variables(line: str, url: str) -> dict[str, str]:
+    """Ids that this line needs; what the broker does in its own time is waited for."""
+    found: dict[str, str] = {}
+    if "$ID" in line:
+        found["ID"] = _get(f"{url}/topics/orders/messages?order=oldest")["messages"][0]["messageId"]
+    if line.startswith("broker dlq summary"):
+        deadline = time.monotonic() + 30
+        while len(_get(f"{url}/subscriptions/fragile/deadLetters").get("deadLetters", [])) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    if "$LETTER" in line:
+        found["LETTER"] = _get(f"{url}/subscriptions/fragile/deadLetters")["deadLetters"][-1]["sourceMessageId"]
+    if "$OP" in line:
+        found["OP"] = _get(f"{url}/operations")["operations"][0]["name"].rpartition("/")[2]
+    return found
+
+
+def _get(url: str) -> Json:
+    answer: Json = httpx.get(url, verify=NO_TLS).json()
+    return answer
 
 
 @contextmanager

@@ -13,19 +13,33 @@ from broker.cli.stop import Misuse
 _OWN = Group("seek")
 
 
-@calling(_OWN, "seek", "broker seek billing --time 1h", "broker seek billing --snapshot before-release")
+@calling(
+    _OWN,
+    "seek",
+    "broker seek billing --time 1h",
+    "broker seek billing --snapshot before-release --undoable",
+    "broker seek billing --undo",
+)
 @click.argument("subscription")
 @click.option(
     "--time", "moment", metavar="TIME", help="What was published from then on comes, as far as it is kept."
 )
 @click.option("--snapshot", metavar="SNAPSHOT", help="What was not acknowledged when it was made comes again.")
-def seek(session: Session, *, subscription: str, moment: str | None, snapshot: str | None) -> Shown:
+@click.option("--undoable", is_flag=True, help="Keep for an hour where it was; needs this broker.")
+@click.option("--undo", is_flag=True, help="Back to where it was before the last seek or purge that was undoable.")
+def seek(
+    session: Session, *, subscription: str, moment: str | None, snapshot: str | None, undoable: bool, undo: bool
+) -> Shown:
     """Move a subscription back or forward; TIME is a time, `now`, or how long ago (1h)."""
-    if bool(moment) == bool(snapshot):
-        raise Misuse("give --time or --snapshot")
+    if bool(moment) + bool(snapshot) + undo != 1:
+        raise Misuse("give one of --time, --snapshot and --undo")
     name = session.subscription(subscription)
+    if undo:
+        answer = session.api.call("POST", f"{name}:undoSeek", {})
+        return Shown(data=answer, line=said_of_seek(subscription, answer))
     body: Json = {"time": time_text(moment, "--time", machine_time())} if moment else {}
     body |= {"snapshot": session.snapshot(snapshot)} if snapshot else {}
+    body |= {"undoable": True} if undoable else {}
     answer = session.api.call("POST", f"{name}:seek", body)
     return Shown(data=answer, line=said_of_seek(subscription, answer))
 

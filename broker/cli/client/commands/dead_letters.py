@@ -1,0 +1,135 @@
+"""`broker dlq`: what a subscription has given up."""
+
+import click
+
+from broker.cli.client.api import Json
+from broker.cli.client.calling import Session, calling
+from broker.cli.client.clock import machine_time
+from broker.cli.client.exit_codes import DONE
+from broker.cli.client.messages import message_fields, message_row
+from broker.cli.client.operations import finished, wait_for
+from broker.cli.client.output import Shown
+from broker.cli.client.words import leaf, short_time, time_text
+from broker.cli.command_line import Group
+from broker.cli.stop import Stop
+
+COMMANDS = Group(
+    "dlq",
+    help="Dead letters, of the subscription that gave them up; these need this broker.",
+)
+_subscription = click.argument("subscription")
+_reason = click.option("--reason", metavar="TEXT", help='Only those given up for it, such as "push 503".')
+_filter = click.option("--filter", "filter_text", metavar="FILTER", help="Only letters that it matches.")
+
+
+@calling(COMMANDS, "summary", "broker dlq summary fragile", "broker dlq summary fragile --by attribute:env")
+@_subscription
+@click.option(
+    "--by", metavar="WHAT", default="reason", show_default=True, help="reason, status, hour, attribute:NAME."
+)
+@_filter
+def summary(session: Session, *, subscription: str, by: str, filter_text: str | None) -> Shown:
+    """Count dead letters by what they have in common."""
+    params = {"groupBy": by, "filter": filter_text}
+    found = session.api.call("GET", f"{session.subscription(subscription)}/deadLetters", params=params)
+    rows = [
+        [one["key"], str(one["count"]), short_time(one["oldestTime"]), short_time(one["newestTime"])]
+        for one in found.get("groups", [])
+    ]
+    columns = (by, "count", "oldest", "newest")
+    return Shown(data=found, columns=columns, rows=rows, whole=columns[1:], nothing=_NOTHING)
+
+
+@calling(COMMANDS, "list", "broker dlq list fragile", "broker dlq list fragile --reason reject --max 5")
+@_subscription
+@_reason
+@_filter
+@click.option("--max", "most", metavar="N", type=click.IntRange(1), default=20, show_default=True)
+def list_(session: Session, *, subscription: str, reason: str | None, filter_text: str | None, most: int) -> Shown:
+    """List dead letters, by the ids that the messages had."""
+    path = f"{session.subscription(subscription)}/deadLetters"
+    found = session.api.all_of(path, "deadLetters", {"reason": reason, "filter": filter_text}, most)
+    rows = [[one["sourceMessageId"], one["reason"], *message_row(_as_it_was(one))[2:]] for one in found]
+    columns = ("id", "reason", "key", "attributes", "data")
+    return Shown(
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=("id", "reason", "key"),
+        cut=("attributes", "data"),
+        nothing=_NOTHING,
+    )
+
+
+@calling(COMMANDS, "show", "broker dlq show fragile $LETTER")
+@_subscription
+@click.argument("message_id", metavar="ID")
+def show(session: Session, *, subscription: str, message_id: str) -> Shown:
+    """Show a dead letter, by its message's first id or its own."""
+    path, token = f"{session.subscription(subscription)}/deadLetters", ""
+    while True:
+        page = session.api.call("GET", path, params={"pageToken": token, "pageSize": 1000})
+        for one in page.get("deadLetters", []):
+            if message_id in (one["sourceMessageId"], one["message"]["messageId"]):
+                rest = {name: part for name, part in one.items() if name != "message"}
+                return Shown(data=one, fields=rest | {"letter": message_fields(_as_it_was(one))})
+        token = page.get("nextPageToken", "")
+        if not token:
+            raise Stop(f"{subscription} has no dead letter {message_id}; `broker dlq list` shows what it has")
+
+
+@calling(
+    COMMANDS,
+    "redrive",
+    "broker dlq redrive fragile --dry-run",
+    "broker dlq redrive fragile --reason reject --rate 500",
+)
+@_subscription
+@click.option("--id", "ids", metavar="ID", multiple=True, help="This one, by its first id or its own; repeatable.")
+@click.option("--reason", "reasons", metavar="TEXT", multiple=True, help="Given up for it; repeatable.")
+@_filter
+@click.option("--since", metavar="TIME", help="Dead-lettered from then on: a time, or how long ago (1h).")
+@click.option("--until", metavar="TIME", help="Dead-lettered before then.")
+@click.option("--rate", metavar="N", type=click.FloatRange(0.001), help="So many messages a second at the most.")
+@click.option("--dry-run", is_flag=True, help="Say how many it would be.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for its end.")
+def redrive(session: Session, *, subscription: str, dry_run: bool, no_wait: bool, **chosen: object) -> int:
+    """Bring dead letters back to the subscription, to it alone, under their first ids. Without a choice, all."""
+    name = session.subscription(subscription)
+    body = _chosen(**chosen) | ({"validateOnly": True} if dry_run else {})
+    started = session.api.call("POST", f"{name}:redrive", body)
+    if dry_run:
+        count = started["metadata"].get("total", "0")
+        session.out.show(Shown(data=started, line=f"{count} would come back to {leaf(name)}."))
+        return DONE
+    if no_wait:
+        return finished(session.out, started)
+    return finished(session.out, wait_for(session.api, session.out, started))
+
+
+_NOTHING = "It has given up nothing that is still there."
+
+
+def _chosen(**chosen: object) -> Json:
+    now = machine_time()
+    fields = {
+        "messageIds": list(chosen["ids"]) if isinstance(chosen["ids"], tuple) else None,
+        "reasons": list(chosen["reasons"]) if isinstance(chosen["reasons"], tuple) else None,
+        "filter": chosen["filter_text"],
+        "startTime": time_text(str(chosen["since"]), "--since", now) if chosen["since"] else None,
+        "endTime": time_text(str(chosen["until"]), "--until", now) if chosen["until"] else None,
+        "maxMessagesPerSecond": chosen["rate"],
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+_TELLS = ("CloudPubSubDeadLetter", "broker-dead-letter-", "broker-source-message-id")
+
+
+def _as_it_was(letter: Json) -> Json:
+    """Without the attributes that tell of its being a dead letter."""
+    message: Json = letter["message"]
+    attributes = message.get("attributes", {})
+    return message | {
+        "attributes": {name: text for name, text in attributes.items() if not name.startswith(_TELLS)}
+    }

@@ -1,0 +1,61 @@
+"""Long work as commands show it: a bar while it goes on, and what came of it."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from broker.cli.client.api import Api, Json
+from broker.cli.client.exit_codes import DONE, REFUSED
+from broker.cli.client.output import Output, Shown
+from broker.cli.client.words import leaf
+
+_BAR = 30  # columns
+_LOOK_SECONDS = 1
+_ERASED = "\r\x1b[K"
+
+
+def wait_for(api: Api, out: Output, operation: Json) -> Json:
+    """Until it has ended.  Ctrl-C ends the waiting, not the work."""
+    try:
+        while not operation.get("done"):
+            _show_bar(out, operation)
+            operation = api.call("POST", f"{operation['name']}:wait", {"timeout": f"{_LOOK_SECONDS}s"})
+    finally:
+        if shows_bar(out):
+            click.echo(_ERASED, err=True, nl=False)
+    return operation
+
+
+def shows_bar(out: Output) -> bool:
+    return sys.stderr.isatty() and not out.as_json
+
+
+def _show_bar(out: Output, operation: Json) -> None:
+    if not shows_bar(out):
+        return
+    metadata = operation["metadata"]
+    done, total = int(metadata.get("done", 0)), int(metadata.get("total", 0))
+    full = _BAR * min(done, total) // total if total else 0
+    rate = f"{metadata.get('ratePerSecond', 0):.0f} a second"
+    click.echo(f"{_ERASED}[{'#' * full}{'.' * (_BAR - full)}] {done} of {total}, {rate}", err=True, nl=False)
+
+
+def finished(out: Output, operation: Json) -> int:
+    """Says what came of it.  Returns the exit code."""
+    out.show(Shown(data=operation, line=in_words(operation)))
+    return REFUSED if "error" in operation else DONE
+
+
+def in_words(operation: Mapping[str, Any]) -> str:
+    metadata = operation["metadata"]
+    what = f"The {metadata['verb']} of {leaf(metadata['target'])}"
+    counts = ", ".join(f"{count} {name}" for name, count in metadata.get("counts", {}).items() if count != "0")
+    so_far = f": {counts}" if counts else ""
+    if "error" in operation:
+        error = operation["error"]
+        return f"{what} has failed: {error.get('message') or error.get('code')}{so_far}"
+    if operation.get("done"):
+        return f"{what} is done{so_far}."
+    return f"{what} goes on{so_far}; `broker op wait {leaf(operation['name'])}` waits for its end."
