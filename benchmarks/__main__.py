@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 
+from benchmarks.attacks.__main__ import ATTACKS
 from benchmarks.bench import Bench, Options, say
 from benchmarks.limits import shares_of_limits
 from benchmarks.measures import GROUPS, MEASURES, ONLY_IF_NAMED
@@ -49,6 +50,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--claims-backlog", type=int, help="messages, for flat-claims and scale-backlog (10000000)")
     parser.add_argument("--topics", type=int, help="topics, of scale-topics (1000)")
     parser.add_argument("--minutes", type=float, dest="soak_minutes", help="how long soak lasts (30)")
+    parser.add_argument("--attack", action="append", default=[], choices=list(ATTACKS), help="of neighbours (all)")
     parser.add_argument("--workers", type=int, default=1, help="broker processes (1)")
     parser.add_argument("--profile", action="store_true", help="the same as --only profile")
     parser.add_argument("--quick", action="store_true", help="1 round of 1 s, smaller backlogs")
@@ -62,7 +64,7 @@ def _backlog(text: str) -> tuple[int, ...]:
 
 
 def _options(given: argparse.Namespace) -> Options:
-    options = replace(_QUICK if given.quick else Options(), workers=given.workers)
+    options = replace(_QUICK if given.quick else Options(), workers=given.workers, attacks=tuple(given.attack))
     named = {name: getattr(given, name) for name in _NAMED}
     options = replace(options, **{name: value for name, value in named.items() if value is not None})
     if options.rounds < 1 or options.seconds <= 0 or min(options.backlog) < 2_000:

@@ -37,6 +37,7 @@ class Options:
     spread_seconds: float = 60.0  # how long messages are published to many topics
     soak_minutes: float = 30.0
     workers: int = 1
+    attacks: tuple[str, ...] = ()  # of neighbours; none: all
 
 
 @dataclass(slots=True)

@@ -27,6 +27,8 @@ _PROJECT = "projects/good"
 _TOPIC, _SUBSCRIPTION = f"{_PROJECT}/topics/neighbour", f"{_PROJECT}/subscriptions/neighbour"
 _PULL = build_request("POST", f"/v1/{_SUBSCRIPTION}:pull", b'{"maxMessages":10}')
 _MESSAGE_BYTES = 32
+_CODE = "function f(message, metadata) { message.attributes.seen = 'yes'; return message; }"
+_FUNCTION = {"javascriptUdf": {"functionName": "f", "code": _CODE}}  # the good one has one beside hostile ones
 _LONGER = 5  # a measure lasts so many times --seconds
 _PAUSE_SECONDS = 0.005
 _ARRIVE_SECONDS = 5.0  # for the last pushes, after the last publish
@@ -62,7 +64,7 @@ def neighbours(bench: Bench) -> list[Row]:
     sink = Sink()
     try:
         bench.use(sink)
-        for attack in ATTACKS:
+        for attack in bench.options.attacks or ATTACKS:
             rows += _beside(bench, sink, attack)
             say(f"neighbours, {attack}: done")
     except LoadFailed as error:
@@ -86,9 +88,10 @@ def _beside(bench: Bench, sink: Sink, attack: str) -> list[Row]:
 def _measure(bench: Bench, broker: Broker, sink: Sink, attack: str) -> tuple[_Taken, _Taken]:
     seconds = bench.options.seconds * _LONGER
     body = json.dumps({"topic": _TOPIC}).encode()
+    topic = json.dumps({"messageTransforms": [_FUNCTION]} if attack == "hostile functions" else {}).encode()
     call_each(
         broker,
-        [build_request("PUT", f"/v1/{_TOPIC}"), build_request("PUT", f"/v1/{_SUBSCRIPTION}", body)],
+        [build_request("PUT", f"/v1/{_TOPIC}", topic), build_request("PUT", f"/v1/{_SUBSCRIPTION}", body)],
     )
     _live(broker, sink, bench.options.seconds)  # warms up
     alone = _live(broker, sink, seconds)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from benchmarks.attacks.acks import many_acks, single_extensions
 from benchmarks.attacks.dead_letters import dead_letter_storm
 from benchmarks.attacks.filters import seek_and_filter
+from benchmarks.attacks.functions import hostile_functions
 from benchmarks.attacks.publishes import large_bodies, publish_flood, refused_calls, used_up_quota
 from benchmarks.attacks.pulls import pulls_that_wait
 from benchmarks.attacks.pushes import changed_endpoints, hanging_endpoints, slow_endpoints
@@ -33,6 +34,7 @@ ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]]
     "filters on trial": filters_on_trial,
     "ordering keys": ordering_keys,
     "snapshots and seeks": snapshots_and_seeks,
+    "hostile functions": hostile_functions,
 }
 
 
