@@ -11,7 +11,20 @@ from broker.front.peer import host_of
 from broker.front.resource_calls import HOT
 
 _DENIALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
-_LOOKS = ("Find", "Get", "List", "Tail", "Test", "Query", "Check", "Wait", "Watch", "Validate", "ServerReflection")
+_LOOKS = (
+    "Find",
+    "Get",
+    "List",
+    "Preview",
+    "Tail",
+    "Test",
+    "Query",
+    "Check",
+    "Wait",
+    "Watch",
+    "Validate",
+    "ServerReflection",
+)
 _LONGEST = 1_000  # characters of a resource's name: what is denied may have any
 
 

@@ -188,6 +188,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "ResumePush": _UPDATE_SUBSCRIPTION,
     "FreezeTopic": (Need("pubsub.topics.update"),),
     "UnfreezeTopic": (Need("pubsub.topics.update"),),
+    "PreviewSeek": _CONSUME,  # and Seek's on a snapshot
     "UndoSeek": _CONSUME,
     "PurgeSubscription": _CONSUME,  # as a seek
     "PurgeTopic": (Need("pubsub.topics.delete"),),  # of which it has all but the name

@@ -1,11 +1,13 @@
 """Seeking: to a time, to a snapshot, and back; and purging, which is a seek past what there is (A9, G2)."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from broker.domain.errors import FailedPrecondition, InvalidArgument
 from broker.domain.names import check_shape, leaf, project_of, random_name
+from broker.domain.preview import Preview, in_all
 from broker.domain.replay import Replay, ShardReplay, replay
 from broker.domain.snapshot import Snapshot
 from broker.domain.subscription import Subscription
@@ -22,6 +24,7 @@ from broker.store.driver.database import Database, ResourceConnection
 from broker.store.log import cursors
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.cursors import ShardSeek
+from broker.store.log.previews import compare, read_holding
 from broker.store.resources import snapshots
 
 UNDO_FOR = timedelta(hours=1)
@@ -46,6 +49,10 @@ class Target:
             raise InvalidArgument(
                 "No target was specified in the SeekRequest. Must specify either a time or a snapshot."
             )
+
+
+class _Undone(Exception):
+    """A transaction is to leave nothing behind."""
 
 
 class SeekService:
@@ -82,6 +89,27 @@ class SeekService:
             sought = await self._seek(connection, subscription, target)
         self._sought(subscription)
         return replace(sought, undo_snapshot=name)
+
+    async def preview(self, subscription_name: str, target: Target) -> Preview:
+        """What a seek would bring about just now: one is made, and undone before anybody sees it.
+
+        As a seek, it waits for claims under way, and they for it.  Raises as `seek`.
+        """
+        target.check()
+        previews: list[Preview] = []
+        with suppress(_Undone):
+            async with self._database.transaction() as connection:
+                subscription = await attached_subscription(connection, subscription_name)
+                shards = self._seeks(subscription)
+                before = [await read_holding(connection, shard) for shard in shards]
+                await self._seek(connection, subscription, target)
+                for shard, had in zip(shards, before, strict=True):
+                    has = await read_holding(connection, shard)
+                    assert had is not None  # else there was nothing to seek
+                    assert has is not None
+                    previews.append(await compare(connection, shard, had, has, time=target.time))
+                raise _Undone
+        return in_all(previews)
 
     async def undo(self, subscription_name: str) -> Replay:
         """Back to where the subscription was before the last seek that could be undone and was not: what was not

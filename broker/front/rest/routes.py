@@ -139,6 +139,7 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}:resume", "ResumeSubscription", pauses.resume_subscription),
     Route("POST", f"{TOPIC}:freeze", "FreezeTopic", freezes.freeze_topic),
     Route("POST", f"{TOPIC}:unfreeze", "UnfreezeTopic", freezes.unfreeze_topic),
+    Route("POST", f"{SUBSCRIPTION}:previewSeek", "PreviewSeek", seeks.preview_seek),
     Route("POST", f"{SUBSCRIPTION}:undoSeek", "UndoSeek", seeks.undo_seek),
     Route("POST", f"{SUBSCRIPTION}:purge", "PurgeSubscription", seeks.purge_subscription),
     Route("POST", f"{TOPIC}:purge", "PurgeTopic", seeks.purge_topic),

@@ -91,9 +91,9 @@ async def seek_to_time(
         until = time
     if until is not None:
         await _cut(connection, seek, until, keep_from=False)
-        next_publish_time, next_seq = await _position_at(connection, seek, until)
+        next_publish_time, next_seq = await position_at(connection, seek, until)
         until_seq = next_seq
-    _, first_seq = await _position_at(connection, seek, time)
+    _, first_seq = await position_at(connection, seek, time)
     cut = {"first_seq": first_seq, "until_seq": until_seq, "ordered": seek.ordered}
     await connection.exec_driver_sql(_CUT_ORDERED_RUNS, {**seek.where, **cut})
     outside = {"since": time, "until": until or _END_OF_TIME}
@@ -168,7 +168,7 @@ async def _count(
     """How much comes again now that the cursor stands at `after`: sequences are dense, so little need be read."""
     first = after
     if after[1] < before[1] and after[0] < seek.retained_since:
-        first = max(after, await _position_at(connection, seek, seek.retained_since), key=lambda at: at[1])
+        first = max(after, await position_at(connection, seek, seek.retained_since), key=lambda at: at[1])
     wanted = {
         **seek.where,
         "retained_since": seek.retained_since,
@@ -206,7 +206,7 @@ async def _cut(connection: ResourceConnection, seek: ShardSeek, time: datetime, 
     straddling = await _rows(connection, _READ_STRADDLING_ATTEMPTS, {**seek.where, "time": time})
     if not straddling:
         return
-    _, boundary = await _position_at(connection, seek, time)
+    _, boundary = await position_at(connection, seek, time)
     kept: Callable[[int], bool] = boundary.__le__ if keep_from else boundary.__gt__
     await connection.exec_driver_sql(
         _REPLACE_ATTEMPTS,
@@ -221,7 +221,7 @@ async def _cut(connection: ResourceConnection, seek: ShardSeek, time: datetime, 
     )
 
 
-async def _position_at(connection: ResourceConnection, seek: ShardSeek, time: datetime) -> tuple[datetime, int]:
+async def position_at(connection: ResourceConnection, seek: ShardSeek, time: datetime) -> tuple[datetime, int]:
     """Of the first message published at or after `time`; of the one that comes next if there is none."""
     [(publish_time, seq)] = await _rows(connection, _READ_FIRST_POSITION, {"shard_id": seek.shard_id, "time": time})
     return publish_time, seq

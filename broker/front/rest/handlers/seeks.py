@@ -1,9 +1,18 @@
 """Undoing seeks, and purging; extensions."""
 
+from broker.front.generated import messages
 from broker.front.rest.call import Call
 from broker.front.rest.codec.positions import replay_json
 from broker.front.rest.codec.resources import encode_resource
-from broker.front.rest.codec.seeks import decode_purge
+from broker.front.rest.codec.seeks import decode_preview, decode_purge, preview_json
+
+
+async def preview_seek(call: Call) -> bytes:
+    target = decode_preview(call.body)
+    if call.gate is not None and target.snapshot:  # whoever may seek there may see what it would bring about
+        request = messages.SeekRequest(subscription=call.name, snapshot=target.snapshot)
+        await call.gate.allow_request(call.caller, "Subscriber.Seek", request)
+    return encode_resource(preview_json(await call.services.acting.seeks.preview(call.name, target)))
 
 
 async def undo_seek(call: Call) -> bytes:
