@@ -54,12 +54,12 @@ async def read_holding(connection: ResourceConnection, seek: ShardSeek) -> Holdi
 def _add(holding: Holding, row: Any) -> None:
     seqs, bits, key, waiting, first, last, redriven = row
     all_seqs = from_multirange(seqs)
-    unacked = [all_seqs[ordinal] for ordinal in from_bits(bits)]
-    if unacked:
-        holding.out.update(unacked)
-        holding.runs.append((first, last, to_multirange(unacked), None))
+    still_open = [all_seqs[ordinal] for ordinal in from_bits(bits)]
+    if still_open:
+        holding.out.update(still_open)
+        holding.runs.append((first, last, to_multirange(still_open), None))
     if redriven:
-        holding.redriven.update(unacked)
+        holding.redriven.update(still_open)
     if key is not None and (ranges := [(low, min(high, holding.next_seq)) for low, high in bounds_of(waiting)]):
         holding.waiting[key] = ranges
         text = "{" + ",".join(f"[{low},{high})" for low, high in ranges if low < high) + "}"
@@ -70,10 +70,10 @@ async def compare(
     connection: ResourceConnection, seek: ShardSeek, before: Holding, after: Holding, *, time: datetime | None
 ) -> Preview:
     """What changes from `before` to `after`, which the shard is at.  `time`: that was sought, None: a snapshot."""
-    places = [(before.next_publish_time, before.next_seq), (after.next_publish_time, after.next_seq)]
+    positions = [(before.next_publish_time, before.next_seq), (after.next_publish_time, after.next_seq)]
     if time is not None:
-        places.append(await position_at(connection, seek, time))
-    first, last = min(places, key=lambda at: at[1]), max(places[:2], key=lambda at: at[1])
+        positions.append(await position_at(connection, seek, time))
+    first, last = min(positions, key=lambda at: at[1]), max(positions[:2], key=lambda at: at[1])
     runs = [run for run in (*before.runs, *after.runs) if run[2] != "{}"]
     if first[1] < last[1]:
         runs.append((first[0], last[0], f"{{[{first[1]},{last[1]})}}", None))
