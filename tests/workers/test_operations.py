@@ -150,6 +150,7 @@ class Office:
 async def office(log: Log, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Office]:
     """Dead letters of three keys; seven messages a step."""
     monkeypatch.setattr("broker.workers.operations.redrive.step_size", lambda _: 7)
+    monkeypatch.setattr(runner_module, "_AGAIN", runner_module._AGAIN * 0)
     letters = await make_letters(log, ordered=True)
     for number in range(MESSAGES):
         await log.publish(f"{number}", key="abc"[number % 3])
@@ -226,9 +227,29 @@ async def test_what_cannot_be_done_ends_it_with_the_reason(office: Office) -> No
     )
 
 
-async def test_a_defect_is_tried_again_and_then_ends_it(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_module, "_AGAIN", runner_module._AGAIN * 0)
+async def test_one_that_makes_no_progress_lets_the_others_go_before_it(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "_AGAIN", runner_module.timedelta(hours=1))
+    kind = office.kind()
 
+    @dataclass
+    class Stuck:
+        name: str
+
+        async def step(self, connection: HotConnection, operation: Operation) -> Step:
+            if operation.name == self.name:
+                raise Unavailable("The database took too long; try again.")
+            return await kind.step(connection, operation)
+
+        def committed(self, operation: Operation, step: Step) -> None: ...
+
+    stuck, other = await office.start(), await office.start()
+    ended = await office.run(office.runner(Stuck(stuck)), name=other)
+    assert (ended.done, (await office.find(stuck)).done) == (MESSAGES, 0)
+
+
+async def test_a_defect_is_tried_again_and_then_ends_it(office: Office) -> None:
     class Defect:
         tries = 0
 

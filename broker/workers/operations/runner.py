@@ -8,7 +8,6 @@ an operation, and operations take turns by when their next step is due.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Protocol
@@ -28,10 +27,9 @@ from broker.telemetry.state_changes import StateChanges
 
 POLL_SECONDS = 5.0  # nobody has told of anything for so long: one look by an index with nothing in it
 _BUSY_SECONDS = 1.0  # another process is at what is due
-_AGAIN = timedelta(seconds=1)  # after a step that has failed for no known reason
+_AGAIN = timedelta(seconds=0.1)  # after a step that has failed and may go well; twice as long each time
+_MOST_DOUBLINGS = 8
 _MOST_FAILURES = 5  # of an operation's steps in a process, one after the other
-
-logger = logging.getLogger(__name__)
 
 
 class Kind(Protocol):
@@ -99,11 +97,6 @@ class OperationRunner:
                 if operation is None:
                     return self._until(await store.read_next_step(connection))
                 step = await self._step(connection, operation)
-        except Aborted as error:
-            logger.debug("a step is tried again: %s", error)
-            return 0.05
-        except Unavailable:
-            raise
         except Exception as error:
             if operation is None:
                 raise
@@ -133,13 +126,21 @@ class OperationRunner:
         return step
 
     async def _failed(self, operation: Operation, error: Exception) -> None:
-        """End it, unless another try may go well."""
-        known = isinstance(error, BrokerError) and error.code != "INTERNAL"
+        """End it, unless another try may go well: then others go before it.
+
+        Raises Unavailable: the database is away, which is nothing that the operation could help.
+        """
         failures = self._failures[operation.name] = self._failures.get(operation.name, 0) + 1
+        passes_by = isinstance(error, Aborted | Unavailable)
+        known = isinstance(error, BrokerError) and error.code != "INTERNAL"
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            if not known and failures < _MOST_FAILURES:
-                await store.put_off(connection, name=operation.name, until=now + failures * _AGAIN)
+            if passes_by or (not known and failures < _MOST_FAILURES):
+                until = now + _AGAIN * 2 ** min(failures - 1, _MOST_DOUBLINGS)
+                await store.put_off(connection, name=operation.name, until=until)
+                if failures >= _MOST_FAILURES:
+                    what = f"{operation.name} ({operation.verb} of {operation.target}) makes no progress"
+                    self._states.happens("operations", operation.name, what, reason(error))
                 return
             code, message = ("INTERNAL", f"A step failed {failures} times.")
             if isinstance(error, BrokerError) and known:
