@@ -13,7 +13,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.cli.client.api import Api
+from broker.cli.client.declarations.carrying_out import carry_out
 from broker.cli.client.declarations.json_schema import subscription_schema, topic_schema
+from broker.cli.client.declarations.plan import make_plan
+from broker.cli.client.declarations.reading import Declared
+from broker.cli.client.declarations.state import read_state
 from broker.domain import subscription, topic
 from tests.cli.client.terminal import Terminal, Typed
 from tests.fixtures.broker import NO_TLS, Json
@@ -337,3 +342,15 @@ def test_prune_deletes_what_a_dry_run_named_and_that_is_ours(
     assert gone == {name for name, action in named.items() if action == "delete"}
     left = [f"{c}/m{one}{end}" for one in ours - kept for c, end in (("topics", ""), ("subscriptions", "-sub"))]
     assert gone == set(left)
+
+
+def test_what_somebody_has_made_his_own_since_the_plan_is_not_pruned(here: Project, broker_url: str) -> None:
+    here.plan({"topics": {"one": {}, "two": {}}})
+    with Api(broker_url) as api:
+        state = read_state(api, here.name)
+        plan = make_plan(Declared(), state, here.name, owner="broker", prune=True, policy_of=lambda _: {})
+        mine = {"topic": {"name": f"{here.name}/topics/one"}, "updateMask": "labels"}
+        assert here.client.patch(f"/v1/{here.name}/topics/one", json=mine).status_code == 200
+        for step in plan:
+            carry_out(api, step, "broker")
+    assert here.names() == {f"{here.name}/topics/one"}
