@@ -39,6 +39,7 @@ broker message show $ID
 broker pull billing --max 2
 broker lag
 broker message show $ID --sub billing
+broker seek billing --time 1h --preview
 broker seek billing --time 1h
 broker seek billing --snapshot before-release --undoable
 broker seek billing --undo
@@ -70,7 +71,6 @@ broker dlq list fragile --reason reject --max 5
 broker dlq show fragile $LETTER
 broker dlq redrive fragile --dry-run
 broker dlq redrive fragile --reason reject --rate 500
-# broker peek fragile
 broker op list
 broker op show $OP
 broker op wait $OP

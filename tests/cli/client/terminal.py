@@ -98,7 +98,7 @@ _STEADY: Sequence[tuple[str, str]] = (
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2026-11-23 10:00:00"),
     (r"(?m)^\d\d:\d\d:\d\d", "10:00:00"),
     (r"(?m)^((?:billing|audit) +)\d+s", r"\g<1>0s"),
-    (r"\b\d{16}\b", "1000000000000001"),  # ids of messages
+    (r"\b\d{16,18}\b", "1000000000000001"),  # ids of messages
     (r"http://127\.0\.0\.1:\d{5}", "http://127.0.0.1:8085"),
     (r"operations/[0-9a-f]{20}", "operations/0123456789abcdef0123"),
     (r"(?m)^(operation +)?[0-9a-f]{20}", r"\g<1>0123456789abcdef0123"),

@@ -6,7 +6,7 @@ from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
 from broker.cli.client.output import Shown
-from broker.cli.client.words import time_text
+from broker.cli.client.words import size, time_text
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
@@ -16,6 +16,7 @@ _OWN = Group("seek")
 @calling(
     _OWN,
     "seek",
+    "broker seek billing --time 1h --preview",
     "broker seek billing --time 1h",
     "broker seek billing --snapshot before-release --undoable",
     "broker seek billing --undo",
@@ -26,9 +27,17 @@ _OWN = Group("seek")
 )
 @click.option("--snapshot", metavar="SNAPSHOT", help="What was not acknowledged when it was made comes again.")
 @click.option("--undoable", is_flag=True, help="Keep for an hour where it was; needs this broker.")
+@click.option("--preview", is_flag=True, help="Say what it would bring about; needs this broker.")
 @click.option("--undo", is_flag=True, help="Back to where it was before the last seek or purge that was undoable.")
 def seek(
-    session: Session, *, subscription: str, moment: str | None, snapshot: str | None, undoable: bool, undo: bool
+    session: Session,
+    *,
+    subscription: str,
+    moment: str | None,
+    snapshot: str | None,
+    undoable: bool,
+    preview: bool,
+    undo: bool,
 ) -> Shown:
     """Move a subscription back or forward; TIME is a time, `now`, or how long ago (1h)."""
     if bool(moment) + bool(snapshot) + undo != 1:
@@ -39,6 +48,9 @@ def seek(
         return Shown(data=answer, line=said_of_seek(subscription, answer))
     body: Json = {"time": time_text(moment, "--time", machine_time())} if moment else {}
     body |= {"snapshot": session.snapshot(snapshot)} if snapshot else {}
+    if preview:
+        answer = session.api.call("POST", f"{name}:previewSeek", body)
+        return Shown(data=answer, line=_said_of_preview(answer))
     body |= {"undoable": True} if undoable else {}
     answer = session.api.call("POST", f"{name}:seek", body)
     return Shown(data=answer, line=said_of_seek(subscription, answer))
@@ -51,6 +63,17 @@ def said_of_seek(subscription: str, answer: Json) -> str:
     again = "" if count is None else f"; {at_least}{count} messages that were handed out come again"
     lost = f" Not retained: {answer['notRetained']}" if answer.get("notRetained") else ""
     return f"{subscription} has moved{again}.{lost}"
+
+
+def _said_of_preview(answer: Json) -> str:
+    about = "about " if answer.get("estimated") else ""
+    again, skipped = (
+        f"{about}{answer.get(f'{what}Messages', 0)} messages ({size(answer.get(f'{what}Bytes', 0))})"
+        for what in ("replayed", "skipped")
+    )
+    lost = answer.get("notRetainedMessages", 0)
+    gone = f" {lost} more of that range are not retained." if lost else ""
+    return f"{again} would come again, {skipped} would be skipped.{gone}"
 
 
 COMMANDS = seek
