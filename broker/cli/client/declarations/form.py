@@ -88,7 +88,7 @@ def comparable(given: Mapping[str, Any], collection: str, project: str) -> Json:
     if body.get("ackDeadlineSeconds") in usual:
         del body["ackDeadlineSeconds"]
     if labels := {name: value for name, value in body.pop("labels", {}).items() if name != MARK}:
-        body["labels"] = labels
+        body["labels"] = dict(sorted(labels.items()))  # servers have them in any order
     return body
 
 
