@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,19 +19,27 @@ from broker.cli.client.calling import ClientCommand
 from broker.cli.main import command_line
 from tests.cli.client.story import FILES, TAKEN_UP, lines
 from tests.cli.client.terminal import Terminal, steady
-from tests.fixtures.broker import NO_TLS, Json
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Json
 from tests.fixtures.push_sink import PushSink
 
 FOR_PROGRAMS = ("--json", "broker completion", "--schema")  # what they print is no concern of a terminal's
 GOLDEN = Path(__file__).parent / "golden"
 
+StartBroker = Callable[..., BrokerProcess]
+
+
+@pytest.fixture
+def own_broker_url(start_broker: StartBroker, tmp_path: Path) -> str:
+    """Of a broker that nobody has used: tables are as wide as the ids in them."""
+    return start_broker("--data-dir", str(tmp_path / "data"), "--port", "0").url
+
 
 @pytest.fixture
 def at_work(
-    terminal: Terminal, broker_url: str, project: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    terminal: Terminal, own_broker_url: str, project: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Terminal:
     """A terminal with a broker, in a project of its own."""
-    monkeypatch.setenv("BROKER_URL", broker_url)
+    monkeypatch.setenv("BROKER_URL", own_broker_url)
     monkeypatch.setenv("BROKER_PROJECT", project.removeprefix("projects/"))
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
@@ -43,15 +51,17 @@ def _as_json(line: str) -> str:
     return line if "--json" in line.rpartition("|")[2] or "$(" in line or ">" in line else f"{line} --json"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("form", ["terminal", "json"])
 def test_what_each_command_prints(
-    form: str, at_work: Terminal, broker_url: str, project: str, push_sink: PushSink
+    form: str, at_work: Terminal, own_broker_url: str, project: str, push_sink: PushSink
 ) -> None:
     told = []
     at_work.variables["SINK"] = f"{push_sink.url}/status/200/{project[-10:]}"
     for line, _ in lines():
-        at_work.variables |= _variables(line, f"{broker_url}/v1/{project}")
-        with _publishing(broker_url, project) if line.startswith(TAKEN_UP) else _nothing():
+        at_work.variables |= _variables(line, f"{own_broker_url}/v1/{project}")
+        with _publishing(own_broker_url, project) if line.startswith(TAKEN_UP) else _nothing():
             done = at_work.type(line) if form == "terminal" else at_work.pipe(_as_json(line))
         assert done.code == 0, f"{line}: {done.text}"
         if form == "terminal":
