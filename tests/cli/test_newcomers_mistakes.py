@@ -239,7 +239,7 @@ def test_an_old_python_is_told_so_by_make_and_by_the_command(tmp_path: Path) -> 
 def test_without_a_command_the_help_is_shown() -> None:
     done = subprocess.run([sys.executable, "-m", "broker"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "serve the API" in done.stderr
+    assert "serve, migrate" in done.stderr
 
 
 def test_whoever_reads_only_the_first_lines_of_the_settings_gets_no_traceback() -> None:

@@ -114,6 +114,8 @@ async def check(story: Story) -> None:
         assert sought["replayedMessages"] == len(again)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("ordered", [False, True], ids=["plain", "ordered"])
 @pytest.mark.parametrize("filtered", [False, True], ids=["all", "filtered"])
 @pytest.mark.parametrize("retained", [False, True], ids=["acked are gone", "acked are retained"])
