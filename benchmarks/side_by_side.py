@@ -108,5 +108,11 @@ def _row(figure: Figure, without: Sequence[Sample], carrying: Sequence[Sample], 
         before = statistics.median(row.rounds["without"])
         row.ours = statistics.median(row.rounds["broker"])
         row.ratio = row.ours / before
-        row.note = f"without: {number(before)}; ratio: with : without"
+        row.note = f"without: {number(before)}; ratio: with : without{_processor_time(without, row.cpu)}"
     return row
+
+
+def _processor_time(without: Sequence[Sample], carrying: Mapping[str, float]) -> str:
+    """Of both sides: it varies less from round to round than what is done in a second."""
+    before = sum(median_cpu(without).values())
+    return f"; µs of processor a message: {sum(carrying.values()):.2f} : {before:.2f}" if before else ""
