@@ -246,7 +246,7 @@ class Broker:
 
     def _acting(self, attempt_ids: AttemptIds, operations: OperationService) -> ActingServices:
         parts = self._database, self._clock, self._wake_ups, attempt_ids, self._activity, self.quotas, self.states
-        return make_acting(*parts, operations)
+        return make_acting(*parts, operations, self.counters)
 
     def _operation_service(self) -> OperationService:
         parts = self._database, self._clock, self._wake_ups, self._operation_news, self.counters

@@ -212,6 +212,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "TestMessageTransforms": (Need("pubsub.messageTransforms.validate"),),
     # Of the dead-letter topic's subscriptions it touches those that the caller may consume.
     "Redrive": _CONSUME,
+    "Discard": _CONSUME,  # as a redrive
     "Operations.ListOperations": (Need("pubsub.subscriptions.list"),),
     # Who may list a project's sees each; so does who may do what started one, who alone may end it.
     "Operations.GetOperation": (),

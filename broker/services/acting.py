@@ -6,6 +6,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
+from broker.services.discards import DiscardService
 from broker.services.freezes import FreezeService
 from broker.services.operations import OperationService
 from broker.services.pauses import PauseService
@@ -14,6 +15,7 @@ from broker.services.redrive import RedriveService
 from broker.services.seeks import SeekService
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
+from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import StateChanges
 
 
@@ -24,6 +26,7 @@ class ActingServices:
     seeks: SeekService
     purges: PurgeService
     redrives: RedriveService
+    discards: DiscardService
 
 
 def make_acting(
@@ -35,6 +38,7 @@ def make_acting(
     quotas: Quotas,
     states: StateChanges,
     operations: OperationService,
+    counters: Counters,
 ) -> ActingServices:
     """The services of one process."""
     return ActingServices(
@@ -43,4 +47,5 @@ def make_acting(
         seeks=SeekService(database, clock, attempt_ids, wake_ups, activity, quotas),
         purges=PurgeService(database, clock, wake_ups, states),
         redrives=RedriveService(database, clock, operations),
+        discards=DiscardService(database, clock, wake_ups, attempt_ids, states, counters),
     )

@@ -1,6 +1,6 @@
 """Redrive: dead letters go back to the subscription that gave them up (G2); an extension."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.domain.errors import FailedPrecondition, PermissionDenied
@@ -60,7 +60,7 @@ class RedriveService:
             now=self._clock.now(),
         )
         counts, piles = await self._look(subscription, chosen)
-        allowed = {pile: pile_name for pile, pile_name in piles if await _may(may_consume, pile_name)}
+        allowed = await consumable(piles, may_consume)
         rate = {} if request.max_rate is None else {"maxMessagesPerSecond": request.max_rate}
         begin = self._operations.plan if request.validate_only else self._operations.start
         operation = await begin(
@@ -86,6 +86,11 @@ class RedriveService:
         async with self._database.hot() as hot:
             counts = await count_letters(hot, chosen=chosen, shard_ids=shard_ids)
             return counts, await list_piles(hot, subscription_id=subscription.subscription_id, shard_ids=shard_ids)
+
+
+async def consumable(piles: Iterable[tuple[int, str]], may_consume: MayConsume) -> dict[int, str]:
+    """Those of these subscriptions that letters may be taken out of."""
+    return {pile: name for pile, name in piles if await _may(may_consume, name)}
 
 
 async def _may(may_consume: MayConsume, name: str) -> bool:

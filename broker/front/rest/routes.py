@@ -15,6 +15,7 @@ from broker.front.rest.handlers import (
     audit_logs,
     consumers,
     dead_letters,
+    discards,
     fates,
     filters,
     freezes,
@@ -170,5 +171,6 @@ ROUTES = [
     *_QUOTAS,
     *_SETTINGS,
     *_OPERATIONS,
-    Route("POST", f"{SUBSCRIPTION}:redrive", "Redrive", operations.redrive),  # an extension (G2)
+    Route("POST", f"{SUBSCRIPTION}:redrive", "Redrive", operations.redrive),  # extensions (G2)
+    Route("POST", f"{SUBSCRIPTION}:discard", "Discard", discards.discard),
 ]

@@ -1,12 +1,15 @@
--- The cursors of all subscriptions in a shard of a dead-letter topic, locked as claims lock them.
--- parameters: shard_id int8
--- columns: subscription_id, name, next_publish_time, next_seq, due_floor, first_seq, retention, filter_path, ordered
-SELECT c.subscription_id, s.name, c.next_publish_time, c.next_seq, c.due_floor, c.first_seq,
+-- Cursors, locked as claims lock them and in one order (docs/decisions/0031-operations.md): those of all subscriptions in
+-- some shards of dead-letter topics, and those of one subscription in its own.
+-- parameters: shard_ids int8[], own_shard_ids int8[], subscription_id int8
+-- columns: shard_id, subscription_id, name, next_publish_time, next_seq, due_floor, first_seq, retention, filter_path,
+--     ordered
+SELECT c.shard_id, c.subscription_id, s.name, c.next_publish_time, c.next_seq, c.due_floor, c.first_seq,
        extract(epoch FROM greatest(s.message_retention, t.message_retention))::float8 AS retention,
        s.filter_path::text AS filter_path, s.enable_message_ordering AS ordered
 FROM cursors AS c
 JOIN subscriptions AS s USING (subscription_id)
 LEFT JOIN topics AS t USING (topic_id)
-WHERE c.shard_id = %(shard_id)s
-ORDER BY c.subscription_id
+WHERE c.shard_id = ANY (%(shard_ids)s::int8[])
+   OR c.shard_id = ANY (%(own_shard_ids)s::int8[]) AND c.subscription_id = %(subscription_id)s
+ORDER BY c.shard_id, c.subscription_id
 FOR UPDATE OF c

@@ -1,8 +1,9 @@
 """Dead letters, as a subscription of their topic has them: its pile; and taking some out of it (G2).
 
-A letter that is out is left alone.  One that has been given back is taken out of its row; one that waits for its
-ordering key waits no more.  One that nobody was handed yet stands in the log at or behind the cursor, which cannot
-leave it out: so the cursor passes it, and what it passes on the way waits from then on in rows of its own.
+A redrive leaves alone what is out, a discard takes it as well: as an ack would, but of an ordering key, where an
+ack counts only behind those before it.  A letter that has been given back is taken out of its row; one that waits
+for its ordering key waits no more.  One that nobody was handed yet stands in the log at or behind the cursor, which
+cannot leave it out: so the cursor passes it, and what it passes on the way waits from then on in rows of its own.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from enum import Enum, auto
 from typing import Any
 
 from broker.domain.journal import Author, Event, ranges_of, rows_of
-from broker.domain.sequences import from_multirange, to_multirange
+from broker.domain.sequences import from_bits, from_multirange, to_bits, to_multirange
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
@@ -21,6 +22,7 @@ from broker.store.log.journal import journal_statement
 from broker.store.log.pending_rows import Pending, PendingRows, multiranges
 
 _LOCK_PILES = statements.hot("lock_piles")
+_ACKNOWLEDGE = statements.hot("acknowledge")
 _LOCK_HOLDING_ATTEMPTS = statements.hot("lock_holding_attempts")
 _FIND_PASSED = statements.hot("find_passed")
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
@@ -29,6 +31,7 @@ _STOP_WAITING = statements.hot("stop_waiting")
 _MOVE_CURSORS = statements.hot("move_cursors")
 
 MAX_PASSED = 10_000  # messages that a cursor passes in one transaction
+DISCARDED = "discarded"  # how the journal's ACKED is answered then
 
 
 class Hold(Enum):
@@ -46,7 +49,6 @@ class Pile:
     letters that were asked for.
     """
 
-    shard_id: int
     cursor: Any
     may_consume: bool
     retained_since: datetime
@@ -54,11 +56,20 @@ class Pile:
     _open: dict[int, Any] = field(default_factory=dict)  # by sequence: its row
     _waiting: dict[int, Any] = field(default_factory=dict)
     _passed: Sequence[Any] = ()
+    _passed_seqs: Collection[int] = ()
     _end: tuple[datetime, int] | None = None  # where the cursor goes
+
+    @property
+    def shard_id(self) -> int:
+        return int(self.cursor.shard_id)
 
     @property
     def subscription_id(self) -> int:
         return int(self.cursor.subscription_id)
+
+    @property
+    def name(self) -> str:
+        return str(self.cursor.name)
 
     def holds(self, letter: Any, now: datetime) -> Hold:
         """How it has a letter."""
@@ -103,6 +114,7 @@ class Pile:
             "max_messages": MAX_PASSED,
         }
         [self._passed] = await connection.run((_FIND_PASSED, asked))
+        self._passed_seqs = {row.seq for row in self._passed}
         if len(self._passed) < MAX_PASSED or self._passed[-1].seq == last.seq:
             self._end = last.publish_time, last.seq + 1
             return None
@@ -112,7 +124,7 @@ class Pile:
     def taken_out(
         self, letters: Sequence[Any], attempt_ids: AttemptIds, now: datetime, author: Author
     ) -> Iterator[Bound]:
-        """What takes these letters out; none is out."""
+        """What takes these letters out, for their messages to come back; none is out."""
         taken = {letter.seq for letter in letters if self.holds(letter, now) is Hold.HELD}
         if taken:
             yield from self._out_of_rows(taken, attempt_ids, now)
@@ -122,10 +134,60 @@ class Pile:
             rows = rows_of(None, self.subscription_id, Event.WITHDRAWN, 0, ranges_of(sorted(taken)), author=author)
             yield journal_statement(self.shard_id, list(rows), now)
 
+    def reaches(self, letter: Any, until: int | None) -> bool:
+        """Whether it can be settled now, of what is held.  `until`: what `look_ahead` has returned."""
+        row = self._open.get(letter.seq)
+        if row is not None and row.ordering_key is not None and row.status == "exhausted":
+            return bool(letter.seq == _head(row))  # another is being dead-lettered, and why must be kept
+        return until is None or letter.seq <= until
+
+    def passes(self, letter: Any) -> bool:
+        """Whether it is delivered at all, of what can be settled: what is ahead may not match the filter."""
+        return letter.seq < self.cursor.next_seq or letter.seq in self._passed_seqs
+
+    def settled(
+        self, letters: Sequence[Any], attempt_ids: AttemptIds, now: datetime, author: Author
+    ) -> Iterator[Bound]:
+        """What settles those of these that are held, wherever they are, for good."""
+        taken = {letter.seq for letter in letters}
+        masks: dict[int, set[int]] = {}
+        lengths: dict[int, int] = {}
+        for row in self._rows_with(taken):
+            if row.ordering_key is None:
+                lengths[row.attempt_id] = len(row.open)
+                ordinals = enumerate(from_multirange(row.seqs))
+                masks.setdefault(row.attempt_id, set()).update(n for n, seq in ordinals if seq in taken)
+        if masks:
+            yield (
+                _ACKNOWLEDGE,
+                {
+                    "shard_id": self.shard_id,
+                    "subscription_ids": [self.subscription_id] * len(masks),
+                    "attempt_ids": list(masks),
+                    "masks": [to_bits(masks[attempt_id], lengths[attempt_id]) for attempt_id in masks],
+                },
+            )
+        runs = [row for row in self._rows_with(taken) if row.ordering_key is not None]
+        yield from self._replace_runs([_without(row, taken, attempt_ids, now) for row in runs], now)
+        yield from self._pass(taken, attempt_ids, now)
+        if taken:
+            yield from self._stop_waiting(letters, taken)
+            told = ranges_of(sorted(taken))
+            rows = rows_of(None, self.subscription_id, Event.ACKED, 0, told, author=author, answer=DISCARDED)
+            yield journal_statement(self.shard_id, list(rows), now)
+
+    def _rows_with(self, taken: Collection[int]) -> list[Any]:
+        return list({id(row): row for seq, row in self._open.items() if seq in taken}.values())
+
+    def _replace_runs(self, runs: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[Bound]:
+        if runs:
+            by_column = {name: [run[name] for run in runs] for name in runs[0]}
+            yield _REPLACE_ORDERED_RUNS, {"shard_id": self.shard_id, "now": now, **by_column}
+
     def _out_of_rows(self, taken: set[int], attempt_ids: AttemptIds, now: datetime) -> Iterator[Bound]:
         changed = []
         runs = []
-        for row in {id(row): row for seq, row in self._open.items() if seq in taken}.values():
+        for row in self._rows_with(taken):
             if row.ordering_key is not None:
                 runs.append(_without(row, taken, attempt_ids, now))
                 continue
@@ -135,9 +197,7 @@ class Pile:
         columns = replacements(changed)
         if columns:
             yield _REPLACE_ATTEMPTS, {"shard_id": self.shard_id, **columns}
-        if runs:
-            by_column = {name: [run[name] for run in runs] for name in runs[0]}
-            yield _REPLACE_ORDERED_RUNS, {"shard_id": self.shard_id, "now": now, **by_column}
+        yield from self._replace_runs(runs, now)
 
     def _pass(self, taken: set[int], attempt_ids: AttemptIds, now: datetime) -> Iterator[Bound]:
         """Move the cursor; what it passes and nobody takes out waits in rows."""
@@ -180,25 +240,30 @@ def _is_out(row: Any, now: datetime) -> bool:
     return bool(row.status == "exhausted" or (row.status == "delivering" and row.next_delivery_at > now))
 
 
+def _head(row: Any) -> int:
+    """The first message of a key's row that is not settled."""
+    return from_multirange(row.seqs)[row.open.find("1")]
+
+
 def _without(row: Any, taken: set[int], attempt_ids: AttemptIds, now: datetime) -> dict[str, Any]:
     """The row of a key, as replace_ordered_runs.sql has it, from its first open message on; with another attempt
-    id, since ack ids name messages by their number in the row.
+    id, since ack ids name messages by their number in the row.  What is out with those that are taken comes again
+    at its deadline: an ack of it names nothing any more.
     """
-    head = row.open.find("1")
-    numbers = attempt_numbers(row.attempt_numbers)[head:]
-    left = [
-        (seq, number)
-        for seq, number in zip(from_multirange(row.seqs)[head:], numbers, strict=True)
-        if seq not in taken
-    ]
+    seqs = from_multirange(row.seqs)
+    still_open = [number for number in from_bits(row.open) if seqs[number] not in taken]
+    head = still_open[0] if still_open else len(seqs)
+    numbers = attempt_numbers(row.attempt_numbers)
+    left = [(seqs[each], numbers[each]) for each in range(head, len(seqs)) if seqs[each] not in taken]
+    is_over = row.status == "exhausted" or (_is_out(row, now) and head >= row.out_count)
     [new_attempt_id] = attempt_ids.take(1, now=now)
     return {
         "subscription_ids": row.subscription_id,
         "attempt_ids": row.attempt_id,
         "new_attempt_ids": new_attempt_id,
         "exactly_once": False,
-        "statuses": "pending" if row.status == "delivering" else row.status,
-        "next_delivery_ats": row.next_delivery_at,
+        "statuses": "nacked" if row.status == "nacked" else "pending",
+        "next_delivery_ats": now if is_over else row.next_delivery_at,
         "seqs": to_multirange([seq for seq, _ in left]),
         "out_counts": 0,
         "attempt_numbers": "{" + ",".join(str(number) for _, number in left) + "}",
@@ -211,28 +276,33 @@ def _without(row: Any, taken: set[int], attempt_ids: AttemptIds, now: datetime) 
 async def lock_piles(
     connection: HotConnection,
     *,
-    shard_id: int,
-    letters: Sequence[Any],
+    shard_ids: Sequence[int],
     consumable: Collection[int],
     now: datetime,
-) -> list[Pile]:
-    """Of all subscriptions that read a shard; `consumable`: those that letters may be taken out of."""
-    [cursors] = await connection.run((_LOCK_PILES, {"shard_id": shard_id}))
-    piles = {
-        cursor.subscription_id: Pile(
-            shard_id,
-            cursor,
-            cursor.subscription_id in consumable,
-            now - timedelta(seconds=cursor.retention),
-        )
-        for cursor in cursors
-    }
-    if piles:
-        keys = {letter.seq: letter.ordering_key for letter in letters}
-        rows = await lock_holding(connection, shard_id, list(piles), keys)
-        for subscription_id, pile in piles.items():
-            pile.take_rows([row for row in rows if row.subscription_id == subscription_id], keys)
-    return list(piles.values())
+    own: tuple[int, Sequence[int]] = (0, ()),
+) -> dict[int, list[Pile]]:
+    """By shard, in order: all subscriptions that read these shards, and `own` (a subscription, shards) in its.
+
+    `consumable`: those that letters may be taken out of.
+    """
+    asked = {"shard_ids": shard_ids, "subscription_id": own[0], "own_shard_ids": own[1]}
+    [cursors] = await connection.run((_LOCK_PILES, asked))
+    piles: dict[int, list[Pile]] = {}
+    for cursor in cursors:
+        retained_since = now - timedelta(seconds=cursor.retention)
+        pile = Pile(cursor, cursor.subscription_id in consumable, retained_since)
+        piles.setdefault(cursor.shard_id, []).append(pile)
+    return piles
+
+
+async def lock_letters(connection: HotConnection, piles: Sequence[Pile], letters: Sequence[Any]) -> None:
+    """What of these letters the piles of one shard have been handed out, or have waiting."""
+    if not piles or not letters:
+        return
+    keys = {letter.seq: letter.ordering_key for letter in letters}
+    rows = await lock_holding(connection, piles[0].shard_id, [pile.subscription_id for pile in piles], keys)
+    for pile in piles:
+        pile.take_rows([row for row in rows if row.subscription_id == pile.subscription_id], keys)
 
 
 async def lock_holding(

@@ -26,7 +26,7 @@ from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.journal import journal_statement
 from broker.store.log.pending_rows import Pending, PendingRows
-from broker.store.log.piles import Hold, Pile, lock_holding, lock_piles
+from broker.store.log.piles import Hold, Pile, lock_holding, lock_letters, lock_piles
 
 _HOLD_RETENTION = statements.hot("hold_retention")
 _LOCK_CURSORS = statements.hot("lock_cursors")
@@ -168,16 +168,13 @@ def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[_Group], int | 
 async def _lock_piles(connection: HotConnection, step: Redrive, groups: Sequence[_Group]) -> dict[int, list[Pile]]:
     """By shard, in the order of the shards."""
     letters = [letter for group in groups for letter in group.letters]
-    return {
-        shard_id: await lock_piles(
-            connection,
-            shard_id=shard_id,
-            letters=[letter for letter in letters if letter.shard_id == shard_id],
-            consumable=step.consumable,
-            now=step.now,
+    shard_ids = sorted({letter.shard_id for letter in letters})
+    piles = await lock_piles(connection, shard_ids=shard_ids, consumable=step.consumable, now=step.now)
+    for shard_id in shard_ids:
+        await lock_letters(
+            connection, piles.setdefault(shard_id, []), [each for each in letters if each.shard_id == shard_id]
         )
-        for shard_id in sorted({letter.shard_id for letter in letters})
-    }
+    return piles
 
 
 def _judge(step: Redrive, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]) -> None:

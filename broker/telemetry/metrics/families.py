@@ -56,6 +56,9 @@ DEAD_LETTERED: Final = SUBSCRIPTION.counter(
 REDRIVEN: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_redriven_messages", "Messages that came back from a dead-letter topic."
 )
+DISCARDED: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_discarded_messages", "Messages and dead letters that an operator has discarded."
+)
 TRANSFORM_FAILURES: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_transform_failures", "Messages that a transform failed for, each a nack."
 )

@@ -69,6 +69,8 @@ broker dlq summary fragile --by attribute:env
 broker dlq list fragile
 broker dlq list fragile --reason reject --max 5
 broker dlq show fragile $LETTER
+broker dlq discard fragile --id $LETTER --yes
+broker dlq discard fragile --reason "push 410" --yes
 broker dlq redrive fragile --dry-run
 broker dlq redrive fragile --reason reject --rate 500
 broker op list

@@ -14,8 +14,9 @@ import pytest_asyncio
 from psycopg import sql
 
 from broker.domain.dead_letter_list import LetterPage
-from broker.domain.journal import Journal, JournalMode, Told
+from broker.domain.journal import NOBODY, Journal, JournalMode, Told
 from broker.domain.log_page import LogPage
+from broker.domain.redrive import Chosen
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.standing_page import StandingPage
@@ -23,9 +24,10 @@ from broker.domain.topic_page import ORDERS, TopicPage
 from broker.store.claim import bodies, claim, due, expired, fresh, ordered, write
 from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.database import Database
-from broker.store.driver.statements import Statement
+from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
     delivery_attempts,
+    discard,
     journal,
     messages,
     pending_rows,
@@ -54,7 +56,7 @@ from broker.store.looking import (
 )
 from broker.store.resources import filters
 from tests.fixtures.database import begin
-from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.dead_letters import Letters, make_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.fixtures.push_log import PushLog
 from tests.store.interleavings.steps import execute
@@ -152,7 +154,12 @@ EXPECTED = {
     "redrive._FORGET_LETTERS": set(),
     "redrive._COUNT_LETTERS": set(),
     "redrive._LIST_PILES": {"cursors_pkey"},
+    "discard._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
+    "discard._FIND_LETTERS": {"_pkey", "straggler_batches_pkey"},
+    "discard._NAME_PILES": {"cursors_pkey"},
+    "discard._READ_LETTERS": {"_pkey", "straggler_batches_pkey"},
     "piles._LOCK_PILES": {"cursors_pkey"},
+    "piles._ACKNOWLEDGE": {"delivery_attempts_pkey"},
     "piles._LOCK_HOLDING_ATTEMPTS": {"delivery_attempts_pkey"},
     "piles._FIND_PASSED": {"cursors_pkey", "_pkey"},
     "piles._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
@@ -186,6 +193,7 @@ _MODULES = {
     "topic_messages": topic_messages,
     "traces": traces,
     "redrive": redrive,
+    "discard": discard,
     "retained_bytes": retained_bytes,
     "shards": shards,
 }
@@ -383,6 +391,24 @@ async def _run_redrive(database: Database, log: Log, session: Any) -> None:
         await redrive.list_piles(session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id])
         await letters.step(connection=session, max_messages=3)
         await source.pull(connection=session, ordered=in_order)
+        await _discard(letters, session, chosen)
+
+
+async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:
+    source = letters.log
+    await discard.choose_letters(session, chosen=chosen, shard_id=source.shard_id, from_seq=1, most=9)
+    asked = discard.Discard(
+        subscription_id=chosen.subscription_id,
+        shard_ids=[source.shard_id],
+        ids=[(source.shard_id, seq) for seq in range(1, 5)],
+        consumable={letters.dead.subscription.subscription_id},
+        author=NOBODY,
+        now=source.start,
+    )
+    await discard.find_piles(session, asked)
+    await session.run((BEGIN, {}))
+    await discard.discard(session, asked, source.attempt_ids)
+    await session.run((COMMIT, {}))
 
 
 async def _run_push_statements(log: Log, session: Any) -> None:

@@ -1,5 +1,8 @@
 """`broker dlq`: what a subscription has given up."""
 
+import sys
+from collections import Counter
+
 import click
 
 from broker.cli.client.api import Json
@@ -11,7 +14,7 @@ from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, short_time, time_text
 from broker.cli.command_line import Group
-from broker.cli.stop import Stop
+from broker.cli.stop import Misuse, Stop
 
 COMMANDS = Group(
     "dlq",
@@ -107,6 +110,44 @@ def redrive(session: Session, *, subscription: str, dry_run: bool, no_wait: bool
     return finished(session.out, wait_for(session.api, session.out, started))
 
 
+@calling(
+    COMMANDS,
+    "discard",
+    "broker dlq discard fragile --id $LETTER --yes",
+    'broker dlq discard fragile --reason "push 410" --yes',
+)
+@_subscription
+@click.option("--id", "ids", metavar="ID", multiple=True, help="This one, by its first id or its own; repeatable.")
+@click.option("--reason", "reasons", metavar="TEXT", multiple=True, help="Given up for it; repeatable.")
+@_filter
+@click.option("--since", metavar="TIME", help="Dead-lettered from then on: a time, or how long ago (1h).")
+@click.option("--until", metavar="TIME", help="Dead-lettered before then.")
+@click.option("--yes", is_flag=True, help="Do not ask; only a terminal is asked.")
+def discard(session: Session, *, subscription: str, yes: bool, **chosen: object) -> Shown:
+    """Settle messages for good: dead letters, or by their ids what is out. Nothing delivers them again."""
+    name = session.subscription(subscription)
+    body = _chosen(**chosen)
+    if bool(body.get("messageIds")) == bool(body.keys() - {"messageIds"}):
+        raise Misuse("say which: --id, or a choice of dead letters by --reason, --filter, --since, --until")
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Discard messages of {leaf(name)}, for good?", abort=True, err=True)
+    results: list[Json] = []
+    left_alone: set[str] = set()
+    token = ""
+    while True:
+        page = session.api.call("POST", f"{name}:discard", body | ({"pageToken": token} if token else {}))
+        results += page["results"]
+        left_alone |= set(page.get("leftAlone", ()))
+        token = page.get("nextPageToken", "")
+        if not token:
+            break
+    counts = Counter(one["outcome"] for one in results)
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    data = {"results": results, "counts": {outcome: str(count) for outcome, count in counts.items()}}
+    data |= {"leftAlone": sorted(left_alone)} if left_alone else {}
+    return Shown(data=data, line=f"Of {leaf(name)}: {told}." if told else _NOTHING)
+
+
 _NOTHING = "It has given up nothing that is still there."
 
 
@@ -118,7 +159,7 @@ def _chosen(**chosen: object) -> Json:
         "filter": chosen["filter_text"],
         "startTime": time_text(str(chosen["since"]), "--since", now) if chosen["since"] else None,
         "endTime": time_text(str(chosen["until"]), "--until", now) if chosen["until"] else None,
-        "maxMessagesPerSecond": chosen["rate"],
+        "maxMessagesPerSecond": chosen.get("rate"),
     }
     return {name: value for name, value in fields.items() if value}
 

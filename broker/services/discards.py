@@ -1,0 +1,160 @@
+"""Discarding messages of a subscription, and its dead letters; an extension (G2)."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from broker.domain.discard import (
+    MAX_DISCARDED,
+    Discarded,
+    DiscardOptions,
+    Outcome,
+    check_discard,
+    goes_on,
+    until,
+)
+from broker.domain.errors import Aborted, FailedPrecondition
+from broker.domain.journal import Author
+from broker.domain.message_id import message_id, parse_message_id
+from broker.domain.names import leaf
+from broker.domain.page import invalid_page_token
+from broker.domain.redrive import EVER, Chosen, check_redrive
+from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.services.filters import compiled
+from broker.services.redrive import MayConsume, consumable
+from broker.services.subscriptions import existing_subscription
+from broker.store.driver.database import Database
+from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.discard import Discard, Done, Id, choose_letters, discard, find_piles
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import DISCARDED
+from broker.telemetry.state_changes import StateChanges
+
+_MOST_STEPS = 10  # of a call, for what stands far behind the cursor
+_TRIES = 5  # of a step that met somebody else
+
+
+class DiscardService:
+    """It is done when the call is answered."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        wake_ups: WakeUps,
+        attempt_ids: AttemptIds,
+        states: StateChanges,
+        counters: Counters,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+        self._attempt_ids = attempt_ids
+        self._states = states
+        self._counters = counters
+
+    async def discard(
+        self, name: str, options: DiscardOptions, *, by: str = "", may_consume: MayConsume
+    ) -> Discarded:
+        """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
+
+        Raises InvalidArgument (nothing is chosen, or what cannot be), NotFound, FailedPrecondition (detached),
+        Aborted (others were at the same messages again and again).
+        """
+        check_redrive(options.letters)
+        check_discard(options)
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+        if subscription.detached:
+            raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+        ids, rest = await self._chosen(subscription, options)
+        asked = Discard(
+            subscription_id=subscription.subscription_id,
+            shard_ids=subscription.shard_ids,
+            ids=ids,
+            consumable=(),
+            author=Author(principal=by),
+            now=self._clock.now(),
+        )
+        asked = replace(asked, consumable=await self._consumable(asked, may_consume))
+        outcomes, left_alone = await self._settle(asked)
+        count = Counter(outcomes.values())[Outcome.DISCARDED]
+        if count:
+            self._counters.subscription(name)[DISCARDED] += count
+            who = f" by {by}" if by else ""
+            self._states.tell("discards", f"{count:,} messages of {name} are discarded{who}")
+        return Discarded(outcomes=outcomes, left_alone=left_alone, rest=rest)
+
+    async def _chosen(
+        self, subscription: Subscription, options: DiscardOptions
+    ) -> tuple[Sequence[Id], tuple[int, int] | None]:
+        """The ids, and where the next call goes on with a choice of more letters."""
+        letters = options.letters
+        if letters.message_ids:
+            return list(dict.fromkeys(parse_message_id(text) for text in letters.message_ids)), None
+        paths = compiled(letters.filter)
+        chosen = Chosen(
+            subscription_id=subscription.subscription_id,
+            since=max(letters.start_time or EVER, EVER),
+            until=until(letters, self._clock.now()),
+            reasons=tuple(letters.reasons),
+            filter_path=paths.filter_path,
+            body_path=paths.body_path,
+        )
+        start = options.start
+        if start is not None and start[0] not in subscription.shard_ids:
+            raise invalid_page_token(message_id(*start))
+        later = sorted(id_ for id_ in subscription.shard_ids if start is None or id_ >= start[0])
+        found: list[Id] = []
+        async with self._database.hot() as hot:
+            for number, shard_id in enumerate(later):
+                from_seq = start[1] if start is not None and start[0] == shard_id else 1
+                seqs, next_seq = await choose_letters(
+                    hot, chosen=chosen, shard_id=shard_id, from_seq=from_seq, most=MAX_DISCARDED
+                )
+                found += [(shard_id, seq) for seq in seqs]
+                if next_seq is not None:
+                    return found, (shard_id, next_seq)
+                if found and number + 1 < len(later):
+                    return found, (later[number + 1], 1)
+        return found, None
+
+    async def _consumable(self, asked: Discard, may_consume: MayConsume) -> frozenset[int]:
+        async with self._database.hot() as hot:
+            piles = await find_piles(hot, asked)
+        return frozenset(await consumable(piles, may_consume))
+
+    async def _settle(self, asked: Discard) -> tuple[Mapping[str, Outcome], Sequence[str]]:
+        outcomes: dict[str, Outcome] = {}
+        left_alone: set[str] = set()
+        for _ in range(_MOST_STEPS):
+            if not asked.ids:
+                break
+            done = await self._step(asked)
+            outcomes |= {message_id(*id_): outcome for id_, outcome in done.outcomes.items()}
+            left_alone |= {*done.left_alone}
+            for subscription_id in done.woken:
+                self._wake_ups.redeliverable(subscription_id)
+            again = [parse_message_id(text) for text in goes_on(outcomes)]
+            asked = replace(asked, ids=again, now=self._clock.now())
+        return outcomes, sorted(left_alone)
+
+    async def _step(self, asked: Discard) -> Done:
+        for left in reversed(range(_TRIES)):
+            try:
+                async with self._database.hot() as connection:
+                    try:
+                        await connection.run((BEGIN, {}))
+                        done = await discard(connection, asked, self._attempt_ids)
+                        await connection.run((COMMIT, {}))
+                    except BaseException:
+                        await connection.close()  # its transaction is open
+                        raise
+                    return done
+            except Aborted:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
