@@ -242,7 +242,7 @@ def _is_out(row: Any, now: datetime) -> bool:
 
 def _head(row: Any) -> int:
     """The first message of a key's row that is not settled."""
-    return from_multirange(row.seqs)[row.open.find("1")]
+    return int(from_multirange(row.seqs)[row.open.find("1")])
 
 
 def _without(row: Any, taken: set[int], attempt_ids: AttemptIds, now: datetime) -> dict[str, Any]:
