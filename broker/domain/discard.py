@@ -1,4 +1,4 @@
-"""Discard: messages of a subscription, and its dead letters, are settled for good by whoever operates it (G2)."""
+"""Discard: messages of a subscription, and its dead letters, are dropped for good by whoever operates it (G2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ class Outcome(StrEnum):
     """What became of a message."""
 
     DISCARDED = "discarded"
-    ALREADY_SETTLED = "alreadySettled"  # or it was never meant for the subscription
+    ALREADY_DONE = "alreadySettled"  # or it was never meant for the subscription
     WAITING = "waiting"  # too much stands before it: the same call goes on from there
     LEFT_ALONE = "leftAlone"  # its letters are in subscriptions that the caller may not consume
     UNKNOWN = "unknown"
 
 
 # The first that holds of any place where a message lies is said of it.
-IN_TURN = (Outcome.WAITING, Outcome.DISCARDED, Outcome.LEFT_ALONE, Outcome.ALREADY_SETTLED)
+IN_TURN = (Outcome.WAITING, Outcome.DISCARDED, Outcome.LEFT_ALONE, Outcome.ALREADY_DONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

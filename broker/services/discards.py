@@ -80,7 +80,7 @@ class DiscardService:
             now=self._clock.now(),
         )
         asked = replace(asked, consumable=await self._consumable(asked, may_consume))
-        outcomes, left_alone = await self._settle(asked)
+        outcomes, left_alone = await self._drop(asked)
         count = Counter(outcomes.values())[Outcome.DISCARDED]
         if count:
             self._counters.subscription(name)[DISCARDED] += count
@@ -127,7 +127,7 @@ class DiscardService:
             piles = await find_piles(hot, asked)
         return frozenset(await consumable(piles, may_consume))
 
-    async def _settle(self, asked: Discard) -> tuple[Mapping[str, Outcome], Sequence[str]]:
+    async def _drop(self, asked: Discard) -> tuple[Mapping[str, Outcome], Sequence[str]]:
         outcomes: dict[str, Outcome] = {}
         left_alone: set[str] = set()
         for _ in range(_MOST_STEPS):

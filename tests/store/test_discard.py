@@ -17,7 +17,7 @@ from tests.fixtures.dead_letters import Letters, make_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 
-DISCARDED, SETTLED = Outcome.DISCARDED, Outcome.ALREADY_SETTLED
+DISCARDED, SETTLED = Outcome.DISCARDED, Outcome.ALREADY_DONE
 
 
 @pytest.fixture

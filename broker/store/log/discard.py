@@ -1,4 +1,4 @@
-"""Discard: messages are settled that a subscription has out, or that lie among its dead letters (G2).
+"""Discard: messages are dropped that a subscription has out, or that lie among its dead letters (G2).
 
 One transaction, of which the caller begins and ends the rest.  Which cursors it needs is found first; they are
 locked at once and in one order, then it is found again what there is: a letter that was made, or has come back,
@@ -143,7 +143,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
 
 
 def _nowhere(is_known: bool) -> Outcome:
-    return Outcome.ALREADY_SETTLED if is_known else Outcome.UNKNOWN
+    return Outcome.ALREADY_DONE if is_known else Outcome.UNKNOWN
 
 
 async def _find(connection: HotConnection, asked: Discard) -> _Found:
@@ -200,5 +200,5 @@ async def _writes(
                 elif pile.passes(letter):
                     judged.add(id_, Outcome.DISCARDED)
                     reached.append(letter)
-        writes += pile.settled(reached, attempt_ids, asked.now, asked.author)
+        writes += pile.dropped(reached, attempt_ids, asked.now, asked.author)
     return writes

@@ -145,10 +145,10 @@ class Pile:
         """Whether it is delivered at all, of what can be settled: what is ahead may not match the filter."""
         return letter.seq < self.cursor.next_seq or letter.seq in self._passed_seqs
 
-    def settled(
+    def dropped(
         self, letters: Sequence[Any], attempt_ids: AttemptIds, now: datetime, author: Author
     ) -> Iterator[Bound]:
-        """What settles those of these that are held, wherever they are, for good."""
+        """What drops those of these that are held, wherever they are, for good."""
         taken = {letter.seq for letter in letters}
         masks: dict[int, set[int]] = {}
         lengths: dict[int, int] = {}
