@@ -131,7 +131,8 @@ class Broker:
 
     def _passes(self, attempt_ids: AttemptIds) -> Passes:
         parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
-        passes = Passes(self._config, *parts, self._secrets, self.states, self.counters, attempt_ids)
+        more = self._secrets, self.states, self.counters, attempt_ids, self.quotas, self._schema_checks
+        passes = Passes(self._config, *parts, *more)
         self._operation_news.wake_runner = passes.operations.wake
         return passes
 
@@ -246,7 +247,7 @@ class Broker:
 
     def _acting(self, attempt_ids: AttemptIds, operations: OperationService) -> ActingServices:
         parts = self._database, self._clock, self._wake_ups, attempt_ids, self._activity, self.quotas, self.states
-        return make_acting(*parts, operations, self.counters)
+        return make_acting(*parts, operations, self._resources, self._schema_checks, self.counters)
 
     def _operation_service(self) -> OperationService:
         parts = self._database, self._clock, self._wake_ups, self._operation_news, self.counters

@@ -6,7 +6,9 @@ from broker.domain.operation import Verb
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.figures import Figures
 from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.scrapes import Scrapes
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
@@ -17,8 +19,9 @@ from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
+from broker.workers.operations.copying import CopyKind
 from broker.workers.operations.redrive import RedriveKind
-from broker.workers.operations.runner import OperationRunner
+from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.retention_janitor import RetentionJanitor
 from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
@@ -42,6 +45,8 @@ class Passes:
         states: StateChanges,
         counters: Counters,
         attempt_ids: AttemptIds,
+        quotas: Quotas,
+        schemas: SchemaChecks,
     ) -> None:
         parts = database, clock
         self._config = config
@@ -53,7 +58,10 @@ class Passes:
             *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
         )
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
-        kinds = {Verb.REDRIVE: RedriveKind(clock, resources, wake_ups, attempt_ids, counters)}
+        kinds: dict[Verb, Kind] = {
+            Verb.REDRIVE: RedriveKind(clock, resources, wake_ups, attempt_ids, counters),
+            Verb.COPY: CopyKind(clock, resources, wake_ups, quotas, schemas, counters),
+        }
         self.operations = OperationRunner(*parts, wake_ups, kinds, states, counters)
 
     def workers(self) -> dict[str, Worker]:

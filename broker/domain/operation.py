@@ -24,6 +24,7 @@ class Verb(StrEnum):
     """What is done."""
 
     REDRIVE = "redrive"
+    COPY = "copy"
 
 
 class OperationState(StrEnum):
@@ -82,7 +83,7 @@ class Operation:
 class Step:
     """What one transaction has done.  `progress`: where to go on; `ended`: that was all.
 
-    `woken`: subscriptions that have something to claim now.
+    `woken`: subscriptions that have something to claim now; `published`: shards that have new messages.
     """
 
     progress: Mapping[str, Any]
@@ -90,6 +91,7 @@ class Step:
     done: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     woken: Sequence[int] = ()
+    published: Sequence[int] = ()
 
 
 def step_size(operation: Operation) -> int:

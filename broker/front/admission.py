@@ -39,6 +39,6 @@ class Admission:
 
 def admission_of(rpc: str, memory: RequestMemory) -> Admission:
     """Publishes may fill the budget; other calls ("Subscriber.Pull", …) go on a quarter beyond it."""
-    if rpc == "Publisher.Publish":
+    if rpc in ("Publisher.Publish", "ImportTopic"):
         return Admission(ResourceExhausted, 0)
     return Admission(Unavailable, memory.limit // 4)

@@ -12,6 +12,7 @@ from broker.front.resource_calls import HOT
 
 _DENIALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 _LOOKS = (
+    "Export",
     "Find",
     "Get",
     "List",

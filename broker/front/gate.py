@@ -20,7 +20,9 @@ from broker.front.permissions import NEEDS, FindSubscription, required_by, requi
 # Before anybody has shown who they are: what says that the process lives, and nothing else.
 OPEN_SERVICES = frozenset(("grpc.health.v1.Health",))
 # Calls of REST and unary ones that may be open for long.
-WAITING_RPCS = frozenset(("Subscriber.Pull", "TailSubscription", "TailTopic", "Operations.WaitOperation"))
+WAITING_RPCS = frozenset(
+    ("Subscriber.Pull", "TailSubscription", "TailTopic", "ExportTopic", "Operations.WaitOperation")
+)
 
 MAX_PASSED = 50_000  # calls of a caller on a resource; some 15 MB
 

@@ -213,6 +213,9 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     # Of the dead-letter topic's subscriptions it touches those that the caller may consume.
     "Redrive": _CONSUME,
     "Discard": _CONSUME,  # as a redrive
+    "CopyTopic": (Need("pubsub.topics.attachSubscription"),),  # as a subscription, and Publish's on the target
+    "ExportTopic": (Need("pubsub.topics.attachSubscription"),),  # as TailTopic
+    "ImportTopic": (Need(_PUBLISH),),
     "Operations.ListOperations": (Need("pubsub.subscriptions.list"),),
     # Who may list a project's sees each; so does who may do what started one, who alone may end it.
     "Operations.GetOperation": (),

@@ -19,7 +19,15 @@ HOT = frozenset(
     }
 )
 LOOKING = frozenset(
-    {"TestFilter", "ListLag", "ListSubscriptionMessages", "ListTopicMessages", "TailSubscription", "TailTopic"}
+    {
+        "ExportTopic",
+        "TestFilter",
+        "ListLag",
+        "ListSubscriptionMessages",
+        "ListTopicMessages",
+        "TailSubscription",
+        "TailTopic",
+    }
 )  # which have turns of their own
 WAITING = frozenset({"Operations.WaitOperation"})  # which wait without a turn
 UNBOUNDED = HOT | LOOKING | WAITING

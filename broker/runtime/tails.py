@@ -47,11 +47,11 @@ class Tails:
         self._stopping = False
 
     def open(self, project: str, shard_ids: Sequence[int], *, name: str = "") -> Tail:
-        """Watch shards, or a subscription; `close` ends it.  Raises ResourceExhausted."""
+        """Watch shards, or a subscription, or (an export) nothing; `close` ends it.  Raises ResourceExhausted."""
         if self._projects[project] >= MAX_TAILS_OF_PROJECT or self._projects.total() >= MAX_TAILS:
             raise ResourceExhausted(
-                f"Too many tails are open in this process: {MAX_TAILS_OF_PROJECT} of a project and {MAX_TAILS} in "
-                "all are the most; close one."
+                f"Too many tails and exports are open in this process: {MAX_TAILS_OF_PROJECT} of a project and "
+                f"{MAX_TAILS} in all are the most; close one."
             )
         tail = Tail(project, shard_ids, name)
         tail.stopping = self._stopping

@@ -4,10 +4,14 @@ from dataclasses import dataclass
 
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
+from broker.services.copies import CopyService
 from broker.services.discards import DiscardService
 from broker.services.freezes import FreezeService
+from broker.services.imports import ImportService
 from broker.services.operations import OperationService
 from broker.services.pauses import PauseService
 from broker.services.purges import PurgeService
@@ -27,6 +31,8 @@ class ActingServices:
     purges: PurgeService
     redrives: RedriveService
     discards: DiscardService
+    copies: CopyService
+    imports: ImportService
 
 
 def make_acting(
@@ -38,6 +44,8 @@ def make_acting(
     quotas: Quotas,
     states: StateChanges,
     operations: OperationService,
+    resources: ResourceCache,
+    schemas: SchemaChecks,
     counters: Counters,
 ) -> ActingServices:
     """The services of one process."""
@@ -48,4 +56,6 @@ def make_acting(
         purges=PurgeService(database, clock, wake_ups, states),
         redrives=RedriveService(database, clock, operations),
         discards=DiscardService(database, clock, wake_ups, attempt_ids, states, counters),
+        copies=CopyService(database, clock, operations),
+        imports=ImportService(database, clock, resources, wake_ups, quotas, schemas, counters),
     )

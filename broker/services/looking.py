@@ -8,6 +8,7 @@ from broker.runtime.tails import Tails
 from broker.runtime.turn_counts import TurnCounts
 from broker.services.consumers import ConsumerService
 from broker.services.dead_letters import DeadLetterService
+from broker.services.exports import ExportService
 from broker.services.fates import FateService
 from broker.services.filters import FilterService
 from broker.services.journal_tail import JournalTailService
@@ -32,6 +33,7 @@ class LookingServices:
     tail: TailService
     journal_tail: JournalTailService
     topic_messages: TopicMessageService
+    exports: ExportService
 
 
 def make_looking(database: Database, clock: DatabaseClock, tails: Tails, counters: Counters) -> LookingServices:
@@ -47,4 +49,5 @@ def make_looking(database: Database, clock: DatabaseClock, tails: Tails, counter
         tail=TailService(database, turns, tails),
         journal_tail=JournalTailService(database, turns, tails),
         topic_messages=TopicMessageService(database, clock, turns),
+        exports=ExportService(database, clock, turns, tails),
     )

@@ -7,6 +7,7 @@ from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.access.audit_entries import delete_old_audit_entries
 from broker.store.driver.database import Database, translate_errors
+from broker.store.log.imports import delete_old_parts
 from broker.store.log.journal import delete_old_journal
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_dead_letters, delete_unwanted, drop_partitions_behind, tidying
@@ -30,7 +31,7 @@ class RetentionJanitor:
         audit_days: int = AUDIT_DAYS,
         operation_days: int = 7,
     ) -> None:
-        """For so many days entries of the audit log are kept, and operations that have ended."""
+        """For so many days entries of the audit log are kept; operations that have ended, and parts of imports."""
         self._audit_days = audit_days
         self._operation_days = operation_days
         self._states = states or StateChanges()
@@ -47,6 +48,7 @@ class RetentionJanitor:
             kept = (
                 partial(delete_old_audit_entries, days=self._audit_days),
                 partial(delete_old_operations, days=self._operation_days),
+                partial(delete_old_parts, days=self._operation_days),
             )
             for part in (*_PARTS, partial(drop_partitions_behind, states=self._states), *kept):
                 try:

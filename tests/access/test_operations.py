@@ -63,3 +63,20 @@ async def test_letters_stay_where_the_caller_may_not_consume_and_operations_are_
         assert (await broker.ok("GET", name, **viewer))["done"]
         assert (await broker.call("DELETE", name, **viewer)).status_code == 403
         assert await broker.ok("DELETE", name, **ours) == {}
+
+
+async def test_who_copies_must_read_the_one_topic_and_publish_on_the_other(database_url: str) -> None:
+    async with guarded(database_url) as broker:
+        project = broker.project
+        for topic in ("orders", "replay"):
+            await broker.ok("PUT", f"{project}/topics/{topic}", {})
+        account = await broker.account("copier", role="")
+        key = {"headers": broker.bearer(await broker.key(account))}
+        member = f"serviceAccount:{account['email']}"
+        copy = f"{project}/topics/orders:copy"
+        body = {"targetTopic": f"{project}/topics/replay", "validateOnly": True}
+        for topic, role in (("orders", "roles/pubsub.subscriber"), ("replay", "roles/pubsub.publisher")):
+            assert (await broker.call("POST", copy, body, **key)).status_code == 403, topic
+            policy = {"policy": {"bindings": [{"role": role, "members": [member]}]}}
+            await broker.ok("POST", f"{project}/topics/{topic}:setIamPolicy", policy)
+        assert (await broker.ok("POST", copy, body, **key))["response"]["chosen"] == "0"

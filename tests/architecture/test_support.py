@@ -57,7 +57,16 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
     }
     trials = {"TestFilter", "TestMessageTransforms", "ValidateMessageTransform"}
     acts = {"PauseSubscription", "ResumeSubscription", "FreezeTopic", "UnfreezeTopic"}
-    acts |= {"UndoSeek", "PurgeSubscription", "PurgeTopic", "PreviewSeek", "Discard"}
+    acts |= {
+        "UndoSeek",
+        "PurgeSubscription",
+        "PurgeTopic",
+        "PreviewSeek",
+        "Discard",
+        "CopyTopic",
+        "ExportTopic",
+        "ImportTopic",
+    }
     extensions = {"GetPosition", "Nack", "Redrive", "Reject"} | trials | looks | pushes | access | acts
     assert {route.rpc for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions
     assert extensions <= support()["extensions"].keys()

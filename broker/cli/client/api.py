@@ -117,6 +117,25 @@ class Api:
         except httpx.HTTPError as error:
             raise self._not_reached(error) from error
 
+    def lines(self, path: str, body: Json) -> Iterator[bytes]:
+        """Those of an answer of lines of JSON, with their ends; the last one may say why it does not go on."""
+        target = f"/v1/{_quoted(path)}"
+        options: Json = {"json": body, "headers": self._headers(), "timeout": None}
+        begun = b""
+        try:
+            with self._client.stream("POST", f"{self.url}{target}", **options) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._refusal("POST", target, response.status_code, _json_of(response))
+                for piece in response.iter_bytes():
+                    *whole, begun = (begun + piece).split(b"\n")
+                    for line in whole:
+                        if line.startswith(b'{"error":'):
+                            raise self._refusal("POST", target, 500, json.loads(line))
+                        yield line + b"\n"
+        except httpx.HTTPError as error:
+            raise self._not_reached(error) from error
+
     def get(self, path: str) -> httpx.Response:
         """The answer of a path that is no call of the API.  Raises NotReached."""
         return self._send("GET", path)

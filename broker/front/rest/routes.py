@@ -14,8 +14,10 @@ from broker.front.rest.handlers import (
     api_keys,
     audit_logs,
     consumers,
+    copies,
     dead_letters,
     discards,
+    exports,
     fates,
     filters,
     freezes,
@@ -173,4 +175,7 @@ ROUTES = [
     *_OPERATIONS,
     Route("POST", f"{SUBSCRIPTION}:redrive", "Redrive", operations.redrive),  # extensions (G2)
     Route("POST", f"{SUBSCRIPTION}:discard", "Discard", discards.discard),
+    Route("POST", f"{TOPIC}:copy", "CopyTopic", copies.copy_topic),
+    Route("POST", f"{TOPIC}:export", "ExportTopic", exports.export_topic),
+    Route("POST", f"{TOPIC}:import", "ImportTopic", exports.import_topic),
 ]

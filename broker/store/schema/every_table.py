@@ -3,6 +3,7 @@
 from broker.store.schema import (
     access_tables,
     event_tables,
+    import_tables,
     journal_tables,
     operation_tables,
     payload_schema_tables,
@@ -21,4 +22,5 @@ DECLARED_IN = (
     reader_tables,
     payload_schema_tables,
     operation_tables,
+    import_tables,
 )

@@ -28,6 +28,12 @@ PUBLISHED_MESSAGES: Final = TOPIC.counter("pubsub_topic_published_messages", "Me
 PUBLISHED_BYTES: Final = TOPIC.counter(
     "pubsub_topic_published_bytes", "Bytes of data and attributes of the messages stored by publish requests."
 )
+COPIED: Final = TOPIC.counter(
+    "pubsub_topic_copied_messages", "Messages stored by copies from other topics, which are no publish requests."
+)
+IMPORTED: Final = TOPIC.counter(
+    "pubsub_topic_imported_messages", "Messages stored by imports, which are no publish requests; each once."
+)
 TOPIC_TRANSFORM_FAILURES: Final = TOPIC.counter(
     "pubsub_topic_transform_failures", "Messages of publish requests that a transform of the topic failed for."
 )

@@ -49,6 +49,14 @@ broker sub resume billing
 broker topic freeze orders --reason 'The schema is migrated.'
 # broker topic show orders
 broker topic unfreeze orders
+# broker topic create replay --retention 1d
+broker topic copy orders replay --since 1h --dry-run
+broker topic copy orders replay --rate 500
+# broker topic browse replay --max 1
+broker topic export orders --since 1h > orders.jsonl
+broker topic import replay --file orders.jsonl
+# broker op delete $OP
+# broker topic delete replay
 broker top --every 200ms --max 2
 # broker sub create hook --topic parcels --push-endpoint $SINK
 broker push test hook 'Is anybody there?'

@@ -26,6 +26,7 @@ from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
+    copying,
     delivery_attempts,
     discard,
     journal,
@@ -146,6 +147,8 @@ EXPECTED = {
     "retained_bytes._READ_PROJECTS": set(),
     "retained_bytes._SUM_BATCHES": {"_pkey"},
     "shards._READ_HEADS": {"shards_pkey"},
+    "copying._READ_ENDS": {"shards_pkey", "_pkey"},
+    "copying._SCAN_OLDEST": {"_pkey"},
     "redrive._HOLD_RETENTION": set(),
     "redrive._LOCK_CURSORS": {"cursors_pkey"},
     "redrive._READ_LETTERS": {"_pkey", "straggler_batches_pkey"},
@@ -172,6 +175,7 @@ EXPECTED = {
 }
 _MODULES = {
     "claim": claim,
+    "copying": copying,
     "due": due,
     "fates": fates,
     "fresh": fresh,
@@ -276,6 +280,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await acknowledge_exactly_once(session, shard_id=log.shard_id, acks={name: {0}}, now=later)
     await read_open_attempts(session, shard_id=log.shard_id, attempts=[name], now=later)
     await readers.count_still_out(session, attempts=[name], now=later)
+    await copying.read_ends(session, shard_ids=[log.shard_id], since=log.start, until=later)
     await traces.find_traces(session, shard_id=log.shard_id, attempts=[name])
     await _list_messages(log, session, later)
     await release_attempts(

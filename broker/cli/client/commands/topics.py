@@ -1,13 +1,17 @@
 """`broker topic`."""
 
+from secrets import token_hex
 from typing import Any
 
 import click
 
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
+from broker.cli.client.exit_codes import DONE
 from broker.cli.client.fields import LABEL, SET, assign, given
+from broker.cli.client.importing import import_lines
 from broker.cli.client.messages import message_row, shown_messages
+from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
 from broker.cli.client.updates import update_resource
 from broker.cli.client.words import age_of, duration_text, leaf, pairs, pairs_text, time_text
@@ -107,6 +111,71 @@ def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most
     }
     found = session.api.all_of(f"{session.topic(topic)}/messages", "messages", params, most)
     return shown_messages(found, [message_row(one) for one in found], nothing="No such message is retained.")
+
+
+@calling(
+    COMMANDS,
+    "copy",
+    "broker topic copy orders replay --since 1h --dry-run",
+    "broker topic copy orders replay --rate 500",
+)
+@_topic
+@click.argument("target")
+@click.option("--filter", "filter_text", metavar="FILTER", help="Only what it matches.")
+@click.option("--since", metavar="TIME", help="Published from then on: a time, or how long ago (1h).")
+@click.option("--until", metavar="TIME", help="Published before then.")
+@click.option("--rate", metavar="N", type=click.FloatRange(0.01), help="So many messages a second at the most.")
+@click.option("--dry-run", is_flag=True, help="Say how many it would be.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for its end.")
+def copy(session: Session, *, topic: str, target: str, dry_run: bool, no_wait: bool, **chosen: Any) -> int:
+    """Publish what a topic retains anew on another one, in the order of keys. Needs this broker."""
+    now, into = machine_time(), session.topic(target)
+    fields = {
+        "targetTopic": into,
+        "filter": chosen["filter_text"],
+        "startTime": time_text(chosen["since"], "--since", now) if chosen["since"] else None,
+        "endTime": time_text(chosen["until"], "--until", now) if chosen["until"] else None,
+        "maxMessagesPerSecond": chosen["rate"],
+        "validateOnly": dry_run,
+    }
+    name = session.topic(topic)
+    started = session.api.call("POST", f"{name}:copy", {name: part for name, part in fields.items() if part})
+    if dry_run:
+        count = started["metadata"].get("total", "0")
+        session.out.show(Shown(data=started, line=f"{count} would be copied to {leaf(into)}."))
+        return DONE
+    return finished(session.out, started if no_wait else wait_for(session.api, session.out, started))
+
+
+@calling(COMMANDS, "export", "broker topic export orders --since 1h > orders.jsonl")
+@_topic
+@click.option("--filter", "filter_text", metavar="FILTER", help="Only what it matches.")
+@click.option("--since", metavar="TIME", help="Published from then on: a time, or how long ago (1h).")
+@click.option("--until", metavar="TIME", help="Published before then.")
+def export(session: Session, *, topic: str, filter_text: str, since: str | None, until: str | None) -> int:
+    """Print what a topic retains, a line of JSON for each message, as import takes it. Needs this broker."""
+    now = machine_time()
+    body = {
+        "filter": filter_text,
+        "startTime": time_text(since, "--since", now) if since else None,
+        "endTime": time_text(until, "--until", now) if until else None,
+    }
+    given_ones = {name: part for name, part in body.items() if part}
+    for line in session.api.lines(f"{session.topic(topic)}:export", given_ones):
+        click.echo(line, nl=False)
+    return DONE
+
+
+@calling(COMMANDS, "import", "broker topic import replay --file orders.jsonl")
+@_topic
+@click.option("--file", metavar="FILE", default="-", help="Lines of JSON, as export prints them; default: stdin.")
+@click.option("--id", "import_id", metavar="ID", help="Of this import: one that did not end goes on under its id.")
+def import_(session: Session, *, topic: str, file: str, import_id: str | None) -> Shown:
+    """Publish lines of JSON, in parts of which each is stored once. Needs this broker."""
+    count, repeated = import_lines(session.api, session.topic(topic), file, import_id or token_hex(8))
+    again = f", {repeated} of which were stored before" if repeated else ""
+    data = {"messageCount": str(count), "repeatedMessageCount": str(repeated)}
+    return Shown(data=data, line=f"Imported {count} messages{again}.")
 
 
 @calling(COMMANDS, "freeze", "broker topic freeze orders --reason 'The schema is migrated.'")

@@ -82,12 +82,14 @@ def plan_json(plan: RedrivePlan) -> dict[str, Any]:
     """The operation; one that would only be started has no name, and is done."""
     body = operation_json(plan.operation)
     body["metadata"] |= {"takenFrom": list(plan.taken_from), "leftAlone": list(plan.left_alone)}
-    if plan.validate_only:
-        del body["name"]
-        body["metadata"] |= {"state": "VALIDATED", "validateOnly": True}
-        response = {"@type": f"{_TYPES}RedriveResponse", "chosen": body["metadata"]["total"]}
-        body |= {"done": True, "response": response}
-    return body
+    return validated(body) if plan.validate_only else body
+
+
+def validated(body: dict[str, Any]) -> dict[str, Any]:
+    """An operation that would only be started: without a name, and done."""
+    metadata = body["metadata"] | {"state": "VALIDATED", "validateOnly": True}
+    response = {"@type": f"{_TYPES}{metadata['verb'].capitalize()}Response", "chosen": metadata["total"]}
+    return {"metadata": metadata, "done": True, "response": response}
 
 
 def _metadata(operation: Operation) -> dict[str, Any]:
@@ -111,6 +113,8 @@ def _metadata(operation: Operation) -> dict[str, Any]:
         body["endTime"] = format_timestamp(operation.ended_at)
     if operation.max_rate is not None:
         body["maxMessagesPerSecond"] = operation.max_rate
+    if "targetTopic" in operation.request:
+        body["targetTopic"] = operation.request["targetTopic"]
     if operation.progress.get("skipped"):
         body["skipped"] = operation.progress["skipped"]
     return body

@@ -1,6 +1,5 @@
 """What is published on a topic, or happens to the messages of a subscription, as it comes; extensions."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
@@ -14,7 +13,7 @@ from broker.front.rest.codec.tail import (
     encode_news,
     encode_written,
 )
-from broker.front.rest.event_stream import EventStream
+from broker.front.rest.event_stream import EventStream, while_there
 from broker.telemetry.spent import spending
 
 T = TypeVar("T")
@@ -36,17 +35,8 @@ async def _stream(call: Call, news: AsyncIterator[T], encode: Callable[[T], byte
     stream = EventStream(call.exchange)
     stream.begin()
     if await stream.send(ALIVE):
-        sending = asyncio.ensure_future(_send(stream, news, encode))
-        gone = asyncio.ensure_future(call.exchange.hung_up())
-        try:
-            with spending("messages"):
-                await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sending, gone):
-                task.cancel()
-            await asyncio.gather(sending, gone, return_exceptions=True)
-        if not sending.cancelled():
-            sending.result()
+        with spending("messages"):
+            await while_there(call.exchange, _send(stream, news, encode))
     stream.end()
     return b""
 

@@ -1,0 +1,78 @@
+"""Copies: messages that a topic retains are published anew on a topic (G2); an extension."""
+
+from datetime import timedelta
+
+from broker.domain.copying import CopyOptions, Meant, check_copy, check_takes_copies, meant_json
+from broker.domain.operation import Operation, Verb, check_rate
+from broker.domain.redrive import END_OF_TIME
+from broker.domain.topic import Topic
+from broker.runtime.database_clock import DatabaseClock
+from broker.services.filters import compiled
+from broker.services.operations import OperationService
+from broker.services.topics import topic_not_found
+from broker.store.driver.database import Database, ResourceConnection
+from broker.store.log.copying import read_ends
+from broker.store.resources import subscriptions, topics
+
+
+class CopyService:
+    """What it starts is done by workers/operations/copying.py."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, operations: OperationService) -> None:
+        self._database = database
+        self._clock = clock
+        self._operations = operations
+
+    async def copy(self, name: str, options: CopyOptions, *, started_by: str) -> Operation:
+        """The operation, as it has begun or (`validate_only`) would begin.
+
+        Raises InvalidArgument (the filter, the rate, the times), NotFound (either topic), FailedPrecondition (the
+        target is frozen or has transforms), QuotaExceeded (too many operations).
+        """
+        check_copy(options)
+        check_rate(options.max_rate)
+        meant, total = await self._mean(name, options)
+        rate = {} if options.max_rate is None else {"maxMessagesPerSecond": options.max_rate}
+        begin = self._operations.plan if options.validate_only else self._operations.start
+        return await begin(
+            Verb.COPY,
+            name,
+            started_by=started_by,
+            request={"meant": meant_json(meant), "targetTopic": meant.target} | rate,
+            total=total,
+            is_estimate=bool(options.filter),
+        )
+
+    async def _mean(self, name: str, options: CopyOptions) -> tuple[Meant, int]:
+        """What is meant, and how many messages that is, but for the filter."""
+        paths = compiled(options.filter)
+        async with self._database.transaction() as connection:
+            source = await _existing(connection, name)
+            target = await _existing(connection, options.target)
+            longest = await subscriptions.longest_retention(connection, topic_id=source.topic_id)
+        if target.freeze is not None:
+            raise target.freeze.refusal(target.name)
+        check_takes_copies(target)
+        kept_since = self._clock.now() - max(longest or timedelta(0), source.message_retention or timedelta(0))
+        since = max(kept_since, options.start_time or kept_since)
+        until = min(options.end_time or END_OF_TIME, END_OF_TIME)
+        async with self._database.hot() as hot:
+            ends = await read_ends(hot, shard_ids=source.shard_ids, since=since, until=until)
+        meant = Meant(
+            source_id=source.topic_id,
+            target=target.name,
+            target_id=target.topic_id,
+            ends={shard_id: end.head for shard_id, end in ends.items()},
+            since=since,
+            until=until,
+            filter_path=paths.filter_path,
+            body_path=paths.body_path,
+        )
+        return meant, sum(end.count for end in ends.values())
+
+
+async def _existing(connection: ResourceConnection, name: str) -> Topic:
+    topic = await topics.find_topic(connection, name=name)
+    if topic is None:
+        raise topic_not_found(name)
+    return topic

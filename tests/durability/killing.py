@@ -1,0 +1,34 @@
+"""Killing what does the work of an operation, and calls that go on all the same."""
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import psutil
+
+from tests.fixtures.broker import BrokerProcess, eventually
+
+
+async def patiently(call: Callable[[], Any]) -> Any:
+    """Until it is answered: what it asks of may be starting again."""
+
+    async def answered() -> list[Any]:
+        with suppress(httpx.HTTPError, AssertionError):
+            return [await call()]
+        return []
+
+    [answer] = await eventually(answered, seconds=60)
+    return answer
+
+
+def kill_one(broker: BrokerProcess, dice: random.Random) -> str:
+    """A worker, or a session of the database, which makes the server end all of them."""
+    sessions = [child for child in broker.postmaster().children() if "idle" in " ".join(child.cmdline())]
+    victims: list[psutil.Process] = sessions if dice.random() < 0.4 and sessions else broker.workers()
+    with suppress(psutil.NoSuchProcess, IndexError):
+        victim = dice.choice(victims)
+        victim.kill()
+        return "session" if victims is sessions else "worker"
+    return ""

@@ -1,0 +1,209 @@
+"""Exports and imports: what a topic retains as lines of JSON, and such lines into a topic, each part once (G2)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.app import Broker
+from broker.app_config import AppConfig
+from broker.runtime.tails import MAX_TAILS_OF_PROJECT
+from broker.store.driver.database import Database
+from broker.store.log.imports import delete_old_parts
+from tests.fixtures.broker import Json, Rest, eventually, message, text
+from tests.fixtures.in_process import running_in_process
+
+AVRO = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
+
+
+@pytest.fixture
+async def rest(database_url: str) -> AsyncIterator[Rest]:
+    """Topics of three shards: `topic` is retained, `other` has a subscription `sub`."""
+    async with running_in_process(Broker(AppConfig(database_url=database_url, shards_per_topic=3))) as client:
+        rest = Rest(client, "projects/p")
+        await rest.create_topic(messageRetentionDuration="600s")
+        await rest.create_topic("other")
+        await rest.create_subscription(topic="other", enableMessageOrdering=True)
+        yield rest
+
+
+async def _export(rest: Rest, topic: str = "topic", **body: object) -> list[Json]:
+    answer = await rest.call("POST", f"{rest.topic(topic)}:export", body)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/jsonl")
+    assert answer.content.endswith(b"\n") or not answer.content
+    return [json.loads(line) for line in answer.content.splitlines()]
+
+
+async def _import(rest: Rest, lines: list[Json], part: int = 1, name: str = "monday") -> httpx.Response:
+    content = "".join(json.dumps(line) + "\n" for line in lines)
+    params = {"importId": name, "part": part}
+    return await rest.client.post(f"/v1/{rest.topic('other')}:import", params=params, content=content)
+
+
+def _as_published(one: Json) -> Any:
+    return one.get("data", ""), one.get("attributes", {}), one.get("orderingKey", "")
+
+
+async def test_what_was_exported_is_imported_as_it_was_in_the_order_of_keys(rest: Rest) -> None:
+    for number in range(5):
+        for key in "abcd":
+            await rest.publish(message(f"{key}{number}", {"n": str(number), "é": '"\n'}, orderingKey=key))
+    ids = await rest.publish("plain", message(attributes={"only": "attributes"}))
+    lines = await _export(rest)
+    assert len(lines) == 22
+    [plain] = [line for line in lines if line["messageId"] == ids[0]]
+    assert plain.keys() == {"data", "messageId", "publishTime"}
+    for part, begin in enumerate(range(0, 22, 10), 1):
+        answer = await _import(rest, lines[begin : begin + 10], part)
+        assert answer.json() == {"messageCount": str(len(lines[begin : begin + 10]))}
+    received = [each["message"] for each in await rest.drain()]
+    assert not {each["messageId"] for each in received} & {line["messageId"] for line in lines}
+    assert sorted(map(str, map(_as_published, received))) == sorted(map(str, map(_as_published, lines)))
+    for key in "abcd":
+        assert [text(each) for each in received if each.get("orderingKey") == key] == [
+            f"{key}{n}" for n in range(5)
+        ]
+    metrics = (await rest.client.get("/metrics")).text
+    assert 'pubsub_topic_imported_messages_total{project="p",topic="other"} 22' in metrics
+
+
+async def test_a_filter_and_times_choose_what_is_exported(rest: Rest) -> None:
+    await rest.publish(*(message(f"m{n}", {"n": str(n % 2)}) for n in range(20)))
+    first, *_ = await _export(rest)
+    await asyncio.sleep(0.002)
+    await rest.publish("last")
+    assert len(await _export(rest, filter='attributes.n = "1"')) == 10
+    until = (await _export(rest, filter="NOT attributes:n"))[0]["publishTime"]
+    assert len(await _export(rest, startTime=first["publishTime"], endTime=until)) == 20
+    assert [text(each) for each in await _export(rest, startTime=until)] == ["last"]
+    assert await _export(rest, "other") == []
+
+
+async def test_a_part_that_is_sent_again_is_stored_once_and_the_answer_says_so(rest: Rest) -> None:
+    lines = [message(f"m{n}", orderingKey="ab"[n % 2]) for n in range(6)]
+    assert (await _import(rest, lines)).json() == {"messageCount": "6"}
+    assert (await _import(rest, lines)).json() == {"messageCount": "6", "repeated": True}
+    at_once = await asyncio.gather(*(_import(rest, lines, 2) for _ in range(6)))
+    assert sum("repeated" not in answer.json() for answer in at_once) == 1
+    assert len(await rest.drain()) == 12
+    other = await _import(rest, lines[:2])
+    assert (other.status_code, "another importId" in other.json()["error"]["message"]) == (409, True)
+    assert (await _import(rest, lines[:2], name="tuesday")).json() == {"messageCount": "2"}
+    assert len(await rest.drain()) == 2
+
+
+async def test_what_is_known_of_parts_goes_after_some_days(rest: Rest, database_url: str) -> None:
+    lines = [message("m")]
+    await _import(rest, lines)
+    database = Database(database_url, pool_size=1)
+    try:
+        for days, repeated in ((1, True), (0, False)):
+            async with database.connection() as connection:
+                await delete_old_parts(connection, now=await database.now(), days=days)
+            assert ("repeated" in (await _import(rest, lines)).json()) is repeated
+    finally:
+        await database.close()
+
+
+async def test_a_schema_is_asked_and_its_words_are_not_imported_twice(rest: Rest) -> None:
+    await rest.ok("POST", f"{rest.project}/schemas?schemaId=numbers", {"type": "AVRO", "definition": AVRO})
+    settings = {"schema": f"{rest.project}/schemas/numbers", "encoding": "JSON"}
+    path = rest.topic("other")
+    await rest.ok("PATCH", path, {"topic": {"schemaSettings": settings}, "updateMask": "schemaSettings"})
+    refused = await _import(rest, [message('{"n": 1}'), message("no json")])
+    assert (refused.status_code, "messages[1].data" in refused.json()["error"]["message"]) == (400, True)
+    assert (await _import(rest, [message('{"n": 1}', {"a": "b"})])).json() == {"messageCount": "1"}
+    [line] = await _export(rest, "other")
+    assert line["attributes"]["googclient_schemaname"] == settings["schema"]
+    assert (await _import(rest, [line], 2)).json() == {"messageCount": "1"}
+    one, two = await rest.drain()
+    assert one["message"]["attributes"] == two["message"]["attributes"]
+    await rest.ok("PATCH", path, {"topic": {}, "updateMask": "schemaSettings"})
+    assert (await _import(rest, [line], 3)).json() == {"messageCount": "1"}
+    assert [each["message"]["attributes"] for each in await rest.drain()] == [line["attributes"]]
+
+
+async def test_a_part_that_cannot_be_is_refused(rest: Rest) -> None:
+    cases: list[tuple[dict[str, str], bytes, str]] = [
+        ({"part": "1"}, b'{"data": "YQ=="}', "importId"),
+        ({"importId": "a/b", "part": "1"}, b'{"data": "YQ=="}', "importId=a/b"),
+        ({"importId": "a"}, b'{"data": "YQ=="}', "part="),
+        ({"importId": "a", "part": "0"}, b'{"data": "YQ=="}', "part=0"),
+        ({"importId": "a", "part": "1000001"}, b'{"data": "YQ=="}', "part=1000001"),
+        ({"importId": "a", "part": "1"}, b"\n\n", "no message"),
+        ({"importId": "a", "part": "1"}, b'{"data": "YQ=="}\n{"data": 7}\n', "Line 2"),
+        ({"importId": "a", "part": "1"}, b'{"data": "YQ=="}\n{}\n', "Message 2"),
+        ({"importId": "a", "part": "1"}, b'{"attributes": {"google": "x"}}\n', "Message 1"),
+        ({"importId": "a", "part": "1"}, b'{"data": "YQ=="}\n' * 1001, "1,001 messages"),
+    ]
+    for params, content, said in cases:
+        answer = await rest.client.post(f"/v1/{rest.topic('other')}:import", params=params, content=content)
+        assert (answer.status_code, said in answer.json()["error"]["message"]) == (400, True), answer.text
+    assert await rest.pull() == []
+
+
+async def test_topics_that_are_frozen_or_transform_or_are_missing_take_no_part(rest: Rest) -> None:
+    lines = [message("m")]
+    path = rest.topic("other")
+    await rest.ok("POST", f"{path}:freeze", {"reason": "We move."})
+    assert "We move" in (await _import(rest, lines)).text
+    await rest.ok("POST", f"{path}:unfreeze")
+    transforms = [{"fields": {"remove": ["body.a"]}}]
+    change = {"topic": {"messageTransforms": transforms}, "updateMask": "messageTransforms"}
+    await rest.ok("PATCH", path, change)
+    assert "has transforms" in (await _import(rest, lines)).text
+    await rest.ok("DELETE", path)
+    assert (await _import(rest, lines)).status_code == 404
+    assert (await rest.error("POST", f"{path}:export", {}))[0] == "NOT_FOUND"
+    assert (await rest.error("POST", f"{rest.topic()}:export", {"filter": "attributes.n ="}))[
+        0
+    ] == "INVALID_ARGUMENT"
+    ends = {"startTime": "2026-01-02T00:00:00Z", "endTime": "2026-01-01T00:00:00Z"}
+    assert (await rest.error("POST", f"{rest.topic()}:export", ends))[0] == "INVALID_ARGUMENT"
+
+
+async def test_an_export_ends_with_its_caller_and_waits_for_it(rest: Rest) -> None:
+    """It is read as it is taken: what has not been taken when the topic is purged is told to be missing."""
+    for _ in range(40):
+        await rest.publish("x" * 700_000)
+    url = f"/v1/{rest.topic()}:export"
+    async with rest.client.stream("POST", url, json={}) as answer:
+        await anext(answer.aiter_lines())
+        await rest.ok("POST", f"{rest.topic()}:purge")
+    for _ in range(MAX_TAILS_OF_PROJECT + 2):  # each leaves a place, though nobody has read it to its end
+        await rest.publish("y" * 700_000)
+
+        async def has_room() -> bool:
+            with suppress(AssertionError):
+                await _begin(rest, url)
+                return True
+            return False
+
+        await eventually(has_room)
+
+
+async def _begin(rest: Rest, url: str) -> None:
+    async with rest.client.stream("POST", url, json={}) as answer:
+        assert answer.status_code == 200
+
+
+async def test_an_export_that_cannot_go_on_says_so_and_is_cut_off(rest: Rest) -> None:
+    for _ in range(40):
+        await rest.publish("x" * 700_000)
+    read = bytearray()
+
+    async def read_on() -> None:
+        async with rest.client.stream("POST", f"/v1/{rest.topic()}:export", json={}) as answer:
+            async for piece in answer.aiter_bytes():
+                if not read:
+                    await rest.ok("POST", f"{rest.topic()}:purge")
+                read.extend(piece)
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        await read_on()
+    error = json.loads(read.splitlines()[-1])["error"]
+    assert error["status"] == "NOT_FOUND"
