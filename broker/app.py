@@ -31,6 +31,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
+from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.loop_watch import watch_loop
 from broker.runtime.operation_news import OperationNews, is_operation
 from broker.runtime.outstanding import Outstanding
@@ -103,7 +104,7 @@ class Broker:
         self.states, self.counters = StateChanges(), counters or Counters()
         self._database = make_database(config, self.states, self.counters)
         self._clock = make_clock(self._database)
-        self._secrets, self._tasks = Secrets(config.secrets_key_file), Tasks()
+        self._secrets, self._tasks, self.loop_turns = Secrets(config.secrets_key_file), Tasks(), LoopTurns()
         attempt_ids = AttemptIds()
         self._dead_letter_news = DeadLetterNews(self.states)
         self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news, self.counters)
@@ -124,7 +125,7 @@ class Broker:
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.transforms, self.pusher = self._transforming(acks), self._pusher(acks)
-        self._publishes = make_publishes(config, *parts, self._wake_ups, self.counters)
+        self._publishes = make_publishes(config, *parts, self._wake_ups, self.counters, self.loop_turns)
         self.shard_heads, self.passes = self._shard_heads(), self._passes(attempt_ids)
         self.services = self._services(acks, attempt_ids)
         self._guard()
@@ -198,6 +199,7 @@ class Broker:
         snapshots = SnapshotService(database, clock, self._activity, quotas)
         accounts = ServiceAccountService(database, clock, changed=changed, base_url=self._config.address)
         return Services(
+            loop_turns=self.loop_turns,
             topics=topics,
             subscriptions=subscriptions,
             snapshots=snapshots,

@@ -92,7 +92,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
     }
     return {
         HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),
-        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, **limits),
+        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, turn_of=broker.loop_turns.call, **limits),
         WEB_PAGES: broker.web_pages,
         STATES: broker.states,
     }

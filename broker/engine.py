@@ -12,6 +12,7 @@ from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.delivery_transforms import DeliveryTransforms
 from broker.runtime.jitter import Jitter
 from broker.runtime.long_poll import LongPoll
+from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.readers import Readers
@@ -112,10 +113,12 @@ def make_publishes(
     tasks: Tasks,
     wake_ups: WakeUps,
     counters: Counters,
+    loop_turns: LoopTurns,
 ) -> PublishCoalescer:
     """Leaves connections to claims and acks."""
+    parts = database, clock, wake_ups, tasks
     at_once = max(config.pool_size - 2, 1)
-    return PublishCoalescer(database, clock, wake_ups, tasks, shards_at_once=at_once, counters=counters)
+    return PublishCoalescer(*parts, shards_at_once=at_once, counters=counters, loop_turns=loop_turns)
 
 
 class Transforming:

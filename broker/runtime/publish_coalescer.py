@@ -32,6 +32,7 @@ from broker.domain.fair_stock import FairStock
 from broker.domain.timestamps import whole_milliseconds
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.fair_turns import Turn
+from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.publish_turns import PublishTurns
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
@@ -99,8 +100,12 @@ class PublishCoalescer:
         *,
         shards_at_once: int = 6,
         counters: Counters | None = None,
+        loop_turns: LoopTurns | None = None,
     ) -> None:
-        """`shards_at_once`: how many are flushed at a time, each on a connection, 1 or more."""
+        """`shards_at_once`: how many are flushed at a time, each on a connection, 1 or more.  `loop_turns`: of the
+        process.
+        """
+        self._loop_turns = loop_turns or LoopTurns()
         self._counters = counters or Counters()
         self._database = database
         self._clock = clock
@@ -153,7 +158,11 @@ class PublishCoalescer:
                     await self._take_turn(queue)
                 queue.in_flight += 1
                 try:
-                    await self._flush_next(shard_id, queue)
+                    size = queue.waiting_bytes
+                    if size > LARGE_BYTES and not self._loop_turns.begin(queue.project, 2 * size):
+                        await self._loop_turns.wait(queue.project, 2 * size)
+                    if queue.waiting:  # nobody has taken or refused it meanwhile
+                        await self._flush_next(shard_id, queue)
                 finally:
                     queue.in_flight -= 1
                     if not queue.in_flight:

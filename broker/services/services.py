@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from broker.runtime.loop_turns import LoopTurns
 from broker.services.acknowledge import AcknowledgeService
 from broker.services.acting import ActingServices
 from broker.services.api_keys import ApiKeyService
@@ -26,6 +27,9 @@ from broker.services.transforms import TransformService
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
+    """`loop_turns`: what the doors ask before they do what takes the event loop for long."""
+
+    loop_turns: LoopTurns
     topics: TopicService
     subscriptions: SubscriptionService
     snapshots: SnapshotService

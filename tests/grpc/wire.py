@@ -17,6 +17,7 @@ from broker.front.grpc.server import GrpcDoor
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
+from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.resource_turns import ResourceTurns
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.tls import behind_tls, trusting
@@ -277,6 +278,7 @@ def make_door(service: Service) -> GrpcDoor:
         answers=service.answers,
         resource_calls=ResourceCalls(ResourceTurns().of),
         calls=CallLog(StateChanges()),
+        turn_of=LoopTurns().call,
     )
 
 

@@ -6,7 +6,9 @@ from typing import Protocol
 
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
+from broker.domain.names import project_within
 from broker.front.gate import Gate
+from broker.front.steps import R, Steps
 from broker.services.services import Services
 
 
@@ -83,6 +85,18 @@ async def allow(call: "UnaryCall | StreamingCall", rpc: str, name: str) -> None:
     if call.gate is not None:
         passed = call.gate.passed(call.caller, rpc, name)
         call.required = await call.gate.allow(call.caller, rpc, name) if passed is None else passed
+
+
+async def in_steps(call: "UnaryCall | StreamingCall", name: str, steps: Steps[R]) -> R:
+    """What comes of work about `name` that takes the event loop for long; each step when its project has a turn."""
+    return await call.services.loop_turns.run(project_within(name), steps)
+
+
+async def turn_to_read(call: UnaryCall, name: str, body: bytes) -> None:
+    """Before a long request about `name` is read, if anybody has to be waited for."""
+    turns, project = call.services.loop_turns, project_within(name)
+    if not turns.begin(project, len(body)):
+        await turns.wait(project, len(body))
 
 
 class StreamingCall(Protocol):

@@ -24,7 +24,7 @@ from broker.front.grpc.unary import Ignored, Session, UnaryRpc
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.connection import Http2Connection, Registry
-from broker.port.http2.rotation import Rotation
+from broker.port.http2.rotation import Rotation, TurnOf
 from broker.port.http2.stream import Receiver, Stream
 from broker.port.request_ids import HEADER, RequestIds
 from broker.services.services import Services
@@ -57,13 +57,16 @@ class GrpcDoor:
         answers: AnswerMemory,
         resource_calls: ResourceCalls,
         calls: CallLog,
+        turn_of: TurnOf,
         gate: Gate | None = None,
         auditor: Auditor | None = None,
     ) -> None:
-        """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls."""
+        """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls.
+        `turn_of`: how who has sent much gets a turn of the event loop.
+        """
         self._services = services
         self._gate = gate
-        self._rotation = Rotation()
+        self._rotation = Rotation(turn_of)
         self._auditor = auditor
         self._calls = calls
         self._request_ids = RequestIds()

@@ -17,11 +17,12 @@ from broker.domain.ack_deadline import check_stream_ack_deadline
 from broker.domain.errors import InvalidArgument
 from broker.domain.flow_control import FlowControl, check_client_id
 from broker.front.generated.messages import StreamingPullRequest, StreamingPullResponse
-from broker.front.grpc.call import StreamingCall, allow
-from broker.front.grpc.codec.pull import add_received
+from broker.front.grpc.call import StreamingCall, allow, in_steps
+from broker.front.grpc.codec.pull import add_many_received, add_received
 from broker.front.grpc.codec.requests import decode_request
 from broker.front.peer import host_of
 from broker.front.resources.requests import resource_name
+from broker.front.steps import is_long
 from broker.services.acknowledge import Confirmation
 from broker.services.streaming_pull import MessageStream
 
@@ -86,9 +87,12 @@ async def _deliver(call: StreamingCall, stream: MessageStream, sending: asyncio.
         deliveries = await stream.receive()
         subscription = stream.subscription
         response = _response(stream)
-        add_received(response, subscription, deliveries)
         give_back = partial(stream.give_back, deliveries)
         try:
+            if is_long(deliveries):
+                await in_steps(call, subscription.name, add_many_received(response, subscription, deliveries))
+            else:
+                add_received(response, subscription, deliveries)
             await sending.acquire()
         except asyncio.CancelledError:
             give_back()

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.domain.caller import ANONYMOUS, Caller
+from broker.domain.names import project_within
 from broker.front.gate import Gate
+from broker.front.steps import R, Steps
 from broker.port.http1.exchange import Exchange
 from broker.services.services import Services
 
@@ -26,6 +28,16 @@ class Call:
     exchange: Exchange
     caller: Caller = ANONYMOUS
     gate: Gate | None = None
+
+    async def in_steps(self, steps: Steps[R]) -> R:
+        """What comes of work that takes the event loop for long: each step is done when its project has a turn."""
+        return await self.services.loop_turns.run(project_within(self.name), steps)
+
+    async def turn_to_read(self) -> None:
+        """Before a long body is read, if anybody has to be waited for."""
+        turns, project, size = self.services.loop_turns, project_within(self.name), len(self.body)
+        if not turns.begin(project, size):
+            await turns.wait(project, size)
 
     @property
     def update_mask(self) -> str | None:

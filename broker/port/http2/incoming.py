@@ -48,7 +48,7 @@ class Incoming:
             return
         if self.work >= turn and self._unread and not self._transport.is_closing():
             self._transport.pause_reading()
-            self._rotation.wait(self._next_turn)
+            self._rotation.wait(self, self._next_turn)
 
     def _next_turn(self, turn: int) -> None:
         if not (self.ended or self._transport.is_closing()):

@@ -1,9 +1,10 @@
 """Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
 
 from broker.front.generated.messages import AcknowledgeRequest, ModifyAckDeadlineRequest
-from broker.front.grpc.call import UnaryCall, allow
+from broker.front.grpc.call import UnaryCall, allow, turn_to_read
 from broker.front.grpc.codec.requests import decode_request
 from broker.front.resources.requests import resource_name
+from broker.front.steps import LONG_BODY
 
 EMPTY = b""
 
@@ -12,6 +13,8 @@ async def acknowledge(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(AcknowledgeRequest, body)
     subscription = resource_name(request.subscription, "subscriptions")
     await allow(call, "Subscriber.Acknowledge", subscription)
+    if len(body) >= LONG_BODY:
+        await turn_to_read(call, subscription, body)
     await call.services.acknowledge.acknowledge(subscription, list(request.ack_ids), call.caller.member)
     return EMPTY
 
@@ -20,6 +23,8 @@ async def modify_ack_deadline(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(ModifyAckDeadlineRequest, body)
     subscription = resource_name(request.subscription, "subscriptions")
     await allow(call, "Subscriber.ModifyAckDeadline", subscription)
+    if len(body) >= LONG_BODY:
+        await turn_to_read(call, subscription, body)
     seconds = request.ack_deadline_seconds
     await call.services.acknowledge.modify_ack_deadline(
         subscription, list(request.ack_ids), seconds, call.caller.member

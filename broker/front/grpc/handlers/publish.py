@@ -2,10 +2,11 @@
 
 from broker.domain.errors import BrokerError
 from broker.front.generated.messages import PublishRequest, PublishResponse
-from broker.front.grpc.call import UnaryCall, allow
+from broker.front.grpc.call import UnaryCall, allow, turn_to_read
 from broker.front.grpc.codec.publish import new_messages
 from broker.front.grpc.codec.requests import decode_request
 from broker.front.resources.requests import resource_name
+from broker.front.steps import LONG_BODY
 
 
 async def publish(call: UnaryCall, body: bytes) -> bytes:
@@ -15,6 +16,8 @@ async def publish(call: UnaryCall, body: bytes) -> bytes:
     service = call.services.publish
     try:
         await service.check_room(topic, call.caller.member)
+        if len(body) >= LONG_BODY:
+            await turn_to_read(call, topic, body)
         traceparent = call.metadata.get(b"traceparent", b"")
         ids = await service.publish(topic, new_messages(request), call.caller.member, traceparent)
     except BrokerError as error:

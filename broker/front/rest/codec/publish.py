@@ -4,8 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
+from broker.front.rest.codec.long_texts import Texts, without_long_texts
 from broker.front.rest.codec.requests import decode_request
+from broker.front.steps import Steps
 
 
 class PublishRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -20,6 +23,32 @@ _encode = msgspec.json.Encoder().encode
 def decode_publish(body: bytes) -> list[NewMessage]:
     """The messages of a publish request.  Raises InvalidArgument."""
     return decode_request(_decoder, body).messages
+
+
+def decode_large_publish(body: bytes) -> Steps[list[NewMessage]]:
+    """The same, of a large body: its long texts are decoded piece by piece.  Raises as that does."""
+    rest, texts = yield from without_long_texts(body)
+    if not texts:
+        yield len(body)
+        return decode_publish(body)
+    yield len(rest)
+    try:
+        messages = decode_publish(rest)
+        _put_in(messages, texts)
+    except (InvalidArgument, LookupError):  # a long text is in a wrong place: as a whole it says which
+        yield len(body)
+        return decode_publish(body)
+    return messages
+
+
+def _put_in(messages: Sequence[NewMessage], texts: Texts) -> None:
+    """Raises KeyError unless all the texts are data."""
+    for message in messages:
+        found = texts.pop(message.data, None)
+        if found is not None:
+            message.data = found
+    if texts:
+        raise KeyError
 
 
 def encode_message_ids(ids: Sequence[str]) -> bytes:

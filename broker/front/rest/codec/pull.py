@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from broker.domain.ack_id import ack_ids_of
-from broker.domain.delivery import Delivery
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import PubsubMessage, ReceivedMessage
 from broker.domain.message_id import SEQUENCES_PER_SHARD
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamps
 from broker.front.rest.codec.requests import Int32, decode_request
+from broker.front.steps import Steps, cut
 
 
 class PullRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -47,19 +48,38 @@ def encode_pull_response(subscription: Subscription, deliveries: Sequence[Delive
     if not deliveries:
         return b"{}\n"
     received: list[ReceivedMessage] = []
-    publish_times = format_timestamps(
-        message.publish_time for delivery in deliveries for message in delivery.messages
-    )
+    publish_times = _publish_times(deliveries)
     for delivery in deliveries:
         received += _received(subscription, delivery, publish_times)
     return _encode({"receivedMessages": received})
 
 
+def encode_large_pull_response(subscription: Subscription, deliveries: Sequence[Delivery]) -> Steps[bytes]:
+    """The same, of many messages or bytes."""
+    parts: list[bytes] = []
+    publish_times = _publish_times(deliveries)
+    for cost, part in cut(deliveries):
+        yield cost
+        received: list[ReceivedMessage] = []
+        for delivery, start, end in part:
+            received += _received(subscription, delivery, publish_times, start, end)
+        parts.append(_encode(received)[1:-1])
+    return b'{"receivedMessages":[%b]}' % b",".join(parts)
+
+
+def _publish_times(deliveries: Sequence[Delivery]) -> Iterator[str]:
+    return format_timestamps(message.publish_time for delivery in deliveries for message in delivery.messages)
+
+
 def _received(
-    subscription: Subscription, delivery: Delivery, publish_times: Iterator[str]
+    subscription: Subscription,
+    delivery: Delivery,
+    publish_times: Iterator[str],
+    start: int = 0,
+    end: int = MAX_MESSAGES_PER_ATTEMPT,
 ) -> list[ReceivedMessage]:
-    """The delivery's messages; as many of the `publish_times` are taken."""
-    ack_ids = ack_ids_of(subscription.subscription_id, delivery)
+    """The delivery's messages, or some of them; as many of the `publish_times` are taken."""
+    ack_ids = ack_ids_of(subscription.subscription_id, delivery, start, end)
     first_id = delivery.shard_id * SEQUENCES_PER_SHARD
     attempt_number = delivery.attempt_number if subscription.shows_delivery_attempts else 0
     # One expression, no call a message but those of the two structs: a third of a pull's time is spent here.
@@ -75,5 +95,5 @@ def _received(
             ),
             attempt_number,
         )
-        for ack_id, message, publish_time in zip(ack_ids, delivery.messages, publish_times, strict=False)
+        for ack_id, message, publish_time in zip(ack_ids, delivery.messages[start:end], publish_times, strict=False)
     ]

@@ -7,16 +7,21 @@ from broker.front.rest.codec.acknowledge import (
     decode_nack,
     decode_reject,
 )
+from broker.front.steps import LONG_BODY
 
 EMPTY = b"{}\n"
 
 
 async def acknowledge(call: Call) -> bytes:
+    if len(call.body) >= LONG_BODY:
+        await call.turn_to_read()
     await call.services.acknowledge.acknowledge(call.name, decode_acknowledge(call.body), call.caller.member)
     return EMPTY
 
 
 async def modify_ack_deadline(call: Call) -> bytes:
+    if len(call.body) >= LONG_BODY:
+        await call.turn_to_read()
     request = decode_modify_ack_deadline(call.body)
     await call.services.acknowledge.modify_ack_deadline(
         call.name, request.ack_ids, request.ack_deadline_seconds, call.caller.member
@@ -25,10 +30,14 @@ async def modify_ack_deadline(call: Call) -> bytes:
 
 
 async def nack(call: Call) -> bytes:
+    if len(call.body) >= LONG_BODY:
+        await call.turn_to_read()
     await call.services.acknowledge.nack(call.name, *decode_nack(call.body), call.caller.member)
     return EMPTY
 
 
 async def reject(call: Call) -> bytes:
+    if len(call.body) >= LONG_BODY:
+        await call.turn_to_read()
     await call.services.acknowledge.reject(call.name, decode_reject(call.body), call.caller.member)
     return EMPTY
