@@ -1,6 +1,7 @@
 """Work that would have the event loop for long, cut into steps, which are done in turn (runtime/loop_turns.py)."""
 
 from collections.abc import Generator, Iterator, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from broker.domain.delivery import Delivery, StoredMessage
@@ -13,7 +14,8 @@ Steps = Generator[int, None, R]
 # Costs are bytes, as they are read or written: some 2 ns each.  So a step takes a millisecond, or less.
 STEP_COST = 400_000
 LONG_BODY = 16_384  # bytes; what is shorter is read sooner than anybody could wait for it
-MESSAGE_COST = 1_000  # of a message in an answer, besides its bytes
+MESSAGE_COST = 200  # of a message in an answer, besides its bytes
+_data = attrgetter("data")
 _MANY = 50  # messages; fewer small ones are written at once
 _PIECE = 50  # messages of a delivery, which are measured together
 
@@ -40,7 +42,10 @@ def cut(deliveries: Sequence[Delivery]) -> Iterator[tuple[int, Slice]]:
             if part and cost + of_piece > STEP_COST:
                 yield cost, part
                 part, cost = [], 0
-            part.append((delivery, start, end))
+            if part and part[-1][0] is delivery:
+                part[-1] = delivery, part[-1][1], end
+            else:
+                part.append((delivery, start, end))
             cost += of_piece
     if part:
         yield cost, part
@@ -49,7 +54,7 @@ def cut(deliveries: Sequence[Delivery]) -> Iterator[tuple[int, Slice]]:
 def _pieces(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, int, int]]:
     """From, to, and what it costs: some messages, or one that is large."""
     for start in range(0, len(messages), _PIECE):
-        sizes = [len(message.data) for message in messages[start : start + _PIECE]]
+        sizes = list(map(len, map(_data, messages[start : start + _PIECE])))
         cost = MESSAGE_COST * len(sizes) + sum(sizes)
         if cost <= STEP_COST:
             yield start, start + len(sizes), cost
