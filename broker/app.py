@@ -256,9 +256,8 @@ class Broker:
         return OperationService(*parts, at_once=self._config.operations_at_once)
 
     def _pull_service(self) -> PullService:
-        wait_seconds = self._config.pull_wait_seconds
         parts = self._resources, self.quotas, self.long_poll, self._activity, self.readers
-        return PullService(*parts, wait_seconds=wait_seconds)
+        return PullService(*parts, wait_seconds=self._config.pull_wait_seconds)
 
     def _streaming_pull_service(self) -> StreamingPullService:
         shared = self._resources, self.quotas, self.long_poll, self._outstanding, self._activity
