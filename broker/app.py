@@ -190,9 +190,8 @@ class Broker:
         )
 
     def _services(self, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
-        checks = self._schema_checks
-        database, clock, wake_ups, changed = self._database, self._clock, self._wake_ups, self._access_changed
-        quotas = self.quotas
+        database, clock, wake_ups, quotas = self._database, self._clock, self._wake_ups, self.quotas
+        changed, checks = self._access_changed, self._schema_checks
         can, shards = self.transforms.checks, self._config.shards_per_topic
         topics = TopicService(database, clock, wake_ups, quotas, can, shards_per_topic=shards)
         subscriptions = self._subscription_service()
