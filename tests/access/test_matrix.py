@@ -250,7 +250,7 @@ async def test_who_shows_nothing_may_do_what_a_policy_lets_all_users_do_and_noth
         ] + [await broker.call("GET", name, headers={}) for name in (TOPIC, other)]
         assert {(answer.status_code, answer.text) for answer in refused} == {(401, refused[0].text)}
         for call in CALLS:
-            if call.rpc != "Publisher.Publish":
+            if call.needed() != ["pubsub.topics.publish"]:
                 assert await doors.refusal(call, {}, missing=False) == "UNAUTHENTICATED CREDENTIALS_MISSING", call
     finally:
         await broker.ok("POST", f"{TOPIC}:setIamPolicy", {"policy": {}})

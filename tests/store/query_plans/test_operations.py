@@ -1,7 +1,7 @@
 """What runs operations costs the same however many have ended: they are kept for days (G1)."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql
 from broker.domain.operation import Operation, Verb
 from broker.domain.page import Page
 from broker.store.driver import statements
+from broker.store.log import imports
 from broker.store.resources import operations as store
 from tests.fixtures.log import Log
 from tests.store.query_plans.test_dead_letters import plan_of
@@ -103,3 +104,17 @@ async def _plan_of_call(log: Log, call: Callable[[Any], Any]) -> str:
         plan = "\n".join(row[0] for row in rows)
         await connection.rollback()
     return plan
+
+
+async def test_parts_of_imports_are_found_and_forgotten_by_index(log: Log) -> None:
+    await log.execute(
+        "INSERT INTO imported_parts SELECT n % 50, 'i' || n % 100, n, '', 1, now() - n * interval '1 second'"
+        " FROM generate_series(1, 20000) AS n"
+    )
+    await log.execute("ANALYZE imported_parts")
+    part = {"topic_id": 7, "import_id": "i7", "part": 7}
+    async with log.database.connection() as connection:
+        found = await plan_of(connection, statements.load("read_part"), part)
+        forgotten = await plan_of(connection, imports._DELETE_OLD, {"before": log.start - timedelta(hours=5)})
+    assert "imported_parts_pkey" in found, found
+    assert "imported_parts_time_idx" in forgotten, forgotten
