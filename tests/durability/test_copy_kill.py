@@ -1,10 +1,11 @@
-"""kill -9 of brokers and of PostgreSQL's sessions, again and again during a copy: each message is copied once, and
-those of a key in its order (G2).
+"""kill -9 of brokers and of PostgreSQL's sessions, again and again during a copy and an import: each message is
+stored once, and those of a key in its order (G2).
 
 What a runner that writes down its progress apart from its work does then is in tests/workers/test_copying.py.
 """
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -38,29 +39,37 @@ async def test_a_copy_is_exact_whatever_is_killed(start_broker: StartBroker, dat
             await rest.publish(*(message(f"{key} {number}", orderingKey=key) for number in range(OF_A_KEY)))
         body = {"targetTopic": rest.topic("other"), "maxMessagesPerSecond": 400}
         name = (await rest.ok("POST", f"{rest.topic()}:copy", body))["name"]
+        importing = asyncio.create_task(_import_all(rest))
         killed: Counter[str] = Counter()
 
         async def look() -> Json:
             return await rest.ok("GET", name)
 
-        while not (operation := await patiently(look))["done"]:
+        while not (operation := await patiently(look))["done"] or not importing.done():
             await asyncio.sleep(dice.uniform(0.05, 0.5))
             killed[kill_one(broker, dice)] += 1
         assert min(killed["session"], killed["worker"]) >= 2, killed
         assert operation["response"] == {"@type": operation["response"]["@type"], "copied": str(MESSAGES)}
-        copied: list[str] = []
+        await importing
+        for topic in ("other", "imported"):
+            stored = [text(each) for each in await patiently(lambda topic=topic: _exported(rest, topic))]  # type: ignore[misc]
+            assert max(Counter(stored).values()) == 1
+            for key in KEYS:
+                of_key = [each for each in stored if each.startswith(f"{key} ")]
+                assert of_key == [f"{key} {number}" for number in range(OF_A_KEY)], topic
 
-        async def listed(token: str) -> Json:
-            params = {"order": "oldest", "pageSize": 1000, "pageToken": token}
-            return await rest.ok("GET", f"{rest.topic('other')}/messages", params=params)
 
-        token, more = "", True
-        while more:
-            page = await patiently(lambda token=token: listed(token))  # type: ignore[misc]
-            copied += [text(each) for each in page["messages"]]
-            token = page.get("nextPageToken", "")
-            more = bool(token)
-        assert max(Counter(copied).values()) == 1
-        for key in KEYS:
-            of_key = [each for each in copied if each.startswith(f"{key} ")]
-            assert of_key == [f"{key} {number}" for number in range(OF_A_KEY)]
+async def _import_all(rest: Rest) -> None:
+    """A message of each key in each part, one part after the other; a part is sent until it is answered."""
+    await patiently(lambda: rest.create_topic("imported", messageRetentionDuration="600s"))
+    for number in range(OF_A_KEY):
+        lines = [json.dumps(message(f"{key} {number}", orderingKey=key)) for key in KEYS]
+        params = {"importId": "i", "part": number + 1}
+        path, options = f"{rest.topic('imported')}:import", {"params": params, "content": "\n".join(lines)}
+        answer = await patiently(lambda path=path, options=options: rest.ok("POST", path, **options))  # type: ignore[misc]
+        assert answer["messageCount"] == str(len(KEYS))
+
+
+async def _exported(rest: Rest, topic: str) -> list[Json]:
+    answer = await rest.call("POST", f"{rest.topic(topic)}:export", {})
+    return [json.loads(line) for line in answer.content.splitlines()]

@@ -96,6 +96,26 @@ async def test_a_part_that_is_sent_again_is_stored_once_and_the_answer_says_so(r
     assert len(await rest.drain()) == 2
 
 
+async def test_a_part_that_could_not_be_stored_is_not_taken_for_stored(rest: Rest, database_url: str) -> None:
+    """Its number is written down with its messages, or not at all."""
+    lines = [message("a", orderingKey="a"), message("b", orderingKey="b"), message("c", orderingKey="c")]
+    await _import(rest, lines)
+    database = Database(database_url, pool_size=1)
+    try:
+        async with database.connection() as connection:  # of the three shards the last: the others are appended to
+            [(last,)] = await (await connection.execute("SELECT max(shard_id) FROM shards")).fetchall()
+            for frozen in ("head", "NULL"):
+                await connection.execute(f"UPDATE shards SET frozen_at = {frozen} WHERE shard_id = {last}".encode())
+                answer = await _import(rest, lines, 2)
+                assert (answer.status_code, "repeated" in answer.json()) == (
+                    409 if frozen == "head" else 200,
+                    False,
+                )
+    finally:
+        await database.close()
+    assert sorted(text(each) for each in await rest.drain()) == ["a", "a", "b", "b", "c", "c"]
+
+
 async def test_what_is_known_of_parts_goes_after_some_days(rest: Rest, database_url: str) -> None:
     lines = [message("m")]
     await _import(rest, lines)

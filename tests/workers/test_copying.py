@@ -25,6 +25,7 @@ from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.appending import append_to_shards, encode_for_shards
 from broker.store.log.copying import read_ends
 from broker.store.resources import operations as store
+from broker.store.resources.topic_logs import replace_logs
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.operations import runner as runner_module
@@ -155,6 +156,16 @@ async def test_what_is_published_after_the_call_is_not_meant(office: Office) -> 
     ended = await office.run(office.runner(office.kind()), name=name)
     assert ended.done == MESSAGES
     assert "late" not in await office.copied()
+
+
+async def test_what_is_purged_meanwhile_is_not_copied(office: Office) -> None:
+    """The topic has new logs, and its old ones are there for a while yet."""
+    name = await office.start()
+    await office.runner(office.kind()).run_once()
+    async with office.database.transaction() as connection:
+        await replace_logs(connection, topic=office.log.topic, now=office.clock.now())
+    ended = await office.run(office.runner(office.kind()), name=name)
+    assert (ended.state, ended.done, len(await office.copied())) == ("SUCCEEDED", 7, 7)
 
 
 async def test_it_waits_while_a_quota_is_used_up(office: Office) -> None:
