@@ -1,10 +1,12 @@
 """Claims of a subscription with a filter (A3)."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from broker.domain.journal import Event
 from broker.domain.message import NewMessage
 from broker.filtering.jsonpath import filter_paths, to_jsonpath
 from broker.filtering.parser import parse_filter
@@ -12,7 +14,8 @@ from broker.store.claim import fresh
 from broker.store.claim.request import More
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.log.messages import append_messages, encode_messages
-from tests.fixtures.log import ACK_DEADLINE, Log, texts
+from broker.store.looking.journal import read_settlement
+from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 from tests.fixtures.push_log import PushLog
 
 PROD = to_jsonpath(parse_filter('attributes.env = "prod"'))
@@ -118,6 +121,19 @@ async def test_a_body_that_does_not_match_does_not_hold_its_ordering_key_up(log:
         acks = {log.name(first): {0}}
         await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=(), now=log.start)
     assert await totals(log, ordered=True) == [102, 103]
+
+
+async def test_what_waits_for_its_key_expires_only_if_its_body_matched(log: Log) -> None:
+    await publish_orders(log, 101, 1, 102, key="k")
+    [first] = await log.pull(3, ordered=True, max_run=1, **LARGE)
+    async with log.session() as session:
+        acks = {log.name(first): {0}}
+        await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=(), now=log.start)
+    assert await totals(log, now=log.start + timedelta(minutes=1), ordered=True, retention=SECOND) == []
+    async with log.session() as session:
+        of = {"subscription_id": log.subscription.subscription_id, "shard_id": log.shard_id}
+        told = [await read_settlement(session, seq=seq, **of) for seq in (2, 3)]
+    assert [entry and entry.event for entry in told] == [None, Event.EXPIRED]
 
 
 async def test_a_scan_ends_when_it_has_read_as_many_bytes_as_it_may(
