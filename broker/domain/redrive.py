@@ -6,9 +6,18 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID
 from broker.domain.errors import InvalidArgument
 from broker.domain.message_id import SEQUENCES_PER_SHARD, message_id, parse_message_id
 
+ADDED = (  # attributes of a dead letter that its message had not
+    "CloudPubSubDeadLetterSourceDeliveryCount",
+    "CloudPubSubDeadLetterSourceSubscription",
+    "CloudPubSubDeadLetterSourceSubscriptionProject",
+    "CloudPubSubDeadLetterSourceTopicPublishTime",
+    SOURCE_MESSAGE_ID,
+    REASON,
+)
 MAX_IDS = 1_000
 MAX_REASONS = 100
 EVER, END_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)

@@ -216,6 +216,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "CopyTopic": (Need("pubsub.topics.attachSubscription"),),  # as a subscription, and Publish's on the target
     "ExportTopic": (Need("pubsub.topics.attachSubscription"),),  # as TailTopic
     "ImportTopic": (Need(_PUBLISH),),
+    "EditDeadLetter": _CONSUME,  # as a redrive
     "Operations.ListOperations": (Need("pubsub.subscriptions.list"),),
     # Who may list a project's sees each; so does who may do what started one, who alone may end it.
     "Operations.GetOperation": (),

@@ -10,6 +10,7 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
 from broker.services.copies import CopyService
 from broker.services.discards import DiscardService
+from broker.services.edits import EditService
 from broker.services.freezes import FreezeService
 from broker.services.imports import ImportService
 from broker.services.operations import OperationService
@@ -33,6 +34,7 @@ class ActingServices:
     discards: DiscardService
     copies: CopyService
     imports: ImportService
+    edits: EditService
 
 
 def make_acting(
@@ -55,6 +57,7 @@ def make_acting(
         seeks=SeekService(database, clock, attempt_ids, wake_ups, activity, quotas),
         purges=PurgeService(database, clock, wake_ups, states),
         redrives=RedriveService(database, clock, operations),
+        edits=EditService(database, clock, wake_ups, attempt_ids, states),
         discards=DiscardService(database, clock, wake_ups, attempt_ids, states, counters),
         copies=CopyService(database, clock, operations),
         imports=ImportService(database, clock, resources, wake_ups, quotas, schemas, counters),

@@ -45,6 +45,11 @@ async def test_letters_stay_where_the_caller_may_not_consume_and_operations_are_
         ours = await _subscriber(broker, "our-account", "worker", "mine")
         others = await _subscriber(broker, "other-account", "theirs")
         assert (await broker.call("POST", f"{sub}:redrive", {}, **others)).status_code == 403
+        edit = {"messageId": received["message"]["messageId"], "data": "Yg=="}
+        assert (await broker.call("POST", f"{sub}:editDeadLetter", edit, **others)).status_code == 403
+        refused = await broker.call("POST", f"{sub}:editDeadLetter", edit, **ours)
+        assert (refused.status_code, "theirs" in refused.text) == (400, True), "it lies there as well"
+        assert (await broker.call("POST", f"{sub}:discard", {"reasons": ["nack"]}, **others)).status_code == 403
         started = await broker.ok("POST", f"{sub}:redrive", {}, **ours)
         assert started["metadata"]["startedBy"].startswith("serviceAccount:our-account@")
         assert started["metadata"]["takenFrom"] == [f"{project}/subscriptions/mine"]

@@ -17,6 +17,7 @@ from broker.front.rest.handlers import (
     copies,
     dead_letters,
     discards,
+    edits,
     exports,
     fates,
     filters,
@@ -175,6 +176,7 @@ ROUTES = [
     *_OPERATIONS,
     Route("POST", f"{SUBSCRIPTION}:redrive", "Redrive", operations.redrive),  # extensions (G2)
     Route("POST", f"{SUBSCRIPTION}:discard", "Discard", discards.discard),
+    Route("POST", f"{SUBSCRIPTION}:editDeadLetter", "EditDeadLetter", edits.edit_dead_letter),
     Route("POST", f"{TOPIC}:copy", "CopyTopic", copies.copy_topic),
     Route("POST", f"{TOPIC}:export", "ExportTopic", exports.export_topic),
     Route("POST", f"{TOPIC}:import", "ImportTopic", exports.import_topic),

@@ -112,14 +112,15 @@ async def seek_to_snapshot(
 ) -> ShardReplay | None:
     """Make outstanding exactly what the snapshot holds; within the caller's transaction.
 
-    None if there is no cursor, or if the snapshot is gone.
+    None if there is no cursor.  A shard that came later than the snapshot, which the caller has locked, is left as
+    it is: it is the subscription's private one.
     """
     cursor = await lock(connection, seek)
     if cursor is None:
         return None
     held = await _rows(connection, _READ_SNAPSHOT_POSITION, {"snapshot_id": snapshot_id, "shard_id": seek.shard_id})
     if not held:
-        return None
+        return ShardReplay(0)
     [row] = held
     before = await _unsettled(connection, seek, cursor[1])
     await connection.exec_driver_sql(_DELETE_ALL_ATTEMPTS, seek.where)

@@ -89,6 +89,12 @@ async def find_piles(connection: HotConnection, asked: Discard) -> list[tuple[in
     return [(row.subscription_id, row.name) for row in rows]
 
 
+async def find_letters(connection: HotConnection, asked: Discard) -> list[Any]:
+    """Those that any of the ids names."""
+    found = await _find(connection, asked)
+    return list({(each.shard_id, each.seq): each for some in found.letters.values() for each in some}.values())
+
+
 async def choose_letters(
     connection: HotConnection, *, chosen: Chosen, shard_id: int, from_seq: int, most: int
 ) -> tuple[list[int], int | None]:

@@ -16,10 +16,9 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import Author, Event, ranges_of, rows_of
-from broker.domain.redrive import BACK, Chosen, Outcome
+from broker.domain.redrive import ADDED, BACK, Chosen, Outcome
 from broker.domain.sequences import from_multirange
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound, HotConnection
@@ -39,14 +38,6 @@ _LIST_PILES = statements.hot("list_piles")
 
 _MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
 _MORE = 20  # letters beyond those that are wanted: of the last message there may be several
-_ADDED = [  # attributes of a dead letter that its message had not
-    "CloudPubSubDeadLetterSourceDeliveryCount",
-    "CloudPubSubDeadLetterSourceSubscription",
-    "CloudPubSubDeadLetterSourceSubscriptionProject",
-    "CloudPubSubDeadLetterSourceTopicPublishTime",
-    SOURCE_MESSAGE_ID,
-    REASON,
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +298,7 @@ def _copied(step: Redrive, groups: Sequence[_Group]) -> dict[str, Any]:
         "letter_shards": named["shard_ids"],
         "letter_publish_times": named["publish_times"],
         "letter_seqs": named["seqs"],
-        "added": _ADDED,
+        "added": list(ADDED),
     }
 
 

@@ -23,7 +23,7 @@ from broker.store.schema.tables import cursors, push_failures, push_states, shar
 
 _SHARD_IDS = (
     select(func.array_agg(shards.c.shard_id))
-    .where(shards.c.topic_id == subscriptions.c.topic_id)
+    .where(shards.c.topic_id.in_([subscriptions.c.topic_id, -subscriptions.c.subscription_id]))  # and a private one
     .scalar_subquery()
     .label("shard_ids")
 )

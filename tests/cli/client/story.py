@@ -79,6 +79,7 @@ broker dlq list fragile --reason reject --max 5
 broker dlq show fragile $LETTER
 broker dlq discard fragile --id $LETTER --yes
 broker dlq discard fragile --reason "push 410" --yes
+broker dlq edit fragile $LETTER --attribute env=test --data 'of stones'
 broker dlq redrive fragile --dry-run
 broker dlq redrive fragile --reason reject --rate 500
 broker op list

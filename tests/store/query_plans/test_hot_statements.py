@@ -16,6 +16,7 @@ from psycopg import sql
 from broker.domain.dead_letter_list import LetterPage
 from broker.domain.journal import NOBODY, Journal, JournalMode, Told
 from broker.domain.log_page import LogPage
+from broker.domain.message import NewMessage
 from broker.domain.redrive import Chosen
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
@@ -29,6 +30,7 @@ from broker.store.log import (
     copying,
     delivery_attempts,
     discard,
+    edits,
     journal,
     messages,
     pending_rows,
@@ -157,6 +159,8 @@ EXPECTED = {
     "redrive._FORGET_LETTERS": set(),
     "redrive._COUNT_LETTERS": set(),
     "redrive._LIST_PILES": {"cursors_pkey"},
+    "edits._OPEN_SHARD": {"shards_pkey"},
+    "edits._FORGET_LETTERS": set(),
     "discard._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
     "discard._FIND_LETTERS": {"_pkey", "straggler_batches_pkey"},
     "discard._NAME_PILES": {"cursors_pkey"},
@@ -198,6 +202,7 @@ _MODULES = {
     "traces": traces,
     "redrive": redrive,
     "discard": discard,
+    "edits": edits,
     "retained_bytes": retained_bytes,
     "shards": shards,
 }
@@ -412,7 +417,8 @@ async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:
     )
     await discard.find_piles(session, asked)
     await session.run((BEGIN, {}))
-    await discard.discard(session, asked, source.attempt_ids)
+    mended = edits.Replacement(asked=asked, message=NewMessage(data=b"mended"), shard_id=source.shard_id)
+    await edits.replace_letter(session, mended, source.attempt_ids)
     await session.run((COMMIT, {}))
 
 

@@ -1,7 +1,9 @@
 """`broker dlq`: what a subscription has given up."""
 
+import base64
 import sys
 from collections import Counter
+from typing import BinaryIO
 
 import click
 
@@ -12,7 +14,7 @@ from broker.cli.client.exit_codes import DONE
 from broker.cli.client.messages import message_fields, message_row
 from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
-from broker.cli.client.words import leaf, short_time, time_text
+from broker.cli.client.words import leaf, pairs, short_time, time_text
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse, Stop
 
@@ -146,6 +148,49 @@ def discard(session: Session, *, subscription: str, yes: bool, **chosen: object)
     data = {"results": results, "counts": {outcome: str(count) for outcome, count in counts.items()}}
     data |= {"leftAlone": sorted(left_alone)} if left_alone else {}
     return Shown(data=data, line=f"Of {leaf(name)}: {told}." if told else _NOTHING)
+
+
+@calling(
+    COMMANDS,
+    "edit",
+    "broker dlq edit fragile $LETTER --attribute env=test --data 'of stones'",
+)
+@_subscription
+@click.argument("message_id", metavar="ID")
+@click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Set it; repeatable.")
+@click.option("--remove", "removed", metavar="KEY", multiple=True, help="Remove this attribute; repeatable.")
+@click.option("--data", metavar="TEXT", help="In place of its data.")
+@click.option(
+    "--data-file", metavar="FILE", type=click.File("rb"), help="The same, from a file (-: standard input)."
+)
+def edit(
+    session: Session,
+    *,
+    subscription: str,
+    message_id: str,
+    attributes: tuple[str, ...],
+    removed: tuple[str, ...],
+    data: str | None,
+    data_file: BinaryIO | None,
+) -> Shown:
+    """Bring a dead letter back to the subscription, edited: as a new message, without order against old ones."""
+    if data is not None and data_file is not None:
+        raise Misuse("give --data or --data-file, not both")
+    body: Json = {
+        "messageId": message_id,
+        "setAttributes": pairs(attributes, "--attribute"),
+        "removeAttributes": list(removed),
+    }
+    content = data_file.read() if data_file is not None else data.encode() if data is not None else None
+    if content is not None:
+        body["data"] = base64.b64encode(content).decode()
+    name = session.subscription(subscription)
+    found = session.api.call("POST", f"{name}:editDeadLetter", body)
+    order = "; of its ordering key it comes out of order" if found["outOfOrder"] else ""
+    old = ", ".join(found["replaces"])
+    return Shown(
+        data=found, line=f"{old} comes back to {leaf(name)} as a new message, {found['messageId']}{order}."
+    )
 
 
 _NOTHING = "It has given up nothing that is still there."

@@ -1,0 +1,146 @@
+"""Mending a dead letter: it comes back as a new message, to the subscription that gave it up; an extension (G2)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from broker.domain.edit import Edited, LetterEdit, check_edit
+from broker.domain.errors import Aborted, FailedPrecondition, NotFound
+from broker.domain.journal import Author
+from broker.domain.message import NewMessage
+from broker.domain.message_id import message_id, parse_message_id
+from broker.domain.publish_limits import check_messages
+from broker.domain.redrive import ADDED
+from broker.domain.subscription import Subscription
+from broker.filtering.evaluate import matches
+from broker.filtering.parser import parse_filter
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.services.redrive import MayConsume, consumable
+from broker.services.subscriptions import attached_subscription, locked_subscription
+from broker.store.driver.database import Database
+from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.discard import Discard, Done, find_letters, find_piles
+from broker.store.log.edits import Replacement, replace_letter
+from broker.store.looking.fates import LoggedMessage, read_message
+from broker.store.resources.private_shards import find_private_shard
+from broker.telemetry.state_changes import StateChanges
+
+_TRIES = 10  # each gets past many messages that stand before a letter
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class EditService:
+    """The old letters go and the new message is there, in one commit."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        wake_ups: WakeUps,
+        attempt_ids: AttemptIds,
+        states: StateChanges,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+        self._attempt_ids = attempt_ids
+        self._states = states
+
+    async def edit(self, name: str, edit: LetterEdit, *, by: str = "", may_consume: MayConsume) -> Edited:
+        """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
+
+        Raises InvalidArgument (the id, what a message may not be), NotFound (no subscription, no such letter),
+        FailedPrecondition (detached; it is not retained; the subscription's filter leaves the new message out; its
+        letter lies where the caller may not take it from), Aborted.
+        """
+        check_edit(edit)
+        async with self._database.transaction() as connection:
+            subscription = await attached_subscription(connection, name)
+        asked = Discard(
+            subscription_id=subscription.subscription_id,
+            shard_ids=subscription.shard_ids,
+            ids=[parse_message_id(edit.message_id)],
+            consumable=(),
+            author=Author(principal=by),
+            now=self._clock.now(),
+        )
+        letters, source, allowed = await self._look(asked, edit, may_consume)
+        message = _edited(source, edit)
+        check_messages([message])
+        if subscription.filter and not matches(parse_filter(subscription.filter), message.attributes, message.data):
+            raise FailedPrecondition(
+                f"The subscription's filter leaves the edited message out (filter={subscription.filter})."
+            )
+        shard_id = await self._private_shard(name)
+        wanted = Replacement(asked=replace(asked, consumable=allowed), message=message, shard_id=shard_id)
+        new_id = message_id(shard_id, await self._replace(wanted))
+        self._wake_ups.redeliverable(subscription.subscription_id)
+        self._wake_ups.published(shard_id)
+        olds = sorted({message_id(letter.source_shard_id, letter.source_seq) for letter in letters})
+        who = f" by {by}" if by else ""
+        self._states.tell("edits", f"message {olds[0]} of {name} is edited{who}, and comes back as {new_id}")
+        return Edited(message_id=new_id, replaces=olds, out_of_order=_is_out_of_order(subscription, message))
+
+    async def _look(
+        self, asked: Discard, edit: LetterEdit, may_consume: MayConsume
+    ) -> tuple[Sequence[Any], LoggedMessage, frozenset[int]]:
+        async with self._database.hot() as hot:
+            letters = await find_letters(hot, asked)
+            if not letters:
+                raise NotFound(f"The subscription has no such dead letter (messageId={edit.message_id}).")
+            piles = await find_piles(hot, asked)
+            for letter in sorted(letters, key=lambda each: each.publish_time, reverse=True):
+                source = await read_message(hot, shard_id=letter.shard_id, seq=letter.seq)
+                if source is not None:
+                    break
+            else:
+                raise FailedPrecondition(f"Its dead letter is not retained (messageId={edit.message_id}).")
+        return letters, source, frozenset(await consumable(piles, may_consume))
+
+    async def _private_shard(self, name: str) -> int:
+        """Known to all processes before anything is in it."""
+        async with self._database.transaction() as connection:
+            subscription = await locked_subscription(connection, name)
+            shard_id, is_new = await find_private_shard(
+                connection, subscription=subscription, now=self._clock.now()
+            )
+        if is_new:
+            await self._wake_ups.announce(name)
+        return shard_id
+
+    async def _replace(self, wanted: Replacement) -> int:
+        for _ in range(_TRIES):
+            seq, done = await self._step(wanted)
+            for subscription_id in done.woken:
+                self._wake_ups.redeliverable(subscription_id)
+            if seq is not None:
+                return seq
+        raise Aborted("Too much stands before its dead letter: the same call goes on from there.")
+
+    async def _step(self, wanted: Replacement) -> tuple[int | None, Done]:
+        async with self._database.hot() as connection:
+            try:
+                await connection.run((BEGIN, {}))
+                found = await replace_letter(connection, wanted, self._attempt_ids)
+                await connection.run((COMMIT, {}))
+            except BaseException:
+                await connection.close()  # its transaction is open
+                raise
+            return found
+
+
+def _edited(source: LoggedMessage, edit: LetterEdit) -> NewMessage:
+    had = {name: text for name, text in _decode_attributes(source.attributes).items() if name not in ADDED}
+    return NewMessage(
+        data=source.data if edit.data is None else edit.data,
+        attributes=edit.attributes(had),
+        ordering_key=source.ordering_key or "",
+    )
+
+
+def _is_out_of_order(subscription: Subscription, message: NewMessage) -> bool:
+    return subscription.enable_message_ordering and bool(message.ordering_key)
