@@ -2,41 +2,50 @@
 
 import click
 
-from broker.cli.auth.accounts import project_name
-from broker.cli.auth.api import Api
-from broker.cli.auth.calling import Shown, calling, texts
+from broker.cli.auth.calling import calling
+from broker.cli.client.calling import Session
+from broker.cli.client.connection import full_name
+from broker.cli.client.output import Shown
+from broker.cli.client.words import leaf, short_time
 from broker.cli.command_line import Group
 
 COMMANDS = Group("api-keys", help="API keys, for what has no library.")
-_FIELDS = ("name", "displayName", "roles", "resources", "createTime")
 
 
-@calling(COMMANDS, "create")
-@click.option("--project", metavar="PROJECT", required=True, help="The project that the key is of.")
+@calling(COMMANDS, "create", "broker auth api-keys create --display-name app --role roles/viewer")
 @click.option("--display-name", metavar="TEXT", default="", help="What people call it.")
 @click.option("--role", "roles", metavar="ROLE", multiple=True, required=True, help="What it may do; repeatable.")
 @click.option(
     "--resource", "resources", metavar="NAME", multiple=True, help="Where; repeatable; default: the project."
 )
-def create(
-    api: Api, *, project: str, display_name: str, roles: tuple[str, ...], resources: tuple[str, ...]
-) -> Shown:
+def create(session: Session, *, display_name: str, roles: tuple[str, ...], resources: tuple[str, ...]) -> Shown:
     """Make a key, and print it: nobody can get it again."""
     body = {"displayName": display_name, "roles": roles, "resources": resources}
-    made = api.call("POST", f"{project_name(project)}/apiKeys", body)
-    return Shown(made, ("name", "keyString"), texts([made], "name", "keyString"))
+    made = session.api.call("POST", f"{session.project}/apiKeys", body)
+    return Shown(data=made, fields={"name": made["name"], "key": made["keyString"]})
 
 
-@calling(COMMANDS, "list")
-@click.option("--project", metavar="PROJECT", required=True, help="The project that the keys are of.")
-def list_(api: Api, *, project: str) -> Shown:
+@calling(COMMANDS, "list", "broker auth api-keys list")
+def list_(session: Session) -> Shown:
     """List the keys of a project, without what proves them."""
-    found = api.all_of(f"{project_name(project)}/apiKeys", "keys")
-    return Shown(found, _FIELDS, texts(found, *_FIELDS))
+    found = session.api.all_of(f"{session.project}/apiKeys", "keys")
+    rows = [
+        [
+            leaf(one["name"]),
+            one.get("displayName", ""),
+            ", ".join(one.get("roles", [])),
+            ", ".join(map(leaf, one.get("resources", []))),
+            short_time(one["createTime"]),
+        ]
+        for one in found
+    ]
+    columns = ("id", "name", "roles", "resources", "made")
+    return Shown(data=found, columns=columns, rows=rows, whole=("made",), nothing="There is no API key.")
 
 
-@calling(COMMANDS, "delete")
-@click.argument("name")
-def delete(api: Api, *, name: str) -> Shown:
-    """Delete the key of this name, as `list` has it."""
-    return Shown(api.call("DELETE", name), line=f"Deleted {name}.")
+@calling(COMMANDS, "delete", "broker auth api-keys delete $API_KEY")
+@click.argument("key_id", metavar="ID")
+def delete(session: Session, *, key_id: str) -> Shown:
+    """Delete the key of this id, or name."""
+    name = full_name(key_id, "apiKeys", session.short_project)
+    return Shown(data=session.api.call("DELETE", name), line=f"Deleted the key {leaf(name)}.")

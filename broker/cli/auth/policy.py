@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import click
 
-from broker.cli.auth.api import Api, Json, Refused
-from broker.cli.auth.calling import Shown, calling
+from broker.cli.auth.calling import calling
+from broker.cli.client.api import Api, Json, Refused
+from broker.cli.client.calling import Session
+from broker.cli.client.output import Shown
 from broker.cli.command_line import Group
 from broker.cli.stop import Stop
 
@@ -17,18 +19,18 @@ _member = click.option("--member", metavar="MEMBER", required=True, help="Such a
 _role = click.option("--role", metavar="ROLE", required=True, help="Such as roles/pubsub.publisher.")
 
 
-@calling(COMMANDS, "get")
+@calling(COMMANDS, "get", "broker auth policy get projects/demo")
 @click.argument("resource")
-def get(api: Api, *, resource: str) -> Shown:
+def get(session: Session, *, resource: str) -> Shown:
     """Show the policy of a resource; what it has from its project is in the project's."""
-    return _shown(_read(api, resource))
+    return _shown(_read(session.api, resource))
 
 
-@calling(COMMANDS, "add")
+@calling(COMMANDS, "add", "broker auth policy add projects/demo --role roles/viewer --member $MEMBER")
 @_member
 @_role
 @click.argument("resource")
-def add(api: Api, *, member: str, role: str, resource: str) -> Shown:
+def add(session: Session, *, member: str, role: str, resource: str) -> Shown:
     """Give a member a role."""
 
     def edit(bindings: list[Json]) -> bool:
@@ -41,14 +43,18 @@ def add(api: Api, *, member: str, role: str, resource: str) -> Shown:
         bindings.append({"role": role, "members": [member]})
         return True
 
-    return _change(api, resource, edit)
+    return _change(session.api, resource, edit)
 
 
-@calling(COMMANDS, "remove")
+@calling(
+    COMMANDS,
+    "remove",
+    "broker auth policy remove projects/demo --role roles/viewer --member $MEMBER",
+)
 @_member
 @_role
 @click.argument("resource")
-def remove(api: Api, *, member: str, role: str, resource: str) -> Shown:
+def remove(session: Session, *, member: str, role: str, resource: str) -> Shown:
     """Take a role from a member; what has a condition stays."""
 
     def edit(bindings: list[Json]) -> bool:
@@ -59,7 +65,7 @@ def remove(api: Api, *, member: str, role: str, resource: str) -> Shown:
                 return True
         raise Stop(f"{member} does not have {role} by the policy of {resource}")
 
-    return _change(api, resource, edit)
+    return _change(session.api, resource, edit)
 
 
 def _change(api: Api, resource: str, edit: Callable[[list[Json]], bool]) -> Shown:
@@ -89,4 +95,5 @@ def _shown(policy: Json) -> Shown:
         for binding in policy.get("bindings", [])
         for member in binding["members"]
     ]
-    return Shown(policy, ("role", "member", "condition"), rows)
+    columns = ("role", "member", "condition")
+    return Shown(data=policy, columns=columns, rows=rows, nothing="Nobody has a role by this policy.")

@@ -1,17 +1,25 @@
 """`broker auth token`: an access token, for curl and the like."""
 
-from broker.cli.auth.api import Api
-from broker.cli.auth.calling import Shown, calling
+from broker.cli.auth.calling import KEY_FILE_VARIABLE, calling
+from broker.cli.client.calling import Session
+from broker.cli.client.credentials import KeyFile
+from broker.cli.client.output import Shown
 from broker.cli.command_line import Group
+from broker.cli.stop import Misuse
 
 _OWN = Group("auth")
+_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
-@calling(_OWN, "token")
-def token(api: Api) -> Shown:
+@calling(_OWN, "token", "broker auth token --credentials admin.json")
+def token(session: Session) -> Shown:
     """Print an access token for a key file; it holds for an hour."""
-    answer = api.access_token()
-    return Shown(answer, line=answer["access_token"])
+    key = session.api.credentials
+    if not isinstance(key, KeyFile):
+        raise Misuse(f"a token is made from a key: give --credentials FILE, or set {KEY_FILE_VARIABLE}")
+    form = {"grant_type": _GRANT, "assertion": key.signed(key.token_uri)}  # RFC 7523
+    answer = session.api.send_form("/token", form)
+    return Shown(data=answer, script=answer["access_token"])
 
 
 COMMANDS = token

@@ -53,14 +53,18 @@ class Event(NamedTuple):
 class Api:
     """Closed after use.  Each call raises Refused, NotKnown or NotReached where it fails."""
 
-    def __init__(self, url: str, credentials: Credentials = None, ca_file: str | None = None) -> None:
-        """Raises Misuse."""
+    def __init__(
+        self, url: str, credentials: Credentials = None, ca_file: str | None = None, socket: str | None = None
+    ) -> None:
+        """`socket`: the path of a Unix socket that the server listens on.  Raises Misuse."""
         if not url.startswith(("http://", "https://")):
             raise Misuse(f"--url must be a URL such as {DEFAULT_URL}, not {url[:200]!r}")
         self.url = url.rstrip("/")
         self.credentials = credentials
         self.ca_file = ca_file
-        self._client = httpx.Client(timeout=_TIMEOUT_SECONDS, verify=tls(self.url, ca_file))
+        verify = tls(self.url, ca_file)
+        transport = httpx.HTTPTransport(uds=socket, verify=verify) if socket else None
+        self._client = httpx.Client(timeout=_TIMEOUT_SECONDS, verify=verify, transport=transport)
 
     def __enter__(self) -> "Api":
         return self
@@ -139,6 +143,20 @@ class Api:
     def get(self, path: str) -> httpx.Response:
         """The answer of a path that is no call of the API.  Raises NotReached."""
         return self._send("GET", path)
+
+    def send_form(self, path: str, form: Mapping[str, str]) -> Json:
+        """What OAuth answers to it (RFC 6749); nothing but the form shows who calls."""
+        try:
+            response = self._client.post(f"{self.url}{path}", data=form)
+        except httpx.HTTPError as error:
+            raise self._not_reached(error) from error
+        answer = _json_of(response)
+        if response.is_success and isinstance(answer, dict):
+            return answer
+        error_ = answer.get("error") if isinstance(answer, dict) else None
+        if isinstance(error_, str):
+            raise Refused(error_, str(answer.get("error_description", "")))
+        raise self._refusal("POST", path, response.status_code, answer)
 
     def _headers(self) -> dict[str, str]:
         return self.credentials.headers() if self.credentials else {}

@@ -15,7 +15,7 @@ from broker.cli.client.exit_codes import DONE, IN_WORDS, INTERRUPTED
 from broker.cli.client.output import Output, Shown
 from broker.cli.command_line import Group, Leaf
 
-_AS_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs.")
+AS_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def calling(
                 return finish(out, lambda: function(Session(api, out, connection.project), **given))
 
         own = reversed(getattr(function, "__click_params__", []))
-        command = client_command(name, function, [*own, *OPTIONS, _AS_JSON], run, examples)
+        command = client_command(name, function, [*own, *OPTIONS, AS_JSON], run, examples)
         group.add_command(command)
         return command
 
@@ -83,7 +83,7 @@ def local(group: Group, name: str, *examples: str) -> Callable[[Callable[..., Sh
             return finish(out, lambda: function(out, **given))
 
         own = reversed(getattr(function, "__click_params__", []))
-        command = client_command(name, function, [*own, _AS_JSON], run, examples)
+        command = client_command(name, function, [*own, AS_JSON], run, examples)
         group.add_command(command)
         return command
 

@@ -44,9 +44,15 @@ class Connection:
 
 
 def decide(
-    *, url: str | None, project: str | None, credentials: str | None, ca_file: str | None, context: str | None
+    *,
+    url: str | None,
+    project: str | None,
+    credentials: str | None,
+    ca_file: str | None,
+    context: str | None,
+    otherwise: tuple[str, str] = ("", ""),
 ) -> Connection:
-    """Raises Misuse."""
+    """`otherwise`: what shows who calls if nothing else does, and what it was given by.  Raises Misuse."""
     kept = _kept(context)
     # What a context shows is for its own server: another one that --url names must not get it.
     is_its_server = not url or url.rstrip("/") == kept.url.rstrip("/")
@@ -55,6 +61,8 @@ def decide(
         shown = read_credentials(credentials, "--credentials")
     elif kept.credentials and is_its_server:
         shown = read_credentials(kept.credentials, "the context's credentials")
+    elif otherwise[0]:
+        shown = read_credentials(*otherwise)
     key = shown if isinstance(shown, KeyFile) else None
     return Connection(
         url=url or kept.url or (key.issuer if key else "") or DEFAULT_URL,
@@ -88,7 +96,7 @@ def project_name(project: str) -> str:
     return f"projects/{project}"
 
 
-def connection_from(given: dict[str, Any]) -> Connection:
-    """Takes the options of OPTIONS out of what a command was given.  Raises Misuse."""
+def connection_from(given: dict[str, Any], otherwise: tuple[str, str] = ("", "")) -> Connection:
+    """Takes the options of OPTIONS out of what a command was given; `otherwise` as in `decide`.  Raises Misuse."""
     names = ("url", "project", "credentials", "ca_file", "context")
-    return decide(**{name: given.pop(name) for name in names})
+    return decide(**{name: given.pop(name) for name in names}, otherwise=otherwise)
