@@ -109,9 +109,33 @@ broker apply --file shop.yaml --prune --yes
 broker apply --schema
 broker purge billing --before 1h --undoable --yes
 broker purge --topic orders --yes
+# broker topic create scraps --project scratch
+broker reset --project scratch --yes
 broker tail --sub billing --since 10m --max 1
 broker tail orders --max 1
 broker completion fish
+"""
+
+# Beside a broker that asks who calls; the administrator's key is in admin.json.
+AUTH_STORY = """
+broker auth token --credentials admin.json
+broker auth accounts create billing --display-name Billing
+broker auth accounts list
+broker auth accounts disable $EMAIL
+# broker auth accounts list
+broker auth accounts enable $EMAIL
+broker auth keys create $EMAIL --output billing.json
+broker auth keys list $EMAIL
+broker auth keys delete $EMAIL $KEY
+broker auth policy add projects/demo --role roles/viewer --member $MEMBER
+broker auth policy get projects/demo
+broker auth policy remove projects/demo --role roles/viewer --member $MEMBER
+# broker auth policy get projects/demo
+broker auth api-keys create --display-name app --role roles/viewer
+broker auth api-keys list
+broker auth api-keys delete $API_KEY
+broker auth accounts delete $EMAIL
+# broker auth accounts list
 """
 
 TAKEN_UP = ("broker tail orders",)  # these wait for what is published meanwhile
@@ -133,7 +157,7 @@ subscriptions:
 }
 
 
-def lines() -> list[tuple[str, bool]]:
+def lines(story: str = STORY + AUTH_STORY) -> list[tuple[str, bool]]:
     """What is typed, and whether it is an example of a help."""
-    typed = [line for line in STORY.splitlines() if line]
+    typed = [line for line in story.splitlines() if line]
     return [(line.removeprefix(SETUP), not line.startswith(SETUP)) for line in typed]

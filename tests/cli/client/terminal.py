@@ -109,6 +109,12 @@ _STEADY: Sequence[tuple[str, str]] = (
     (r"(?m)^(latency +)[0-9.]+s", r"\g<1>0.001s"),
     (r"(?m)^((?:publish|consume|latency)  ).*\d.*", r"\g<1>…"),
     (r'("(?:seconds|perSecond|p50Ms|p99Ms)": )[0-9.-]+', r"\g<1>1"),
+    (r"\b[0-9a-f]{40}\b", "0123456789abcdef0123456789abcdef01234567"),  # ids of keys
+    (r"\b[0-9a-f]{32}\b", "0123456789abcdef0123456789abcdef"),
+    (r"\beyJ[\w-]+\.[\w.-]+", "eyJ…"),
+    (r"\bbrk-[\w-]{43}", "brk-…"),
+    (r'("(?:uniqueId|oauth2ClientId|etag)": )"[^"]+"', r'\1"…"'),
+    (r'("expires_in": )\d+', r"\g<1>3600"),
     (r"test-[0-9a-f]{10}", "test-0123456789"),
     (r"status/200/[0-9a-f]{10}", "status/200/0123456789"),
     (r'("ackId": )"[^"]+"', r'\1"…"'),

@@ -17,12 +17,17 @@ import pytest
 
 from broker.cli.client.calling import ClientCommand
 from broker.cli.main import command_line
-from tests.cli.client.story import FILES, TAKEN_UP, lines
+from tests.cli.client.story import AUTH_STORY, FILES, STORY, TAKEN_UP, lines
 from tests.cli.client.terminal import Terminal, steady
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Json
 from tests.fixtures.push_sink import PushSink
 
-FOR_PROGRAMS = ("--json", "broker completion", "--schema")  # what they print is no concern of a terminal's
+FOR_PROGRAMS = (
+    "--json",
+    "broker completion",
+    "--schema",
+    "broker auth token",
+)  # what they print is no concern of a terminal's
 GOLDEN = Path(__file__).parent / "golden"
 
 StartBroker = Callable[..., BrokerProcess]
@@ -31,7 +36,7 @@ StartBroker = Callable[..., BrokerProcess]
 @pytest.fixture
 def own_broker_url(start_broker: StartBroker, tmp_path: Path) -> str:
     """Of a broker that nobody has used: tables are as wide as the ids in them."""
-    return start_broker("--data-dir", str(tmp_path / "data"), "--port", "0").url
+    return start_broker("--data-dir", str(tmp_path / "data"), "--port", "0", "--allow-reset").url
 
 
 @pytest.fixture
@@ -59,19 +64,49 @@ def test_what_each_command_prints(
 ) -> None:
     told = []
     at_work.variables["SINK"] = f"{push_sink.url}/status/200/{project[-10:]}"
-    for line, _ in lines():
+    for line, _ in lines(STORY):
         at_work.variables |= _variables(line, f"{own_broker_url}/v1/{project}")
         with _publishing(own_broker_url, project) if line.startswith(TAKEN_UP) else _nothing():
             done = at_work.type(line) if form == "terminal" else at_work.pipe(_as_json(line))
         assert done.code == 0, f"{line}: {done.text}"
-        if form == "terminal":
-            fits = max(map(len, done.text.splitlines()), default=0) <= 80
-            assert fits or any(word in line for word in FOR_PROGRAMS), line
-        else:
-            _check_json(done.text, line)
+        _check(form, done.text, line)
         text = "…\n" if "--schema" in line else steady(done.text)
         told.append(f"$ {line if form == 'terminal' else _as_json(line)}\n{text}")
     _compare(GOLDEN / f"{form}.txt", "\n".join(told))
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("form", ["terminal", "json"])
+def test_what_the_commands_about_callers_print(
+    form: str, terminal: Terminal, start_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    url = start_broker("--data-dir", str(data), "--port", "0", "--auth", "required").url
+    (tmp_path / "admin.json").write_bytes((data / "admin-key.json").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert terminal.pipe(f"broker context set demo --url {url} --project demo --credentials admin.json").code == 0
+    email = "billing@demo.iam.broker.internal"
+    terminal.variables |= {"EMAIL": email, "MEMBER": f"serviceAccount:{email}"}
+    told = []
+    for line, _ in lines(AUTH_STORY):
+        for name, listed in (("API_KEY", "api-keys list"), ("KEY", f"keys list {email}")):
+            if f"${name}" in line:
+                found = json.loads(terminal.pipe(f"broker auth {listed} --json").text)
+                terminal.variables[name] = found[0]["name"].rpartition("/")[2]
+        done = terminal.type(line) if form == "terminal" else terminal.pipe(_as_json(line))
+        assert done.code == 0, f"{line}: {done.text}"
+        _check(form, done.text, line)
+        told.append(f"$ {line if form == 'terminal' else _as_json(line)}\n{steady(done.text)}")
+    _compare(GOLDEN / f"auth-{form}.txt", "\n".join(told).replace(str(tmp_path), "/home/me"))
+
+
+def _check(form: str, text: str, line: str) -> None:
+    if form == "terminal":
+        fits = max(map(len, text.splitlines()), default=0) <= 80
+        assert fits or any(word in line for word in FOR_PROGRAMS), line
+    else:
+        _check_json(text, line)
 
 
 def _check_json(text: str, line: str) -> None:
