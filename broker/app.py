@@ -248,7 +248,8 @@ class Broker:
 
     def _acting(self, attempt_ids: AttemptIds, operations: OperationService) -> ActingServices:
         parts = self._database, self._clock, self._wake_ups, attempt_ids, self._activity, self.quotas, self.states
-        return make_acting(*parts, operations, self._resources, self._schema_checks, self.counters)
+        more = self._resources, self._schema_checks, self.counters
+        return make_acting(*parts, operations, *more, allows_reset=self._config.allow_reset)
 
     def _operation_service(self) -> OperationService:
         parts = self._database, self._clock, self._wake_ups, self._operation_news, self.counters

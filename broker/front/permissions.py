@@ -192,6 +192,9 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "UndoSeek": _CONSUME,
     "PurgeSubscription": _CONSUME,  # as a seek
     "PurgeTopic": (Need("pubsub.topics.delete"),),  # of which it has all but the name
+    "ResetProject": tuple(
+        Need(f"pubsub.{kind}.delete") for kind in ("topics", "subscriptions", "snapshots", "schemas")
+    ),
     "PauseSubscription": _UPDATE_SUBSCRIPTION,
     "ResumeSubscription": _UPDATE_SUBSCRIPTION,
     "GetPosition": _GET_SUBSCRIPTION,

@@ -17,6 +17,7 @@ from broker.services.operations import OperationService
 from broker.services.pauses import PauseService
 from broker.services.purges import PurgeService
 from broker.services.redrive import RedriveService
+from broker.services.resets import ResetService
 from broker.services.seeks import SeekService
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
@@ -35,6 +36,7 @@ class ActingServices:
     copies: CopyService
     imports: ImportService
     edits: EditService
+    resets: ResetService
 
 
 def make_acting(
@@ -49,6 +51,8 @@ def make_acting(
     resources: ResourceCache,
     schemas: SchemaChecks,
     counters: Counters,
+    *,
+    allows_reset: bool,
 ) -> ActingServices:
     """The services of one process."""
     return ActingServices(
@@ -61,4 +65,5 @@ def make_acting(
         discards=DiscardService(database, clock, wake_ups, attempt_ids, states, counters),
         copies=CopyService(database, clock, operations),
         imports=ImportService(database, clock, resources, wake_ups, quotas, schemas, counters),
+        resets=ResetService(database, wake_ups, states, allowed=allows_reset),
     )

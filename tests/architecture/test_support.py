@@ -67,6 +67,7 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "CopyTopic",
         "ExportTopic",
         "ImportTopic",
+        "ResetProject",
     }
     extensions = {"GetPosition", "Nack", "Redrive", "Reject"} | trials | looks | pushes | access | acts
     assert {route.rpc for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions

@@ -30,6 +30,7 @@ from broker.front.rest.handlers import (
     pull,
     pushes,
     quotas,
+    resets,
     roles,
     seeks,
     settings,
@@ -150,6 +151,7 @@ ROUTES = [
     Route("GET", f"{SUBSCRIPTION}/snapshot", "GetPosition", positions.get_position),  # an extension (A12)
     Route("POST", f"{TOPIC}:testFilter", "TestFilter", filters.test_filter),  # extensions (A3)
     Route("POST", f"{SUBSCRIPTION}:testFilter", "TestFilter", filters.test_filter_of_subscription),
+    Route("POST", "projects/*:reset", "ResetProject", resets.reset_project),  # an extension (G2)
     Route("POST", "projects/*:validateMessageTransform", "ValidateMessageTransform", transforms.validate),
     Route("POST", "projects/*:testMessageTransforms", "TestMessageTransforms", transforms.test),
     Route("GET", f"{SUBSCRIPTION}/consumers", "ListConsumers", consumers.list_consumers),

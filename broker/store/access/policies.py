@@ -46,7 +46,12 @@ async def forget_policy(connection: ResourceConnection, *, schema: str, resource
 
     As the last statement of the transaction: see raise_access_version.
     """
-    deleted = await connection.execute(delete(policies).where(policies.c.resource == resource))
+    await forget_policies(connection, schema=schema, resources=[resource])
+
+
+async def forget_policies(connection: ResourceConnection, *, schema: str, resources: Collection[str]) -> None:
+    """The same of several."""
+    deleted = await connection.execute(delete(policies).where(policies.c.resource.in_(resources)))
     if deleted.rowcount:
         await raise_access_version(connection, schema=schema)
 

@@ -1,0 +1,37 @@
+"""Resetting a project: all that it has is deleted at once, for tests; an extension (G2)."""
+
+from broker.domain.errors import FailedPrecondition
+from broker.domain.names import check_project
+from broker.runtime.wake_ups import WakeUps
+from broker.store.access.policies import forget_policies
+from broker.store.driver.database import Database
+from broker.store.resources.projects import Emptied, empty_project
+from broker.telemetry.state_changes import StateChanges
+
+
+class ResetService:
+    """`allowed`: by the operator, for nothing of it can be had back."""
+
+    def __init__(self, database: Database, wake_ups: WakeUps, states: StateChanges, *, allowed: bool) -> None:
+        self._database = database
+        self._wake_ups = wake_ups
+        self._states = states
+        self._allowed = allowed
+
+    async def reset_project(self, project: str, *, by: str = "") -> Emptied:
+        """Delete its topics, subscriptions, snapshots, schemas and operations; what is under way ends as if each
+        were deleted.  Raises FailedPrecondition, InvalidArgument.
+        """
+        check_project(project)
+        if not self._allowed:
+            raise FailedPrecondition(
+                "This broker resets no projects, for nothing of what they have can be had back; --allow-reset "
+                f"(BROKER_ALLOW_RESET=true) lets it, where tests run ({project})."
+            )
+        async with self._database.transaction() as connection:
+            emptied = await empty_project(connection, project=project)
+            await forget_policies(connection, schema=self._database.schema, resources=emptied.deleted)
+        self._states.tell("reset projects", f"{project} is reset{f' by {by}' if by else ''}")
+        if names := [*emptied.deleted, *emptied.touched]:
+            await self._wake_ups.announce(*names)
+        return emptied

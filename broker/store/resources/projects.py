@@ -1,0 +1,105 @@
+"""All that a project has, deleted at once (G2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Table, delete, select, update
+
+from broker.domain.topic import DELETED_TOPIC
+from broker.store.driver.database import ResourceConnection
+from broker.store.schema.event_tables import event_conditions, waiting_events
+from broker.store.schema.operation_tables import operations
+from broker.store.schema.payload_schema_tables import payload_schema_revisions, payload_schemas
+from broker.store.schema.tables import (
+    cursors,
+    push_failures,
+    push_states,
+    shards,
+    snapshot_outstanding,
+    snapshot_positions,
+    snapshots,
+    subscriptions,
+    topics,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emptied:
+    """The names of what was deleted; `touched`: of what other projects had of it."""
+
+    topics: Sequence[str]
+    subscriptions: Sequence[str]
+    snapshots: Sequence[str]
+    schemas: Sequence[str]
+    operations: Sequence[str]
+    touched: Sequence[str]
+
+    @property
+    def deleted(self) -> list[str]:
+        """All of them."""
+        return [*self.topics, *self.subscriptions, *self.snapshots, *self.schemas, *self.operations]
+
+
+async def empty_project(connection: ResourceConnection, *, project: str) -> Emptied:
+    """Delete its topics, subscriptions, snapshots, schemas, operations and events; their policies are the caller's.
+
+    As if each were deleted by itself: its messages and delivery attempts are left to the janitor, so the cost is by
+    the resources alone.  Locks rows in the one lock order: topics, subscriptions, cursors, snapshots, shards.
+    """
+    topic_ids = await _locked(connection, topics, "topic_id", project)
+    subscription_ids = await _locked(connection, subscriptions, "subscription_id", project)
+    await _delete_subscriptions(connection, list(subscription_ids))
+    snapshot_ids = await _locked(connection, snapshots, "snapshot_id", project)
+    for table in (snapshots, snapshot_positions, snapshot_outstanding):
+        await connection.execute(delete(table).where(table.c.snapshot_id.in_(snapshot_ids)))
+    orphaned = await _delete_topics(connection, list(topic_ids))
+    schema_ids = await _locked(connection, payload_schemas, "schema_id", project)
+    for table in (payload_schemas, payload_schema_revisions):
+        await connection.execute(delete(table).where(table.c.schema_id.in_(schema_ids)))
+    users = await connection.scalars(select(topics.c.name).where(topics.c.schema_id.in_(schema_ids)))
+    ended = await connection.scalars(
+        delete(operations).where(_is_of(operations, project)).returning(operations.c.name)
+    )
+    for table in (event_conditions, waiting_events):
+        await connection.execute(delete(table).where(table.c.project == project))
+    return Emptied(
+        topics=list(topic_ids.values()),
+        subscriptions=list(subscription_ids.values()),
+        snapshots=list(snapshot_ids.values()),
+        schemas=list(schema_ids.values()),
+        operations=ended.all(),
+        touched=[*orphaned, *users.all()],
+    )
+
+
+def _is_of(table: Table, project: str) -> Any:
+    """Its names begin so; the 0 comes after the slash."""
+    kind = "schemas" if table is payload_schemas else table.name
+    return (table.c.name > f"{project}/{kind}/") & (table.c.name < f"{project}/{kind}0")
+
+
+async def _locked(connection: ResourceConnection, table: Table, key: str, project: str) -> dict[int, str]:
+    """Its rows, which nobody else changes from now on: names by their keys."""
+    query = select(table.c[key], table.c.name).where(_is_of(table, project)).order_by(table.c[key])
+    return {row[0]: row[1] for row in await connection.execute(query.with_for_update())}
+
+
+async def _delete_subscriptions(connection: ResourceConnection, subscription_ids: Sequence[int]) -> None:
+    of_these = cursors.c.subscription_id.in_(subscription_ids)
+    order = cursors.c.shard_id, cursors.c.subscription_id  # as claims lock them
+    await connection.execute(select(cursors.c.shard_id).where(of_these).order_by(*order).with_for_update())
+    for table in (subscriptions, cursors, push_states, push_failures):
+        await connection.execute(delete(table).where(table.c.subscription_id.in_(subscription_ids)))
+
+
+async def _delete_topics(connection: ResourceConnection, topic_ids: Sequence[int]) -> Sequence[str]:
+    """Returns the names of the subscriptions of other projects that had one of them."""
+    closed = select(shards.c.shard_id).where(shards.c.topic_id.in_(topic_ids)).order_by(shards.c.shard_id)
+    shard_ids = (await connection.scalars(closed.with_for_update())).all()
+    await connection.execute(update(shards).where(shards.c.shard_id.in_(shard_ids)).values(open=False))
+    await connection.execute(delete(topics).where(topics.c.topic_id.in_(topic_ids)))
+    of_these = snapshots.c.topic_id.in_(topic_ids)
+    await connection.execute(update(snapshots).where(of_these).values(topic=DELETED_TOPIC))
+    orphaned = update(subscriptions).where(subscriptions.c.topic_id.in_(topic_ids)).values(topic=DELETED_TOPIC)
+    return (await connection.scalars(orphaned.returning(subscriptions.c.name))).all()
