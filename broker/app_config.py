@@ -16,7 +16,7 @@ from broker.domain.web_origins import name_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppConfig:
-    """What a broker process is told; the settings of the same names explain each (broker/settings.py).
+    """What a broker process is told; the settings of the same names explain each (broker/setting_fields.py).
 
     `dead_letter_interval_seconds` is no setting: how late a message may be on its dead-letter topic; nor is
     `base_url`: where the broker listens, which is the issuer of its tokens if there is no other.
@@ -36,6 +36,7 @@ class AppConfig:
     issuer: str = ""
     operations_at_once: int = 10
     operation_days: int = 7
+    allow_reset: bool = False
     quotas: str = ""
     principal_quotas: str = ""
     auth: str = "off"

@@ -4,7 +4,10 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from broker.domain.audiences import split_list
 from broker.domain.certificate_principals import CertificatePrincipals, parse_certificate_principals
+from broker.domain.errors import BrokerError
+from broker.domain.names import check_project
 from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
 from broker.domain.quota import parse_limits, parse_rates
 from broker.port.tls.material import check_certificates, check_key
@@ -86,6 +89,19 @@ def check_new_file(path: str) -> None:
     directory = Path(path).absolute().parent
     if not directory.is_dir():
         raise ValueError(f"there is no directory {directory}")
+
+
+def check_declarations(files: str) -> None:
+    """That they can be read; what they say is looked at when it is applied (cli/declaring.py)."""
+    for path in split_list(files):
+        _content(path)
+
+
+def check_project_id(project: str) -> None:
+    try:
+        check_project(f"projects/{project.removeprefix('projects/')}")
+    except BrokerError as error:
+        raise ValueError(error.message) from None
 
 
 def check_access_log(where: str) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 # What commands that call a broker read (cli/client/connection.py); no settings, and no near misses of any.
-CLIENT_VARIABLES = frozenset({"BROKER_URL", "BROKER_PROJECT", "BROKER_CREDENTIALS", "BROKER_CONTEXT"})
+# BROKER_PROJECT is both.
+CLIENT_VARIABLES = frozenset({"BROKER_URL", "BROKER_CREDENTIALS", "BROKER_CONTEXT"})
 
 
 class Kind(Protocol):
@@ -105,6 +106,11 @@ class Text:
         if text and self.check is not None:
             self.check(text)
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class Several(Text):
+    """Texts with commas between them; the option may be given several times, and each adds to them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,44 +1,18 @@
-"""Every setting of the broker, and the only reader of the environment.
-
-docs/settings.md lists them; a test holds the two equal.
-"""
+"""The settings that are in force, and the only reader of the environment; setting_fields.py has what there is."""
 
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from broker.domain.audiences import check_audiences
-from broker.domain.audit_entry import AUDIT_DAYS
-from broker.domain.database_url import check_database_url, check_schema_name, without_password
-from broker.domain.web_origins import check_hosts, check_origins
-from broker.setting_checks import (
-    check_access_log,
-    check_ca_file,
-    check_certificate_file,
-    check_certificate_principals,
-    check_host,
-    check_issuer,
-    check_key_file,
-    check_networks,
-    check_new_file,
-    check_oidc_issuers,
-    check_password_file,
-    check_principal_quotas,
-    check_quotas,
-    check_secrets_key_file,
-)
-from broker.setting_values import CLIENT_VARIABLES, Kind, OneOf, Seconds, Switch, Text, Whole
+from broker.setting_fields import Settings
+from broker.setting_values import CLIENT_VARIABLES, Kind
 
 PREFIX = "BROKER_"
 _NEAR = 0.75  # of difflib's ratio: PROT is near PORT, and URL near nothing
-
-
-def _setting(default: Any, meaning: str, kind: Kind, *, show: Callable[[str], str] = str) -> Any:
-    return field(default=default, metadata={"meaning": meaning, "kind": kind, "show": show})
 
 
 def default_data_dir() -> str:
@@ -48,195 +22,6 @@ def default_data_dir() -> str:
     except RuntimeError:
         return ""
     return str(Path(base) / "pubsub-broker")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The setting `x_y` is the option `--x-y`, else BROKER_X_Y in the environment, else the default."""
-
-    host: str = _setting(
-        "127.0.0.1",
-        "Address to listen on; 0.0.0.0: all of IPv4.",
-        Text("an address or a name of this machine, without a port", "ADDRESS", check_host, may_be_empty=False),
-    )
-    port: int = _setting(8085, "Port to listen on; 0: a free one, which is printed.", Whole(0, 65535, "PORT"))
-    tls_certificate: str = _setting(
-        "",
-        "The port's certificate, and those between it and its authority: the port speaks TLS.",
-        Text("a file with certificates (PEM)", "FILE", check_certificate_file),
-    )
-    tls_key: str = _setting(
-        "",
-        "The private key of the certificate.",
-        Text("a file with a private key (PEM) without a passphrase", "FILE", check_key_file),
-    )
-    tls_client_ca: str = _setting(
-        "",
-        "Certificate authorities of clients: clients are asked for certificates that these have signed.",
-        Text("a file with certificates (PEM)", "FILE", check_certificate_file),
-    )
-    tls_client_certificates: str = _setting(
-        "required",
-        "Whether a client may do without a certificate, if --tls-client-ca asks for one.",
-        OneOf(("required", "optional")),
-    )
-    cleartext_port: int = _setting(
-        0, "Another port, without TLS, beside one that speaks it; 0: none.", Whole(0, 65535, "PORT")
-    )
-    cleartext_host: str = _setting(
-        "127.0.0.1",
-        "Address of the port without TLS.",
-        Text("an address or a name of this machine, without a port", "ADDRESS", check_host, may_be_empty=False),
-    )
-    metrics_port: int = _setting(
-        0, "A port for GET /metrics alone, without TLS or authentication; 0: none.", Whole(0, 65535, "PORT")
-    )
-    metrics_host: str = _setting(
-        "127.0.0.1",
-        "Address of the port for metrics.",
-        Text("an address or a name of this machine, without a port", "ADDRESS", check_host, may_be_empty=False),
-    )
-    data_dir: str = _setting(
-        "",
-        "Directory of the embedded PostgreSQL; default: `pubsub-broker` in the XDG data directory.",
-        Text("a path", "PATH", may_be_empty=False),
-    )
-    database_url: str = _setting(
-        "",
-        "PostgreSQL 15+ of your own, also DATABASE_URL. Empty: the embedded one.",
-        Text("a URL such as postgresql://localhost:5432/broker", "URL", check_database_url),
-        show=without_password,
-    )
-    database_password_file: str = _setting(
-        "",
-        "The password for that database, which then does not stand in its URL.",
-        Text("a file with one line", "FILE", check_password_file),
-    )
-    database_schema: str = _setting(
-        "",
-        "Schema of the database for the broker's tables; default: `broker`, or `public` with those of 0.1.0.",
-        Text("1 to 40 small letters, digits and _, the first no digit, not pg_…", "NAME", check_schema_name),
-    )
-    workers: int = _setting(1, "Number of broker processes that share the port.", Whole(1, 256))
-    pull_wait_seconds: float = _setting(
-        20.0, "How long a pull waits for its first message; 0: not at all.", Seconds(0, 3600)
-    )
-    pool_size: int = _setting(8, "Database connections of each process for hot statements.", Whole(1, 1000))
-    request_memory_mb: int = _setting(
-        256,
-        "Bytes (MB) of requests that a process holds at most, and as many again of answers to slow readers.",
-        Whole(1, 1_000_000, "MB"),
-    )
-    max_waiting_pulls: int = _setting(
-        20_000,
-        "Pulls that wait at most in each process; one project has four fifths of them at most.",
-        Whole(1, 1_000_000),
-    )
-    janitor_interval_seconds: float = _setting(
-        30.0,
-        "How often partitions are made ahead and space is given back.",
-        Seconds(1, 300),  # they are made 10 minutes ahead (store/log/partitions.py), and one look may fail
-    )
-    shards_per_topic: int = _setting(
-        1, "Shards of a new topic; more spread one hot topic over more writers.", Whole(1, 256)
-    )
-    min_delivery_attempts: int = _setting(
-        5, "Smallest maxDeliveryAttempts of a dead-letter policy; Google's service has 5.", Whole(1, 5)
-    )
-    operations_at_once: int = _setting(10, "Operations of a project that may be under way.", Whole(1, 1_000))
-    operation_days: int = _setting(7, "Days for which operations that have ended are kept.", Whole(1, 365))
-    issuer: str = _setting(
-        "",
-        "Issuer (iss) of the tokens that pushes carry: the URL at which receivers reach the broker.",
-        Text("a URL such as https://broker.example.com", "URL", check_issuer),
-    )
-    quotas: str = _setting(
-        "",
-        "What each project may use, unless its own quotas say otherwise.",
-        Text("limits such as publishMessages=1000,topics=100, commas between", "LIMITS", check_quotas),
-    )
-    principal_quotas: str = _setting(
-        "",
-        "What each principal may use of a project, a second, unless its quotas say otherwise.",
-        Text("rates such as publishBytes=1000000, commas between", "LIMITS", check_principal_quotas),
-    )
-    auth: str = _setting(
-        "off",
-        "Whether callers must show who they are; off: anybody who reaches the port may do anything.",
-        OneOf(("off", "required")),
-    )
-    auth_audiences: str = _setting(
-        "",
-        "Other URLs that tokens may be for (aud), beside the issuer, the address, and Google's.",
-        Text("URLs such as https://broker.example.com, commas between", "URLS", check_audiences),
-    )
-    oidc_issuers: str = _setting(
-        "",
-        "Issuers outside of the broker whose tokens are taken (OpenID Connect).",
-        Text("a file with tables [[issuer]] (TOML)", "FILE", check_oidc_issuers),
-    )
-    certificate_principals: str = _setting(
-        "",
-        "Whom clients' certificates are of (--tls-client-ca), by their alternative names.",
-        Text("a file with tables [[certificate]] (TOML)", "FILE", check_certificate_principals),
-    )
-    secrets_key_file: str = _setting(
-        "",
-        "Keys that encrypt what is secret in the database; default: `secrets.key` beside an embedded one.",
-        Text("a file with keys, each the base64 of 32 bytes", "FILE", check_secrets_key_file),
-    )
-    insecure_transport: bool = _setting(
-        False,
-        "Whether credentials may come in cleartext to an address that is not loopback.",
-        Switch(),
-    )
-    audit: str = _setting(
-        "auto",
-        "What the audit log has: changes (and denials), or all calls; auto: changes, with --auth required.",
-        OneOf(("auto", "off", "changes", "all")),
-    )
-    audit_file: str = _setting(
-        "",
-        "A file for the audit log, a line of JSON for each entry, besides its table.",
-        Text("a path in a directory that exists", "FILE", check_new_file),
-    )
-    audit_days: int = _setting(AUDIT_DAYS, "Days for which the audit log is kept in its table.", Whole(1, 3_650))
-    allowed_hosts: str = _setting(
-        "",
-        "Names that clients reach the broker by without TLS, beside addresses and names that nobody else can own.",
-        Text("names such as broker.example.com or *.example.com, commas between", "HOSTS", check_hosts),
-    )
-    cors_origins: str = _setting(
-        "",
-        "Origins of web pages that may call the broker; pages of other origins are refused.",
-        Text("origins such as https://console.example.com, commas between", "ORIGINS", check_origins),
-    )
-    push_private_addresses: str = _setting(
-        "",
-        "Whether pushes may go to private, loopback and link-local addresses; default: allow, with --auth required "
-        "deny.",
-        OneOf(("allow", "deny")),
-    )
-    push_allowed_networks: str = _setting(
-        "",
-        "Networks that pushes may go to although private addresses are denied.",
-        Text("networks (CIDR) such as 10.1.0.0/16, commas between", "NETWORKS", check_networks),
-    )
-    push_ca_file: str = _setting(
-        "",
-        "Certificate authorities that endpoints are trusted by, besides the system's.",
-        Text("a file with certificates (PEM)", "FILE", check_ca_file),
-    )
-    log_level: str = _setting("info", "The least that is logged.", OneOf(("debug", "info", "warning", "error")))
-    log_format: str = _setting("text", "How a line of the log looks.", OneOf(("text", "json")))
-    access_log: str = _setting(
-        "off",
-        "A line for each call: in the log, or in a file of its own.",
-        Text("off, on, or a path in a directory that exists", "off|on|FILE", check_access_log, may_be_empty=False),
-    )
-    slow_request_seconds: float = _setting(
-        0.0, "A call that takes so long has a line that says where the time went; 0: none.", Seconds(0, 3600)
-    )
 
 
 NAMES: tuple[str, ...] = tuple(setting.name for setting in fields(Settings))

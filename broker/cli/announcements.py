@@ -10,7 +10,7 @@ from broker.cli.ports import Ports
 from broker.domain.database_url import without_password
 from broker.port import listener as listening
 from broker.port.tls.expiry import is_self_signed
-from broker.settings import Settings
+from broker.setting_fields import Settings
 
 
 def say(line: str) -> None:

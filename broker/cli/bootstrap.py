@@ -11,7 +11,7 @@ from broker.cli.schema import check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.port.listener import host_and_port
-from broker.settings import Settings
+from broker.setting_fields import Settings
 from broker.telemetry.log import set_up_log
 
 

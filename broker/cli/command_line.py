@@ -10,7 +10,7 @@ import click
 
 from broker import settings
 from broker.cli.stop import Misuse
-from broker.setting_values import Switch
+from broker.setting_values import Several, Switch
 from broker.settings import SettingsInForce
 
 _NEAR = 0.6  # of difflib's ratio; a guess too many does no harm here
@@ -180,6 +180,8 @@ def _setting(name: str) -> click.Option:
         f"{f'; default {default}' if default else ''} [{settings.variable(name)}]"
     )
     alone: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if isinstance(kind, Switch) else {}
+    if isinstance(kind, Several):
+        alone = {"multiple": True, "callback": lambda _context, _option, given: ",".join(given) if given else None}
     return click.Option([settings.option(name), name], metavar=kind.placeholder, help=text, **alone)
 
 

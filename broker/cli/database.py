@@ -10,7 +10,7 @@ from broker.cli.stop import Misuse, Stop
 from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
 from broker.embedded_postgres.binaries import bin_directory
 from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
-from broker.settings import Settings
+from broker.setting_fields import Settings
 
 # By their names alone, in the broker's schema or where release 0.1.0 made them.
 _FINDING_TABLES = f"-csearch_path%3D{DEFAULT_SCHEMA}%2C{RELEASE_0_1_SCHEMA}"

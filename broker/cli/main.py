@@ -90,6 +90,7 @@ CLIENTS = {
     "push": "push",
     "seek": "seek",
     "purge": "purge",
+    "reset": "reset",
     "dlq": "dead_letters",
     "op": "op",
     "doctor": "doctor",
@@ -104,7 +105,7 @@ CLIENTS = {
 SECTIONS = {
     "A broker": ("serve", "migrate", "settings", "database", "secrets"),
     "Who may call": ("auth",),
-    "Resources": ("topic", "sub", "snapshot", "apply", "export"),
+    "Resources": ("topic", "sub", "snapshot", "apply", "export", "reset"),
     "Messages": ("publish", "pull", "tail", "seek", "purge"),
     "What failed": ("dlq", "push", "op"),
     "Looking": ("lag", "top", "peek", "message", "doctor"),

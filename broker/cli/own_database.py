@@ -3,7 +3,7 @@
 from broker.cli.stop import Misuse
 from broker.domain.database_url import with_password
 from broker.setting_checks import read_password
-from broker.settings import Settings
+from broker.setting_fields import Settings
 
 
 def own_database(settings: Settings) -> str:

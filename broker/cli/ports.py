@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from broker.port.listener import bound_socket, listen
 from broker.port.tls.material import TlsMaterial, make_context
 from broker.port.turning_away import turning_away
-from broker.settings import Settings
+from broker.setting_fields import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from broker.domain.errors import BrokerError
 from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
 from broker.secrets.keys import FILE_NAME, SecretsKey, format_keys, make_key, read_keys
 from broker.secrets.secrets import SEALED, Secrets, is_sealed, key_id_of
-from broker.settings import Settings
+from broker.setting_fields import Settings
 from broker.store.driver.database import Database
 from broker.store.resources.processes import has_processes_without_version, list_processes
 from broker.store.resources.stored_secrets import WEBHOOKS, StoredSecrets, delete_keys, list_secrets_unlike

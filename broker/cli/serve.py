@@ -16,6 +16,7 @@ from typing import Any
 from broker.app_config import AppConfig
 from broker.cli.admin_key import FILE_NAME, is_administered, make_admin_key
 from broker.cli.announcements import say, say_ready, say_what_runs
+from broker.cli.apply_at_start import apply_at_start, check_apply
 from broker.cli.children import Children
 from broker.cli.own_database import own_database
 from broker.cli.ports import Ports, bound_ports
@@ -29,7 +30,8 @@ from broker.port.listener import url as url_of
 from broker.secrets.keys import FILE_NAME as FILE_OF_SECRETS
 from broker.secrets.keys import format_keys, make_key, read_keys
 from broker.setting_checks import read_certificate_principals, read_oidc_issuers
-from broker.settings import Settings, asks_for_traces
+from broker.setting_fields import Settings
+from broker.settings import asks_for_traces
 from broker.telemetry.log import set_up_log
 
 _NO_AUTHENTICATION = "authentication is off (--auth required); keep the port on a network that you trust"
@@ -51,6 +53,7 @@ def serve(settings: Settings) -> int:
     for number in _stop_signals():
         signal.signal(number, signal.default_int_handler)  # until the loop runs, each unwinds what was started
     asks_for_traces()  # before anything is made, for it may be refused
+    check_apply(settings)
     try:
         with (
             _data_directory(settings) as cluster,
@@ -59,7 +62,9 @@ def serve(settings: Settings) -> int:
         ):
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
             _warn_of_strangers(settings, ports)
-            asyncio.run(_serve(settings, ports, tls, cluster, _config(settings, ports, url, served.schema)))
+            config = _config(settings, ports, url, served.schema)
+            apply_at_start(settings, config)
+            asyncio.run(_serve(settings, ports, tls, cluster, config))
     except CannotListen as error:
         raise Stop(str(error)) from error
     except KeyboardInterrupt:
@@ -204,6 +209,7 @@ def _config(settings: Settings, ports: Ports, url: str, schema: str) -> AppConfi
         min_delivery_attempts=settings.min_delivery_attempts,
         operations_at_once=settings.operations_at_once,
         operation_days=settings.operation_days,
+        allow_reset=settings.allow_reset,
         base_url=base_url(ports.main, secure=ports.is_secure),
         issuer=settings.issuer,
         quotas=settings.quotas,

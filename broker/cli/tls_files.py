@@ -9,7 +9,8 @@ from pathlib import Path
 from broker.cli.stop import Misuse
 from broker.port.tls.expiry import expires, in_words, stage_of
 from broker.port.tls.material import TlsMaterial, UnusableTls, make_context
-from broker.settings import Settings, option
+from broker.setting_fields import Settings
+from broker.settings import option
 
 LOOK_SECONDS = 5.0  # between two looks whether the files have changed
 

@@ -13,7 +13,8 @@ from broker import settings
 from broker.cli.command_line import Command
 from broker.cli.main import COMMANDS
 from broker.secrets.keys import format_keys, make_key
-from broker.settings import NAMES, SettingError, Settings, find_settings
+from broker.setting_fields import Settings
+from broker.settings import NAMES, SettingError, find_settings
 from tests.fixtures.broker import repository
 from tests.fixtures.tls import localhost
 
@@ -86,6 +87,8 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "database_url": ("postgresql://u@h/x", "mysql://***"),
     "database_password_file": (str(_PASSWORD), "/no/such.txt"),
     "database_schema": ("pubsub", "pg_pubsub"),
+    "apply": (certifi.where(), "/no/such.yaml"),
+    "project": ("shop", "x/y"),
     "workers": (2, "0"),
     "pull_wait_seconds": (0.5, "-1"),
     "pool_size": (1, "0"),
@@ -96,6 +99,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "min_delivery_attempts": (1, "6"),
     "operations_at_once": (20, "0"),
     "operation_days": (30, "0"),
+    "allow_reset": (True, "perhaps"),
     "issuer": ("https://broker.example.com", "broker.example.com"),
     "quotas": ("publishMessages=1000,topics=100", "messages=1"),
     "principal_quotas": ("publishBytes=1000", "topics=1"),

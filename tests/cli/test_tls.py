@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 
 from broker.cli.tls_files import Renewal, TlsFiles
 from broker.domain.database_url import check_database_url, with_password, without_password
-from broker.settings import Settings
+from broker.setting_fields import Settings
 from tests.cli.fake_postgres import READY, answering_logins
 from tests.cli.processes import complaint, faults
 from tests.fixtures.broker import BrokerProcess, eventually

@@ -8,11 +8,10 @@ from typing import Any
 import click
 
 from broker.cli.client.calling import Session, calling
-from broker.cli.client.declarations.carrying_out import carry_out
+from broker.cli.client.declarations.applying import carry_out_all, in_words, plan_for
 from broker.cli.client.declarations.json_schema import json_schema
-from broker.cli.client.declarations.plan import Step, make_plan
+from broker.cli.client.declarations.plan import Step
 from broker.cli.client.declarations.reading import read_declarations
-from broker.cli.client.declarations.state import read_policy, read_state
 from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Output, Shown
 from broker.cli.client.words import printable, value_text
@@ -21,17 +20,6 @@ from broker.cli.stop import Misuse, Stop
 
 _OWN = Group("apply")
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "none": " "}
-_DONE = {"create": "created", "update": "updated", "delete": "deleted"}
-
-
-class _Unfinished(Stop):
-    """Some steps are done, and one failed."""
-
-    def __init__(self, step: Step, error: Stop, done: int, of: int) -> None:
-        super().__init__(
-            f"{step.kind} {step.name}: {error}; {done} of {of} steps are done, mend it and apply again"
-        )
-        self.exit_code = error.exit_code
 
 
 @calling(
@@ -70,7 +58,8 @@ def apply(
         return Shown(data=schema, script=json.dumps(schema, indent=2))
     if not files:
         raise Misuse("nothing to apply: give --file FILE; `broker export` writes such a file")
-    plan = plan_for(session, files, owner=owner, prune=prune)
+    declared = read_declarations(files, session.project)
+    plan = plan_for(session.api, declared, session.project, owner=owner, prune=prune)
     if not session.out.as_json:
         show_plan(session.out, plan, session.project)
     if any(step.problem for step in plan):
@@ -79,32 +68,22 @@ def apply(
     if not dry_run:
         if not yes and sys.stdin.isatty() and (count := sum(step.action == "delete" for step in plan)):
             click.confirm(f"Delete {count} with all that they hold?", abort=True, err=True)
-        do(session, plan, owner)
+        _do(session, plan, owner)
     _show_json(session.out, plan)
     return DONE
 
 
-def plan_for(session: Session, files: Sequence[str], *, owner: str, prune: bool) -> list[Step]:
-    """Raises Stop."""
-    declared = read_declarations(files, session.project)
-    state = read_state(session.api, session.project)
-
-    def policy_of(name: str) -> Any:
-        return read_policy(session.api, name)
-
-    return make_plan(declared, state, session.project, owner=owner, prune=prune, policy_of=policy_of)
-
-
-def do(session: Session, plan: list[Step], owner: str) -> None:
+def _do(session: Session, plan: list[Step], owner: str) -> None:
     """Raises Stop, once what was done is told."""
-    to_do = [step for step in plan if step.action != "none"]
-    for number, step in enumerate(to_do):
-        try:
-            carry_out(session.api, step, owner)
-        except Stop as error:
-            _show_json(session.out, plan)
-            raise _Unfinished(step, error, number, len(to_do)) from error
-        session.out.note(f"{_DONE[step.action]} {step.kind} {_short(step, session.project)}")
+
+    def tell(step: Step) -> None:
+        session.out.note(in_words(step, session.project))
+
+    try:
+        carry_out_all(session.api, plan, owner=owner, tell=tell)
+    except Stop:
+        _show_json(session.out, plan)
+        raise
 
 
 def show_plan(out: Output, plan: Sequence[Step], project: str) -> None:
@@ -133,10 +112,6 @@ def _shift(before: Any, after: Any, project: str) -> str:
 
 def _value(value: Any, project: str) -> str:
     return printable(value_text(value)).removeprefix(f"{project}/topics/").removeprefix(f"{project}/schemas/")
-
-
-def _short(step: Step, project: str) -> str:
-    return step.name.rpartition("/")[2] if step.name != project else project
 
 
 def _show_json(out: Output, plan: Sequence[Step]) -> None:

@@ -1,0 +1,119 @@
+"""The process that makes a project as files declare it, before a broker serves (apply_at_start.py).
+
+It is a broker of its own, on a Unix socket in a directory that is its user's alone, and applies the files there as
+`broker apply` does anywhere.  Whoever starts a broker has its database, so nobody is asked who calls.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from broker.app import Broker
+from broker.app_config import AppConfig
+from broker.asgi import for_port, serve_broker
+from broker.cli.apply_at_start import Outcome
+from broker.cli.client.api import Api
+from broker.cli.client.declarations.applying import carry_out_all, in_words, plan_for
+from broker.cli.client.declarations.plan import Step
+from broker.cli.client.declarations.reading import Declared, read_declarations
+from broker.cli.stop import Stop
+from broker.port.first_bytes import MakeProtocol
+from broker.store.driver.database import Database
+from broker.store.resources.declaring import turn_to_declare
+from broker.telemetry.log import reason, set_up_log
+
+OWNER = "serve"  # in whose name it marks: `broker apply --prune` of other files leaves it alone
+_CONNECTIONS = 100  # it is the only client
+
+logger = logging.getLogger(__name__)
+
+
+def run_applier(
+    config: AppConfig, files: Sequence[str], project: str, log: tuple[str, str], pipe: Connection
+) -> None:
+    """Says on the pipe what came of it."""
+    set_up_log(*log)
+    threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
+    try:
+        outcome = Outcome(asyncio.run(_apply(config, files, project)))
+    except Stop as error:
+        outcome = Outcome(str(error), error.exit_code)
+    except asyncio.CancelledError:
+        outcome = Outcome("the broker was stopped", 1)
+    except Exception as error:
+        logger.debug("the declarations cannot be applied", exc_info=error)
+        outcome = Outcome(reason(error), 1)
+    with suppress(OSError):  # the parent is gone
+        pipe.send(outcome)
+
+
+def _end_with_parent(pipe: Connection) -> None:
+    with suppress(EOFError, OSError):
+        pipe.recv()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def _apply(config: AppConfig, files: Sequence[str], project: str) -> str:
+    declared = read_declarations(files, project)
+    this = asyncio.current_task()
+    assert this is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
+    database = Database(config.database_url, schema=config.database_schema, pool_size=1)
+    try:
+        with tempfile.TemporaryDirectory(prefix="broker-") as directory:
+            path = str(Path(directory) / "socket")
+            async with _serving(config, path), turn_to_declare(database):
+                return await asyncio.to_thread(_carry_out, path, declared, project)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def _serving(config: AppConfig, path: str) -> AsyncIterator[None]:
+    """A broker that asks nobody who calls, on a socket that nobody else reaches."""
+    broker = Broker(config)
+    broker.gate = None
+    async with broker.running():
+        application = uvicorn.Config(serve_broker(broker), lifespan="off", ws="none", log_config=None)
+        application.load()
+        make_protocol, server_state = MakeProtocol(most_connections=_CONNECTIONS), ServerState()
+        state = for_port(broker)
+        server = await asyncio.get_running_loop().create_unix_server(
+            lambda: make_protocol(config=application, server_state=server_state, app_state=state), path
+        )
+        try:
+            yield
+        finally:
+            server.close()
+            for connection in list(server_state.connections):
+                connection.shutdown()
+
+
+def _carry_out(path: str, declared: Declared, project: str) -> str:
+    """Returns what there is to say.  Raises Stop."""
+    with Api("http://localhost", socket=path) as api:
+        plan = plan_for(api, declared, project, owner=OWNER)
+        if problems := [step for step in plan if step.problem]:
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            first = problems[0]
+            raise Stop(f"{first.kind} {first.name}: {first.problem}{more}")
+
+        def tell(step: Step) -> None:
+            logger.info("%s", in_words(step, project))
+
+        carry_out_all(api, plan, owner=OWNER, tell=tell)
+    counts = {action: sum(step.action == action for step in plan) for action in ("create", "update", "none")}
+    return (
+        f"Applied to {project}: {counts['create']} created, {counts['update']} updated, "
+        f"{counts['none']} as they were."
+    )

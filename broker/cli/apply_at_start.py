@@ -1,0 +1,61 @@
+"""`broker serve --apply`: what files declare holds before anybody is served.
+
+A process of its own does it (applier.py), which has what the parent of the broker's processes must not hold.
+"""
+
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from broker.app_config import AppConfig
+from broker.cli.announcements import say
+from broker.cli.child_process import CONTEXT, start_deaf
+from broker.cli.stop import Misuse, Stop
+from broker.domain.audiences import split_list
+from broker.setting_fields import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What that process says: that it is done, or why it cannot be; `code` is the exit code."""
+
+    text: str
+    code: int = 0
+
+
+def check_apply(settings: Settings) -> None:
+    """Raises Misuse."""
+    if settings.apply and not settings.project:
+        raise Misuse("--apply needs the project that the files are of: give --project, or set BROKER_PROJECT")
+
+
+def apply_at_start(settings: Settings, config: AppConfig) -> None:
+    """Returns once the declarations hold.  Raises Stop."""
+    if not settings.apply:
+        return
+    project = f"projects/{settings.project.removeprefix('projects/')}"
+    log = settings.log_level, settings.log_format
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(
+        target=_apply, args=(config, split_list(settings.apply), project, log, theirs), name="apply"
+    )
+    start_deaf(process)
+    theirs.close()
+    try:
+        outcome: Outcome = ours.recv()
+    except EOFError:
+        outcome = Outcome("the process that applies the declarations ended without a word", 1)
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
+    finally:
+        process.join()
+        ours.close()
+    if outcome.code:
+        raise (Misuse if outcome.code == Misuse.exit_code else Stop)(f"--apply: {outcome.text}")
+    say(outcome.text)
+
+
+def _apply(config: AppConfig, files: list[str], project: str, log: tuple[str, str], pipe: Connection) -> None:
+    from broker.cli.applier import run_applier
+
+    run_applier(config, files, project, log, pipe)
