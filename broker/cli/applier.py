@@ -109,7 +109,7 @@ def _carry_out(path: str, declared: Declared, project: str) -> str:
             raise Stop(f"{first.kind} {first.name}: {first.problem}{more}")
 
         def tell(step: Step) -> None:
-            logger.info("%s", in_words(step, project))
+            logger.info("by the declarations: %s", in_words(step, project))
 
         carry_out_all(api, plan, owner=OWNER, tell=tell)
     counts = {action: sum(step.action == action for step in plan) for action in ("create", "update", "none")}

@@ -13,6 +13,7 @@ _LISTED = {
     "broker/cli/tls_files.py: new files of TLS are not used, and the old ones stay in use: %s",
     "broker/cli/tls_files.py: the TLS certificate expires at %s, in less than %d days",
     "broker/cli/tls_files.py: the TLS certificate has expired at %s: clients refuse it",
+    "broker/cli/applier.py: by the declarations: %s",
     "broker/cli/worker.py: the new certificate is not used, and the old one stays in use: %s",
     "broker/cli/serve.py: anyone who reaches %s may do anything: %s",
     "broker/cli/serve.py: secrets are in clear text in the database: %s",
