@@ -231,8 +231,8 @@ class Broker:
         )
 
     def _publish_service(self) -> PublishService:
-        checks, transforms = self._schema_checks, self.transforms.of_topics
-        return PublishService(self._resources, self.quotas, self._publishes, checks, transforms, self.counters)
+        parts = self._resources, self.quotas, self._publishes, self._schema_checks, self.transforms.of_topics
+        return PublishService(*parts, self.counters, self._clock, self.passes.next_due)
 
     def _subscription_service(self) -> SubscriptionService:
         return SubscriptionService(
@@ -248,7 +248,7 @@ class Broker:
 
     def _acting(self, attempt_ids: AttemptIds, operations: OperationService) -> ActingServices:
         parts = self._database, self._clock, self._wake_ups, attempt_ids, self._activity, self.quotas, self.states
-        more = self._resources, self._schema_checks, self.counters
+        more = self._resources, self._schema_checks, self.counters, self.passes.next_due
         return make_acting(*parts, operations, *more, allows_reset=self._config.allow_reset)
 
     def _operation_service(self) -> OperationService:

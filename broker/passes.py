@@ -5,6 +5,7 @@ from broker.domain.expiration import WATCH_INTERVAL
 from broker.domain.operation import Verb
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.figures import Figures
+from broker.runtime.next_due import NextDue
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
@@ -18,6 +19,7 @@ from broker.store.log.attempt_ids import AttemptIds
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
+from broker.workers.due_messages import DueMessages
 from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
 from broker.workers.operations.copying import CopyKind
 from broker.workers.operations.redrive import RedriveKind
@@ -53,6 +55,8 @@ class Passes:
         self.secret_keeper = SecretKeeper(database, secrets, states)
         self.scrapes = Scrapes(counters.book, Figures(*parts, counters.book))
         self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters)
+        self.next_due = NextDue()
+        self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states)
         self.janitor = RetentionJanitor(
             *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
@@ -70,6 +74,7 @@ class Passes:
         forwarder = self.dead_letter_forwarder
         return {
             "dead-letter forwarder": PeriodicWorker(forwarder.run_once, config.dead_letter_interval_seconds),
+            "due messages": self.due_messages,
             "subscription expirer": PeriodicWorker(self.expirer.run_once, WATCH_INTERVAL.total_seconds()),
             "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
             "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),

@@ -32,13 +32,17 @@ MESSAGE_OVERHEAD = 128  # bytes that ids, time and punctuation add to a message 
 
 
 class StoredMessage(msgspec.Struct, gc=False):  # of atomic values: the garbage collector has nothing to find
-    """A message as read from the log.  `attributes` is JSON text."""
+    """A message as read from the log.  `attributes` is JSON text.
+
+    `id_seq`: what its id is made of (None: `seq`).
+    """
 
     seq: int
     publish_time: datetime
     ordering_key: str | None
     attributes: str
     data: bytes
+    id_seq: int | None = None
 
     @property
     def size(self) -> int:

@@ -1,6 +1,12 @@
-"""Durations as the API prints them."""
+"""Durations as the API prints and reads them."""
 
+import re
 from datetime import timedelta
+
+from broker.domain.errors import InvalidArgument
+
+# [0-9], not \d: Python's \d and int() take the digits of any script, and int() takes 1_000 as well.
+_DURATION = re.compile(r"(-?)([0-9]{1,12})(?:\.([0-9]{1,9}))?s")
 
 
 def format_duration(value: timedelta) -> str:
@@ -12,3 +18,13 @@ def format_duration(value: timedelta) -> str:
     if microseconds % 1000 == 0:
         return f"{sign}{seconds}.{microseconds // 1000:03d}s"
     return f"{sign}{seconds}.{microseconds:06d}s"
+
+
+def parse_duration(text: str, field: str) -> timedelta:
+    """A duration such as "600s" or "0.5s", to the microsecond.  Raises InvalidArgument that names the field."""
+    match = _DURATION.fullmatch(text)
+    if match is None or int(match[2]) > 315_576_000_000:  # protobuf's bound: about 10,000 years
+        raise InvalidArgument(f"Invalid value at '{field}': {text!r} is not a duration such as \"600s\".")
+    fraction = int((match[3] or "").ljust(9, "0")[:6])
+    value = timedelta(seconds=int(match[2]), microseconds=fraction)
+    return -value if match[1] else value

@@ -38,7 +38,9 @@ class LogPage:
 
 @dataclass(frozen=True, slots=True)
 class MatchedMessage:
-    """A message of the log; `attributes` is JSON text, `data` None if it was not wanted."""
+    """A message of the log; `attributes` is JSON text, `data` None if it was not wanted.  `id_seq`: what its id is
+    made of (None: `seq`).
+    """
 
     shard_id: int
     seq: int
@@ -46,6 +48,7 @@ class MatchedMessage:
     ordering_key: str | None
     attributes: str
     data: bytes | None = None
+    id_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,36 @@
 """Message ids: decimal, unique in the whole broker, and never stored.
 
 A message is (shard, sequence); its id is shard_id * 10^15 + sequence.  A shard at 1,000,000 messages a second
-would take 31 years to use up its 10^15.
+would take 31 years to use up its 10^15.  The upper half of them is for messages that are to come later: they have
+their id before they have a sequence (docs/decisions/0035).
 """
+
+from typing import Protocol
 
 from broker.domain.errors import InvalidArgument
 
 SEQUENCES_PER_SHARD = 10**15
+FIRST_ID_SEQ = SEQUENCES_PER_SHARD // 2  # of messages that are to come later
+
+
+class _Numbered(Protocol):
+    """A message of the log: its sequence there, and what its id is made of where that is not it."""
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def id_seq(self) -> int | None: ...
 
 
 def message_id(shard_id: int, seq: int) -> str:
     """The id of a message."""
     return str(shard_id * SEQUENCES_PER_SHARD + seq)
+
+
+def id_of(shard_id: int, message: _Numbered) -> str:
+    """The id of a message of the log."""
+    return message_id(shard_id, message.seq if message.id_seq is None else message.id_seq)
 
 
 def message_ids(shard_id: int, first_seq: int, count: int) -> list[str]:

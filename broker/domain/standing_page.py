@@ -55,6 +55,7 @@ class StandingMessage:
     `attempt_number`: so often it was handed out (0: never), last at `delivered_at` (None: that is not known).
     `held_by`: the sequence of the message that it waits for (HELD_BY_KEY).  `failure`: how its last attempt failed,
     if that was asked for and is known.  `redriven`: it came back from a dead-letter topic, if that was asked for.
+    `id_seq`: what its id is made of (None: `seq`).
     """
 
     shard_id: int
@@ -70,6 +71,7 @@ class StandingMessage:
     held_by: int | None = None
     failure: str | None = None
     redriven: bool = False
+    id_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,15 @@
-"""Times as the API prints them."""
+"""Times as the API prints and reads them."""
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+
+from broker.domain.errors import InvalidArgument
+
+# [0-9], not \d: Python's \d and int() take the digits of any script.
+_TIMESTAMP = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
 
 _SECOND = timedelta(seconds=1)
 _ZERO = timedelta()
@@ -34,3 +42,18 @@ def format_timestamps(moments: Iterable[datetime]) -> Iterator[str]:
                 until_second = second.isoformat().removesuffix("+00:00")
             text = until_second + _ENDS[moment.microsecond // 1000]
         yield text
+
+
+def parse_timestamp(text: str, field: str) -> datetime:
+    """An RFC 3339 time such as "2026-11-21T07:00:00Z", to the microsecond.  Raises InvalidArgument."""
+    match = _TIMESTAMP.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError
+        whole, fraction, zone = match.groups()
+        moment = datetime.fromisoformat(f"{whole.upper()}{zone.upper().replace('Z', '+00:00')}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidArgument(
+            f"Invalid value at '{field}': {text!r} is not a time such as \"2026-11-21T07:00:00Z\"."
+        ) from None
+    return moment.replace(microsecond=int((fraction or "").ljust(9, "0")[:6]))

@@ -12,6 +12,7 @@ from broker.domain.freeze import Freeze
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
 from broker.domain.schema import SchemaSettings, check_settings
+from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions
 from broker.domain.transforms import Transforms, check_transforms, is_at_work
 
 DELETED_TOPIC = "_deleted-topic_"  # what a subscription shows once its topic is gone (Google's spec)
@@ -28,6 +29,7 @@ MUTABLE_FIELDS = {
     "message_retention_duration",
     "schema_settings",
     "message_transforms",
+    "extensions",
     *KEPT_FIELDS,
 }
 IMMUTABLE_FIELDS = {"name", "tags", "state", "satisfies_pzs"}
@@ -54,6 +56,7 @@ class Topic:
     schema_settings: SchemaSettings | None = None
     transforms: Transforms = ()
     freeze: Freeze | None = None
+    extensions: TopicExtensions = NO_EXTENSIONS
 
     @property
     def transforms_messages(self) -> bool:
@@ -80,6 +83,7 @@ class Topic:
             ),
             schema_settings=wanted.schema_settings if "schema_settings" in fields else self.schema_settings,
             transforms=wanted.transforms if "message_transforms" in fields else self.transforms,
+            extensions=wanted.extensions if "extensions" in fields else self.extensions,
             kept=update_kept(self.kept, wanted.kept, fields, KEPT_FIELDS),
         )
 

@@ -208,6 +208,11 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "TailSubscription": (Need("pubsub.subscriptions.get"),),  # nor here
     "ListTopicMessages": (Need("pubsub.topics.attachSubscription"),),  # as TailTopic
     "TailTopic": (Need("pubsub.topics.attachSubscription"),),  # shows bodies, as a subscription would
+    "ListScheduled": (Need("pubsub.topics.attachSubscription"),),  # as ListTopicMessages
+    "GetScheduled": (Need("pubsub.topics.attachSubscription", on=On.ABOVE),),  # shows a body
+    # A message is taken back, or put off, of whoever published it.
+    "UpdateScheduled": (Need("pubsub.topics.update", on=On.ABOVE),),
+    "CancelScheduled": (Need("pubsub.topics.update", on=On.ABOVE),),
     "ListLag": (Need("pubsub.subscriptions.list"),),
     "Logging.ListAuditLogs": (Need("logging.privateLogEntries.list"),),
     "ValidateMessageTransform": (Need("pubsub.messageTransforms.validate"),),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.domain.ack_id import AttemptName
 from broker.domain.delivery import Delivery
-from broker.domain.message_id import message_id
+from broker.domain.message_id import id_of
 from broker.store.log.attempt_ids import handed_out_microseconds, microseconds
 from broker.store.log.delivery_attempts import AckedInOrder, DeadlineChange, MessageNames
 from broker.telemetry.metrics.counters import Counters
@@ -77,6 +77,6 @@ class DeliveryCounts:
 def _trace(tracing: "Tracing", name: str, deliveries: Iterable[Delivery], now: int) -> None:
     for delivery in deliveries:
         shard_id = delivery.shard_id
-        messages = [(message_id(shard_id, message.seq), message.attributes) for message in delivery.messages]
+        messages = [(id_of(shard_id, message), message.attributes) for message in delivery.messages]
         waited = max(now - handed_out_microseconds(delivery.attempt_id), 0) / 1e6
         tracing.handed_out(name, (shard_id, delivery.attempt_id), messages, waited)

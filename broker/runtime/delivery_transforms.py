@@ -20,7 +20,7 @@ from broker.domain.dead_letter import TRANSFORM
 from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.errors import BrokerError
 from broker.domain.journal import Author, Told
-from broker.domain.message_id import message_id
+from broker.domain.message_id import id_of
 from broker.domain.names import project_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import Subscription
@@ -190,7 +190,7 @@ def _given(shard_id: int, message: StoredMessage) -> Message:
     return Message(
         message.data,
         message.attributes,
-        message_id(shard_id, message.seq),
+        id_of(shard_id, message),
         f"{message.publish_time:%Y-%m-%dT%H:%M:%SZ}",
         message.ordering_key or "",
         int(message.publish_time.timestamp() * 1000),

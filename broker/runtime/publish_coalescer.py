@@ -256,11 +256,13 @@ class PublishCoalescer:
         appended = await retrying(lambda: self._append_or_make_partition(shard_id, queue, batches), Aborted)
         if appended is None:
             raise NotFound("Topic not found: it was deleted.")
-        first_seq, publish_time = appended
+        first_seq, publish_time, first_id_seq = appended
         for publish in publishes:
             if not publish.appended.done():
-                publish.appended.set_result(Appended(first_seq, publish_time))
+                publish.appended.set_result(Appended(first_seq, publish_time, first_id_seq))
             first_seq += publish.batch.count
+            if publish.batch.scheduled is not None:
+                first_id_seq += publish.batch.scheduled.count
         self._count(queue.topic, publishes)
 
     def _count(self, topic: str, publishes: list[_Publish]) -> None:

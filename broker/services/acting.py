@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.next_due import NextDue
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
@@ -18,6 +19,7 @@ from broker.services.pauses import PauseService
 from broker.services.purges import PurgeService
 from broker.services.redrive import RedriveService
 from broker.services.resets import ResetService
+from broker.services.schedule import ScheduleService
 from broker.services.seeks import SeekService
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
@@ -37,6 +39,7 @@ class ActingServices:
     imports: ImportService
     edits: EditService
     resets: ResetService
+    schedule: ScheduleService
 
 
 def make_acting(
@@ -51,6 +54,7 @@ def make_acting(
     resources: ResourceCache,
     schemas: SchemaChecks,
     counters: Counters,
+    next_due: NextDue,
     *,
     allows_reset: bool,
 ) -> ActingServices:
@@ -66,4 +70,5 @@ def make_acting(
         copies=CopyService(database, clock, operations),
         imports=ImportService(database, clock, resources, wake_ups, quotas, schemas, counters),
         resets=ResetService(database, wake_ups, states, allowed=allows_reset),
+        schedule=ScheduleService(database, clock, next_due),
     )

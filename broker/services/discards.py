@@ -15,7 +15,7 @@ from broker.domain.discard import (
 )
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import Author
-from broker.domain.message_id import message_id, parse_message_id
+from broker.domain.message_id import FIRST_ID_SEQ, message_id, parse_message_id
 from broker.domain.names import leaf
 from broker.domain.page import invalid_page_token
 from broker.domain.redrive import EVER, Chosen, check_redrive
@@ -29,6 +29,7 @@ from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, Id, choose_letters, discard, find_piles
+from broker.store.log.scheduled_messages import located
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DISCARDED
 from broker.telemetry.state_changes import StateChanges
@@ -71,6 +72,7 @@ class DiscardService:
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
         ids, rest = await self._chosen(subscription, options)
+        given, ids = ids, await self._located(ids)
         asked = Discard(
             subscription_id=subscription.subscription_id,
             shard_ids=subscription.shard_ids,
@@ -86,7 +88,16 @@ class DiscardService:
             self._counters.subscription(name)[DISCARDED] += count
             who = f" by {by}" if by else ""
             self._states.tell("discards", f"{count:,} messages of {name} are discarded{who}")
+        names = {message_id(*id_): message_id(*named) for id_, named in zip(ids, given, strict=True)}
+        outcomes = {names[id_]: outcome for id_, outcome in outcomes.items()}
         return Discarded(outcomes=outcomes, left_alone=left_alone, rest=rest)
+
+    async def _located(self, ids: Sequence[Id]) -> Sequence[Id]:
+        """By sequences: a message that came later has another id."""
+        if not any(seq > FIRST_ID_SEQ for _, seq in ids):
+            return ids
+        async with self._database.hot() as hot:
+            return await located(hot, ids)
 
     async def _chosen(
         self, subscription: Subscription, options: DiscardOptions

@@ -25,6 +25,7 @@ from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, find_letters, find_piles
 from broker.store.log.edits import Replacement, replace_letter
+from broker.store.log.scheduled_messages import located
 from broker.store.looking.fates import LoggedMessage, read_message
 from broker.store.resources.private_shards import find_private_shard
 from broker.telemetry.state_changes import StateChanges
@@ -63,7 +64,7 @@ class EditService:
         asked = Discard(
             subscription_id=subscription.subscription_id,
             shard_ids=subscription.shard_ids,
-            ids=[parse_message_id(edit.message_id)],
+            ids=await self._located(edit),
             consumable=(),
             author=Author(principal=by),
             now=self._clock.now(),
@@ -85,6 +86,11 @@ class EditService:
         self._states.tell("edits", f"message {olds[0]} of {name} is edited{who}, and comes back as {new_id}")
         return Edited(message_id=new_id, replaces=olds, out_of_order=_is_out_of_order(subscription, message))
 
+    async def _located(self, edit: LetterEdit) -> list[tuple[int, int]]:
+        """By its sequence: a message that came later has another id."""
+        async with self._database.hot() as hot:
+            return await located(hot, [parse_message_id(edit.message_id)])
+
     async def _look(
         self, asked: Discard, edit: LetterEdit, may_consume: MayConsume
     ) -> tuple[Sequence[Any], LoggedMessage, frozenset[int]]:
@@ -94,7 +100,7 @@ class EditService:
                 raise NotFound(f"The subscription has no such dead letter (messageId={edit.message_id}).")
             piles = await find_piles(hot, asked)
             for letter in sorted(letters, key=lambda each: each.publish_time, reverse=True):
-                source = await read_message(hot, shard_id=letter.shard_id, seq=letter.seq)
+                source = await read_message(hot, shard_id=letter.shard_id, id_seq=letter.seq)
                 if source is not None:
                     break
             else:

@@ -18,6 +18,7 @@ from broker.runtime.resource_turns import ResourceTurns
 from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
+from broker.store.log.scheduled_messages import sequence_of
 from broker.store.looking.fates import LoggedMessage, count_before, read_facts, read_message
 from broker.store.looking.journal import read_entries, read_settlement
 from broker.store.resources import push_states, subscriptions, topics
@@ -73,11 +74,11 @@ class FateService:
 
         Raises InvalidArgument, NotFound (no topic; no such message, or it is retained no more), Unavailable.
         """
-        shard_id, seq = parse_message_id(message_id)
+        shard_id, id_seq = parse_message_id(message_id)
         async with self._turns.of(project_of(topic_name), hung_up=hung_up):
             topic, some, token = await self._subscriptions(topic_name, page)
             async with self._database.hot() as hot:
-                message = await read_message(hot, shard_id=shard_id, seq=seq)
+                message = await read_message(hot, shard_id=shard_id, id_seq=id_seq)
             if message is None or shard_id not in topic.shard_ids:
                 raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
             seen = [subscription for subscription in some if await _may(may_see, subscription.name)]
@@ -93,17 +94,19 @@ class FateService:
         Raises InvalidArgument, NotFound (no subscription; a message that is not retained, and not told of),
         Unavailable.
         """
-        shard_id, seq = parse_message_id(message_id)
+        shard_id, id_seq = parse_message_id(message_id)
         async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
             async with self._database.transaction() as connection:
                 subscription = await existing_subscription(connection, subscription_name)
             entries: Sequence[Entry] = ()
             message = None
             if shard_id in subscription.shard_ids:
-                wanted = {"subscription_id": subscription.subscription_id, "shard_id": shard_id, "seq": seq}
                 async with self._database.hot() as hot:
-                    message = await read_message(hot, shard_id=shard_id, seq=seq)
-                    entries = await read_entries(hot, **wanted)
+                    message = await read_message(hot, shard_id=shard_id, id_seq=id_seq)
+                    seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
+                    if seq is not None:
+                        wanted = {"subscription_id": subscription.subscription_id, "shard_id": shard_id, "seq": seq}
+                        entries = await read_entries(hot, **wanted)
             fates = [] if message is None else await self._fates(message, [subscription])
             if not fates and not entries:
                 raise _no_message(message_id, f"of {subscription_name}, or it is not retained any more")

@@ -3,18 +3,22 @@
 import random
 from collections.abc import Sequence
 
+from broker.domain.delay import due_times
 from broker.domain.errors import BrokerError, NotFound
 from broker.domain.message import NewMessage
-from broker.domain.message_id import message_ids
+from broker.domain.message_id import message_id, message_ids
 from broker.domain.names import project_of
 from broker.domain.publish_limits import check_messages, check_request_size
 from broker.domain.topic import Topic
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.next_due import NextDue
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.transforms import TopicTransforms
-from broker.store.log.messages import EncodedMessages, encode_messages, encode_with_gaps
+from broker.store.log.messages import Appended, EncodedMessages, encode_messages, encode_with_gaps
+from broker.store.log.scheduled_messages import encode_scheduled
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PUBLISH_REQUESTS
 
@@ -32,8 +36,12 @@ class PublishService:
         schemas: SchemaChecks,
         transforms: TopicTransforms,
         counters: Counters,
+        clock: DatabaseClock,
+        next_due: NextDue,
     ) -> None:
         self._counters = counters
+        self._clock = clock
+        self._next_due = next_due
         self._resources = resources
         self._quotas = quotas
         self._coalescer = coalescer
@@ -82,12 +90,15 @@ class PublishService:
         if self._quotas.on:
             gauge = self._quotas.publishing(project, principal)
             now = await self._quotas.check(gauge, project)
-            gauge.take(now, requests=1, messages=batch.count, size=batch.size)
+            later = 0 if batch.scheduled is None else batch.scheduled.count
+            gauge.take(now, requests=1, messages=batch.count + later, size=batch.size)
         tries = 1
         while True:
             shard_id = self._shard(topic, messages[0].ordering_key)
             try:
                 appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
+                if batch.scheduled is not None:
+                    return self._scheduled(shard_id, batch, appended)
                 return message_ids(shard_id, appended.first_seq, len(messages))
             except NotFound:  # deleted, frozen or purged a moment ago; perhaps there is one of that name already
                 if tries == _MOST_TRIES:
@@ -118,7 +129,11 @@ class PublishService:
             return await self._transform(topic, messages)
         settings = topic.schema_settings
         shared = () if settings is None else await self._schemas.check(settings, messages)
-        batch = encode_messages(messages, shared)
+        due_ats = due_times(messages, self._clock.now()) if topic.extensions.delay else None
+        if due_ats is not None:
+            batch = encode_scheduled(messages, due_ats, shared)
+        else:
+            batch = encode_messages(messages, shared)
         check_request_size(topic.name, messages, batch.size)
         return batch
 
@@ -131,10 +146,23 @@ class PublishService:
         if stored:
             check_messages(stored)
             shared = () if settings is None else await self._schemas.check(settings, stored)
-        batch = encode_messages(stored, shared) if len(stored) == len(made) else encode_with_gaps(made, shared)
+        due_ats = due_times(made, self._clock.now()) if topic.extensions.delay else None
+        if due_ats is not None:
+            batch = encode_scheduled(made, due_ats, shared)
+        else:
+            batch = encode_messages(stored, shared) if len(stored) == len(made) else encode_with_gaps(made, shared)
         if stored:
             check_request_size(topic.name, stored, batch.size)
         return batch
+
+    def _scheduled(self, shard_id: int, batch: EncodedMessages, appended: Appended) -> list[str]:
+        """The ids of a request's messages, of which some are to come later."""
+        assert batch.scheduled is not None
+        self._next_due.tell(min(batch.scheduled.due_ats))
+        later = {index: appended.first_id_seq + n for n, index in enumerate(batch.scheduled.indexes)}
+        at_once = iter(message_ids(shard_id, appended.first_seq, batch.count))
+        indexes = range(batch.count + batch.scheduled.count)
+        return [message_id(shard_id, later[index]) if index in later else next(at_once) for index in indexes]
 
     def _shard(self, topic: Topic, ordering_key: str) -> int:
         if ordering_key:

@@ -1,9 +1,10 @@
 """Redrive: dead letters go back to the subscription that gave them up (G2); an extension."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.domain.errors import FailedPrecondition, PermissionDenied
+from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.names import leaf
 from broker.domain.operation import Operation, Verb, check_rate
 from broker.domain.redrive import Chosen, RedriveOptions, check_redrive, chosen_by, to_json
@@ -14,6 +15,7 @@ from broker.services.operations import OperationService
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
 from broker.store.log.redrive import count_letters, list_piles
+from broker.store.log.scheduled_messages import located
 
 MayConsume = Callable[[str], Awaitable[None]]
 
@@ -59,6 +61,7 @@ class RedriveService:
             paths=(paths.filter_path, paths.body_path),
             now=self._clock.now(),
         )
+        chosen = await self._located(chosen)
         counts, piles = await self._look(subscription, chosen)
         allowed = await consumable(piles, may_consume)
         rate = {} if request.max_rate is None else {"maxMessagesPerSecond": request.max_rate}
@@ -77,6 +80,13 @@ class RedriveService:
             taken_from=sorted(allowed.values()),
             left_alone=sorted(pile_name for pile, pile_name in piles if pile not in allowed),
         )
+
+    async def _located(self, chosen: Chosen) -> Chosen:
+        """By sequences: a message that came later has another id."""
+        if not any(seq > FIRST_ID_SEQ for _, seq in chosen.ids):
+            return chosen
+        async with self._database.hot() as hot:
+            return replace(chosen, ids=await located(hot, chosen.ids))
 
     async def _look(
         self, subscription: Subscription, chosen: Chosen

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.domain.errors import AlreadyExists, BrokerError, NotFound
+from broker.domain.errors import AlreadyExists, BrokerError, FailedPrecondition, NotFound
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, leaf, not_found, project_of
@@ -16,7 +16,9 @@ from broker.runtime.transforms import TransformChecks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database, ResourceConnection
-from broker.store.resources import payload_schemas, topics
+from broker.store.resources import payload_schemas, processes, topics
+
+_DELAYS = "0033"  # the schema from which on brokers know messages that are to come later
 
 
 def topic_not_found(name: str) -> BrokerError:
@@ -51,6 +53,7 @@ class TopicService:
         check_kept(wanted.kept)
         await self._transforms.check(wanted.name, wanted.transforms)
         async with self._database.transaction() as connection:
+            await _require_delays(connection, wanted)
             wanted = await _with_schema(connection, wanted, None)
             topic = await topics.insert_topic(
                 connection, topic=wanted, shard_count=self._shards_per_topic, now=self._clock.now()
@@ -85,6 +88,8 @@ class TopicService:
             check_topic(topic)
             if topic.kept != current.kept:
                 check_kept(topic.kept)
+            if not current.extensions.delay:
+                await _require_delays(connection, topic)
             topic = await _with_schema(connection, topic, current.schema_settings)
             await topics.update_topic(connection, topic=topic)
         await self._wake_ups.announce(topic.name)
@@ -124,6 +129,16 @@ class TopicService:
         async with self._database.transaction() as connection:
             names = await topics.list_topic_snapshots(connection, topic_id=topic.topic_id, page=page)
         return cut_page(names, page, str)
+
+
+async def _require_delays(connection: ResourceConnection, wanted: Topic) -> None:
+    """An older broker would deliver at once whatever is published through it."""
+    if wanted.extensions.delay and await processes.has_processes_before(connection, revision=_DELAYS):
+        raise FailedPrecondition(
+            "An older broker that runs on this database does not know messages that are to come later "
+            "(extensions.delay=true); try again when all are of this release. One that was killed is believed to "
+            "run for five minutes more."
+        )
 
 
 async def _with_schema(connection: ResourceConnection, topic: Topic, current: SchemaSettings | None) -> Topic:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from broker.domain.errors import InvalidArgument, NotFound
 from broker.domain.message import NewMessage
-from broker.domain.message_id import message_id, parse_message_id
+from broker.domain.message_id import id_of, parse_message_id
 from broker.domain.timestamps import format_timestamp
 from broker.domain.transforms import Transforms
 from broker.runtime.database_clock import DatabaseClock
@@ -102,11 +102,11 @@ class TransformService:
     async def _read(self, trial: Trial, shard_ids: Sequence[int]) -> Message:
         if not shard_ids:
             raise InvalidArgument("With messageId, topic or subscription says whose message it is.")
-        shard_id, seq = parse_message_id(trial.message_id)
+        shard_id, id_seq = parse_message_id(trial.message_id)
         found = None
         if shard_id in shard_ids:
             async with self._database.hot() as hot:
-                found = await read_message(hot, shard_id=shard_id, seq=seq)
+                found = await read_message(hot, shard_id=shard_id, id_seq=id_seq)
         if found is None:
             raise NotFound(f"There is no such message, or it is retained no more (messageId={trial.message_id}).")
         return _stored(found)
@@ -121,7 +121,7 @@ def _stored(message: LoggedMessage) -> Message:
     return Message(
         message.data,
         message.attributes,
-        message_id(message.shard_id, message.seq),
+        id_of(message.shard_id, message),
         format_timestamp(message.publish_time),
         message.ordering_key or "",
         int(message.publish_time.timestamp() * 1000),

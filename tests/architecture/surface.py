@@ -12,6 +12,7 @@ import yaml
 
 from broker.domain import message
 from broker.front.generated.messages import request_of
+from broker.front.resources.carried import NAMES as CARRIED
 from broker.front.resources.rpcs import RPCS
 from broker.front.rest import codec
 from broker.front.rest.codec.protobuf_json import BESIDE
@@ -89,6 +90,8 @@ def wire_messages() -> dict[str, list[Fields]]:
                 found.setdefault(_google_name(name), []).append(fields)
     for name, descriptor in described_messages().items():
         beside = {field: field for field in BESIDE.get(descriptor.full_name, ())}
+        if name == "Topic":
+            beside |= {CARRIED[descriptor.full_name]: CARRIED[descriptor.full_name]}
         found.setdefault(name, []).append({f.name: f.json_name for f in descriptor.fields} | beside)
     return found
 

@@ -69,6 +69,7 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "ImportTopic",
         "ResetProject",
     }
+    acts |= {"UpdateScheduled", "CancelScheduled", "ListScheduled", "GetScheduled"}
     extensions = {"GetPosition", "Nack", "Redrive", "Reject"} | trials | looks | pushes | access | acts
     assert {route.rpc for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions
     assert extensions <= support()["extensions"].keys()

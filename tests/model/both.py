@@ -19,6 +19,7 @@ from tests.model.model import (
     Message,
     Model,
     Options,
+    Scheduled,
     Snapshot,
     Standing,
     Subscription,
@@ -83,7 +84,9 @@ class Both:
 
     def create_topic(self, name: str, retention: timedelta | None = None) -> None:
         exists = self._topic(name) in self.model.topics
-        body = {} if retention is None else {"messageRetentionDuration": f"{retention.total_seconds():.0f}s"}
+        body: Json = {"extensions": {"delay": True}}
+        if retention is not None:
+            body["messageRetentionDuration"] = f"{retention.total_seconds():.0f}s"
         self._expect("ALREADY_EXISTS" if exists else "OK", "PUT", self._topic(name), body)
         if not exists:
             self.model.topics[self._topic(name)] = Topic(self._topic(name), retention)
@@ -105,6 +108,47 @@ class Both:
         if exists:
             for text, message_id in zip(texts, answer["messageIds"], strict=True):
                 self.model.publish(exists, Message(text, attributes, key, self.model.now, message_id))
+
+    def publish_later(self, topic: str, delays: Sequence[int], key: str = "") -> None:
+        """In one request; a delay of 0 seconds is at once."""
+        texts = [f"m{self._published + n + 1}" for n in range(len(delays))]
+        self._published += len(delays)
+        each = [{"broker-delay": f"{seconds}s"} for seconds in delays]
+        body = {"messages": [_message_json(text, said, key) for text, said in zip(texts, each, strict=True)]}
+        answer = self._expect("OK", "POST", f"{self._topic(topic)}:publish", body)
+        found = self.model.topics[self._topic(topic)]
+        for text, said, seconds, id_ in zip(texts, each, delays, answer["messageIds"], strict=True):
+            message = Message(text, said, key, self.model.now, id_)
+            if seconds:
+                found.scheduled.append(Scheduled(message, self.model.now + timedelta(seconds=seconds)))
+            else:
+                self.model.publish(found, message)
+
+    def list_scheduled(self, topic: str) -> None:
+        listed = self._expect("OK", "GET", f"{self._topic(topic)}/scheduled").get("scheduledMessages", [])
+        waiting = self.model.topics[self._topic(topic)].waiting()
+        assert [(m["messageId"], parse_time(m["deliverTime"])) for m in listed] == [
+            (each.message.message_id, each.due) for each in waiting
+        ]
+
+    def change_scheduled(self, topic: str, choice: int, seconds: int | None) -> None:
+        """Let one come so many seconds from now (0 or less: at once, as soon as time passes), None: never."""
+        scheduled = self.model.topics[self._topic(topic)].scheduled
+        if not scheduled:
+            return
+        chosen = scheduled[::-1][choice % len(scheduled)]
+        path = f"{self._topic(topic)}/scheduled/{chosen.message.message_id}"
+        due = self.model.now + timedelta(seconds=seconds or 0)
+        body = {"deliverTime": format_time(due)}
+        code, answer = self._call("DELETE", path) if seconds is None else self._call("PATCH", path, body)
+        if chosen.came:  # once the log has it no more nobody knows
+            assert code in ("FAILED_PRECONDITION", "NOT_FOUND"), answer
+        elif chosen.cancelled:
+            assert code == "NOT_FOUND", answer
+        else:
+            assert code == "OK", answer
+            chosen.due = due
+            chosen.cancelled = seconds is None
 
     # --- subscriptions -----------------------------------------------------------------------------------
 
@@ -375,6 +419,12 @@ class Both:
     def time_passes(self, delta: timedelta) -> None:
         self.broker.move_time(delta)
         self.model.now = self.broker.now
+        for topic in self.model.topics.values():
+            for each in topic.waiting():
+                if each.due <= self.model.now:
+                    each.came = True
+                    each.message.publish_time = self.model.now
+                    self.model.publish(topic, each.message)
 
     def forward_dead_letters(self) -> None:
         certain, perhaps = 0, 0

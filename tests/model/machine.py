@@ -123,6 +123,18 @@ class PubSub(RuleBasedStateMachine):
             self.both.publish("topic", 2, key, **attributes)
             self.both.time_passes(MILLISECOND)
 
+    @rule(
+        delays=st.lists(st.sampled_from([0, 1, 1, 5, 60, 600]), min_size=1, max_size=3),
+        key=st.sampled_from(["", "", "a", "b"]),
+    )
+    def publish_later(self, delays: list[int], key: str) -> None:
+        self.both.publish_later("topic", delays, key)
+
+    @rule(choice=st.integers(0, 8), seconds=st.sampled_from([None, None, 1, 5, 60]))
+    def change_scheduled(self, choice: int, seconds: int | None) -> None:
+        self.both.change_scheduled("topic", choice, seconds)
+        self.both.list_scheduled("topic")
+
     @rule(name=st.sampled_from(["sub1", "sub2", *SUBSCRIPTIONS, "letters"]), max_messages=st.integers(1, 8))
     def pull(self, name: str, max_messages: int) -> None:
         self.both.pull(name, max_messages)

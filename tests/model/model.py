@@ -47,11 +47,34 @@ class Message:
 
 
 @dataclass(eq=False)
+class Scheduled:
+    """A message that is to come later, and what became of it."""
+
+    message: Message
+    due: datetime
+    came: bool = False
+    cancelled: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return not self.came and not self.cancelled
+
+    @property
+    def turn(self) -> tuple[datetime, int]:
+        return self.due, int(self.message.message_id or 0) % 10**15
+
+
+@dataclass(eq=False)
 class Topic:
     name: str
     retention: timedelta | None = None
     log: list[Message] = field(default_factory=list)
     deleted: bool = False
+    scheduled: list[Scheduled] = field(default_factory=list)
+
+    def waiting(self) -> list[Scheduled]:
+        """The first due first."""
+        return sorted((each for each in self.scheduled if each.waits), key=lambda each: each.turn)
 
 
 @dataclass(frozen=True)

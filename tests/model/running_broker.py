@@ -23,6 +23,7 @@ from broker.port.first_bytes import MakeProtocol
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.scheduled_messages import find_scheduled_shards
 
 T = TypeVar("T")
 
@@ -136,11 +137,22 @@ class RunningBroker:
         if delta > timedelta(minutes=1):
             self._run(self._make_partitions(self.now + delta))
         self._clock.time += delta
+        self._run(self._publish_due())
         self._loop.call_soon_threadsafe(self._broker.wake, None, None)
 
     async def _make_partitions(self, now: datetime) -> None:
         async with self._database.connection() as connection:
             await make_partitions_ahead(connection, now=now)
+
+    async def _publish_due(self) -> None:
+        """All that is due, by this or by the broker's own worker, whoever comes first."""
+        while True:
+            await self._broker.passes.due_messages.run_once()
+            async with self._database.hot() as connection:
+                waiting = await find_scheduled_shards(connection)
+            if all(shard.due_at > self.now for shard in waiting):
+                return
+            await asyncio.sleep(0.005)
 
     def forward_dead_letters(self) -> int:
         return self._run(self._broker.passes.dead_letter_forwarder.run_once())

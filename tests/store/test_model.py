@@ -205,7 +205,7 @@ class Deliveries(RuleBasedStateMachine):
 
     async def _look(self, seq: int) -> tuple[MessageFate, int | None]:
         async with self.log.session() as session:
-            found = await read_message(session, shard_id=self.log.shard_id, seq=seq)
+            found = await read_message(session, shard_id=self.log.shard_id, id_seq=seq)
             assert found is not None
             assert found.data == b"m%d" % (seq - 1)
             subscriptions = [replace(self.log.subscription, message_retention=RETENTION)]

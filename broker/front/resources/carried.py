@@ -9,7 +9,10 @@ from typing import Any
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-NAMES: Mapping[str, str] = {"google.pubsub.v1.MessageTransform": "fields"}  # in JSON, by the message's name
+NAMES: Mapping[str, str] = {  # in JSON, by the message's name
+    "google.pubsub.v1.MessageTransform": "fields",
+    "google.pubsub.v1.Topic": "extensions",
+}
 
 _NUMBER = 100_001  # far from those that Google gives
 _TEXT = 2  # the wire type

@@ -1,7 +1,9 @@
 """Publisher's topics: google.pubsub.v1.Topic and what it means, and the calls."""
 
+from dataclasses import replace
 from typing import Any
 
+from broker.domain.field_mask import Update, unknown_path
 from broker.domain.refusals import refuse_unsupported
 from broker.domain.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
 from broker.front.generated import messages
@@ -10,6 +12,7 @@ from broker.front.resources.kept_fields import kept_from_message, put_kept
 from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
 from broker.front.resources.schemas import settings_from, settings_message
 from broker.front.resources.times import from_timedelta, to_timedelta
+from broker.front.resources.topic_extensions import extensions_from, put_extensions
 from broker.front.resources.transforms import transform_messages, transforms_from
 from broker.front.resources.updates import update_of
 
@@ -27,6 +30,7 @@ def topic_from(message: Any) -> Topic:
         kept=kept_from_message(message, KEPT_FIELDS),
         schema_settings=settings_from(message.schema_settings) if message.HasField("schema_settings") else None,
         transforms=transforms_from(message.message_transforms),
+        extensions=extensions_from(message),
     )
 
 
@@ -38,6 +42,7 @@ def topic_message(topic: Topic) -> Any:
         message.schema_settings.CopyFrom(settings_message(topic.schema_settings))
     message.message_transforms.extend(transform_messages(topic.transforms))
     put_kept(message, topic.kept)
+    put_extensions(message, topic.extensions)
     return message
 
 
@@ -56,7 +61,18 @@ async def get_topic(call: ResourceCall, request: Any) -> Answer:
 async def update_topic(call: ResourceCall, request: Any) -> Answer:
     resource_name(request.topic.name, "topics")
     update = update_of(request.topic, list(request.update_mask.paths), topic_message, topic_from)
-    return _answer(await call.services.topics.update_topic(update))
+    return _answer(await call.services.topics.update_topic(_with_extensions(update, request.topic)))
+
+
+def _with_extensions(update: Update[Topic], given: Any) -> Update[Topic]:
+    """They are changed as a whole: protobuf's masks do not reach them."""
+    if "extensions" not in update.fields:
+        return update
+    for path in update.paths:
+        if path.startswith("extensions."):
+            raise unknown_path(path, "Topic", "'extensions' can only be named as a whole.")
+    extensions = extensions_from(given)
+    return replace(update, wanted=lambda current: replace(update.wanted(current), extensions=extensions))
 
 
 async def delete_topic(call: ResourceCall, request: Any) -> Answer:

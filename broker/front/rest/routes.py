@@ -32,6 +32,7 @@ from broker.front.rest.handlers import (
     quotas,
     resets,
     roles,
+    schedule,
     seeks,
     settings,
     standing_messages,
@@ -166,6 +167,10 @@ ROUTES = [
     Route("GET", f"{TOPIC}:tail", "TailTopic", tail.tail_topic),
     Route("GET", f"{TOPIC}/messages", "ListTopicMessages", topic_messages.list_messages),
     Route("GET", f"{TOPIC}/messages/*", "GetMessage", fates.get_message),
+    Route("GET", f"{TOPIC}/scheduled", "ListScheduled", schedule.list_scheduled),  # extensions (J1)
+    Route("GET", f"{TOPIC}/scheduled/*", "GetScheduled", schedule.get_scheduled),
+    Route("PATCH", f"{TOPIC}/scheduled/*", "UpdateScheduled", schedule.update_scheduled),
+    Route("DELETE", f"{TOPIC}/scheduled/*", "CancelScheduled", schedule.cancel_scheduled),
     Route("GET", "projects/*/messages/*", "FindMessage", fates.find_message),
     Route("GET", f"{SUBSCRIPTION}/deadLetters", "ListDeadLetters", dead_letters.list_dead_letters),  # G2
     Route("GET", "projects/*/lag", "ListLag", lag.list_lag),  # extensions (F3)

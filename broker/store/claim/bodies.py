@@ -90,6 +90,6 @@ class Bodies:
         if row.batch not in self._batches:
             first_seq = row.batch - len(row.data) + 1
             self._batches[row.batch] = stored_messages(
-                first_seq, row.publish_time, row.ordering_key, row.attributes, row.data, row.shared
+                first_seq, row.publish_time, row.ordering_key, row.attributes, row.data, row.shared, row.id_seqs
             )
         return self._batches[row.batch]

@@ -2,10 +2,12 @@
 -- were given besides.
 -- parameters: shard_id int8, publish_times timestamptz[], seqs int8[], letter_shards int8[],
 --     letter_publish_times timestamptz[], letter_seqs int8[], added text[]
-INSERT INTO straggler_batches (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data)
+INSERT INTO straggler_batches (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data,
+                               id_seqs)
 SELECT %(shard_id)s, w.publish_time, w.seq, 1,
        octet_length(l.data) + CASE l.attributes WHEN '{}' THEN 0 ELSE octet_length(l.attributes::text) END,
-       l.ordering_key, ARRAY[nullif(l.attributes, '{}')], ARRAY[l.data]
+       l.ordering_key, ARRAY[nullif(l.attributes, '{}')], ARRAY[l.data],
+       (SELECT ARRAY[i.id_seq] FROM scheduled_ids AS i WHERE i.shard_id = %(shard_id)s AND i.seq = w.seq)
 FROM unnest(
     %(publish_times)s::timestamptz[], %(seqs)s::int8[], %(letter_shards)s::int8[],
     %(letter_publish_times)s::timestamptz[], %(letter_seqs)s::int8[]

@@ -14,7 +14,7 @@ from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID, UNKNOWN
 from broker.domain.delivery import StoredMessage
 from broker.domain.journal import Event, Row, ranges_of, rows_of
 from broker.domain.message import NewMessage
-from broker.domain.message_id import message_id
+from broker.domain.message_id import id_of
 from broker.domain.sequences import to_multirange
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
@@ -217,7 +217,7 @@ def _as_published(letter: _Letter, subscription: Subscription, shard_id: int) ->
             "CloudPubSubDeadLetterSourceSubscription": name,
             "CloudPubSubDeadLetterSourceSubscriptionProject": project,
             "CloudPubSubDeadLetterSourceTopicPublishTime": publish_time,
-            SOURCE_MESSAGE_ID: message_id(shard_id, message.seq),
+            SOURCE_MESSAGE_ID: id_of(shard_id, message),
             REASON: letter.reason,
         },
         ordering_key=message.ordering_key or "",

@@ -24,6 +24,8 @@ from broker.store.driver.hot_connection import Bound, HotConnection
 
 _TAKE_SEQUENCES = statements.hot("take_sequences")
 _APPEND_MESSAGES = statements.hot("append_messages")
+_TAKE_ID_SEQS = statements.hot("take_id_seqs")
+_INSERT_SCHEDULED_MESSAGES = statements.hot("insert_scheduled_messages")
 
 MAX_BATCH = 100  # messages
 # Two batches and their row headers fit a page of 8 KB; larger ones would waste the rest of it, or leave their row.
@@ -40,13 +42,33 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduledPart:
+    """Messages of a publish request that are to come later, packed as the others are.
+
+    `indexes`: which of the request's they are.
+    """
+
+    indexes: Sequence[int]
+    due_ats: Sequence[datetime]
+    sizes: Sequence[int]
+    ordering_key: str | None
+    attributes: bytes
+    data: bytes
+
+    @property
+    def count(self) -> int:
+        return len(self.indexes)
+
+
+@dataclass(frozen=True, slots=True)
 class EncodedMessages:
     """Messages of one publish request, as elements of PostgreSQL's binary arrays, ready to be joined.
 
     `attributes` is empty if no message has any.  `parts`: the batches that it would be cut into, by (count, size);
     `sizes`: of the messages, data and attributes.  `shared`: of each part, what its messages have besides their own
     attributes, as JSON; empty: nothing.  `has_gaps`: some messages have a sequence and are not stored; their parts
-    have no size (None), and they are in no `sizes`.
+    have no size (None), and they are in no `sizes`.  `scheduled`: messages beside them, which have no sequence yet
+    and are not in `count`; `size` and `sizes` have them, too.
     """
 
     count: int
@@ -58,6 +80,7 @@ class EncodedMessages:
     sizes: Sequence[int] = ()
     shared: Sequence[str] = ()
     has_gaps: bool = False
+    scheduled: ScheduledPart | None = None
 
 
 class PartitionMissing(Exception):
@@ -65,10 +88,14 @@ class PartitionMissing(Exception):
 
 
 class Appended(NamedTuple):
-    """Where messages came to stand: sequences first_seq, first_seq + 1, …, all with one publish time."""
+    """Where messages came to stand: sequences first_seq, first_seq + 1, …, all with one publish time.
+
+    `first_id_seq`: the first number of those that are to come later, if there are any.
+    """
 
     first_seq: int
     publish_time: datetime
+    first_id_seq: int = 0
 
 
 def encode_messages(messages: Sequence[NewMessage], shared: Sequence[str] = ()) -> EncodedMessages:
@@ -238,16 +265,38 @@ async def append_messages(
     Returns where the first message came to stand, or None if the shard is closed (its topic was deleted) or frozen.
     Raises PartitionMissing; an OperationalError of psycopg means that the outcome is unknown.
     """
+    later = [request.scheduled for request in requests if request.scheduled is not None]
+    to_come = _schedule_statements(shard_id, later, now) if later else ()
     try:
-        taken, _ = await connection.run(*append_statements(shard_id, requests, now))
+        taken, _, *given = await connection.run(*append_statements(shard_id, requests, now), *to_come)
     except CheckViolation as error:
         if is_frozen(error):
             return None
         raise PartitionMissing from error
-    if not taken:
+    if not taken or (later and not given[0]):
         return None
     [(head, publish_time)] = taken
-    return Appended(head - sum(request.count for request in requests) + 1, publish_time)
+    first_seq = head - sum(request.count for request in requests) + 1
+    if not later:
+        return Appended(first_seq, publish_time)
+    [(last_id_seq,)] = given[0]
+    return Appended(first_seq, publish_time, last_id_seq - sum(part.count for part in later) + 1)
+
+
+def _schedule_statements(shard_id: int, parts: Sequence[ScheduledPart], now: datetime) -> tuple[Bound, ...]:
+    """What puts these messages among those that wait; the first has no row if the shard is closed or frozen."""
+    count = sum(part.count for part in parts)
+    attributes = b"".join(part.attributes or _NULL * part.count for part in parts)
+    rows = {
+        "accepted_at": now,
+        "due_ats": [due_at for part in parts for due_at in part.due_ats],
+        "sizes": [size for part in parts for size in part.sizes],
+        "ordering_keys": [part.ordering_key for part in parts for _ in part.indexes],
+        "attributes": array(OIDS["jsonb"], [attributes], count),
+        "data": array(OIDS["bytea"], [part.data for part in parts], count),
+    }
+    where = {"shard_id": shard_id, "count": count}
+    return (_TAKE_ID_SEQS, where), (_INSERT_SCHEDULED_MESSAGES, {**where, **rows})
 
 
 def is_frozen(error: CheckViolation) -> bool:
@@ -261,7 +310,8 @@ def only_message(row: Any) -> StoredMessage:
     attributes = (row.attributes and row.attributes[0]) or _NO_ATTRIBUTES
     if row.shared is not None:
         attributes = _with_shared(attributes, row.shared)
-    return StoredMessage(row.batch, row.publish_time, row.ordering_key, attributes, data)
+    id_seq = None if row.id_seqs is None else row.id_seqs[0]
+    return StoredMessage(row.batch, row.publish_time, row.ordering_key, attributes, data, id_seq)
 
 
 def stored_messages(
@@ -271,8 +321,16 @@ def stored_messages(
     attributes: list[str | None] | None,
     data: list[bytes],
     shared: str | None,
+    id_seqs: list[int] | None = None,
 ) -> list[StoredMessage]:
-    """The messages of a batch; `seq` is the first one's, `shared` what all have besides their own attributes."""
+    """The messages of a batch; `seq` is the first one's, `shared` what all have besides their own attributes,
+    `id_seqs` what their ids are made of (None: their sequences).
+    """
+    if id_seqs is not None:
+        messages = stored_messages(seq, publish_time, ordering_key, attributes, data, shared)
+        for message, id_seq in zip(messages, id_seqs, strict=True):
+            message.id_seq = id_seq
+        return messages
     if shared is not None:
         attributes = [_with_shared(text or _NO_ATTRIBUTES, shared) for text in attributes or [None] * len(data)]
     if attributes is None:

@@ -5,9 +5,9 @@
 -- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
 --     retained_since timestamptz, filter_path jsonpath, body_path jsonpath, max_bytes int8
 SELECT seq, publish_time, ordering_key, attributes,
-       CASE WHEN coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data
+       CASE WHEN coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data, id_seq
 FROM (
-    SELECT m.seq, m.publish_time, m.ordering_key, m.attributes::text AS attributes, m.data,
+    SELECT m.seq, m.publish_time, m.ordering_key, m.attributes::text AS attributes, m.data, m.id_seq,
            sum(m.size) OVER (
                ORDER BY m.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS preceding_bytes
@@ -15,7 +15,7 @@ FROM (
         %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[], %(seqs)s::text[]
     ) AS run (first_publish_time, last_publish_time, seqs)
     CROSS JOIN LATERAL (
-        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size
+        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size, l.id_seq
         FROM messages AS l
         WHERE l.shard_id = %(shard_id)s
           AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs::int8multirange))
@@ -27,7 +27,7 @@ FROM (
           AND (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
           AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
         UNION ALL
-        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size
+        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size, l.id_seq
         FROM straggler_messages AS l
         WHERE l.shard_id = %(shard_id)s
           AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs::int8multirange))

@@ -11,7 +11,7 @@
 --     with_data bool
 SELECT seq, publish_time, ordering_key,
        CASE WHEN matches THEN attributes::text END AS attributes,
-       CASE WHEN matches AND %(with_data)s THEN body[1] END AS data,
+       CASE WHEN matches AND %(with_data)s THEN body[1] END AS data, id_seq,
        matches, scanned, is_last
 FROM (
     SELECT m.*,
@@ -26,6 +26,7 @@ FROM (
            ) AS preceding_bytes
     FROM (
         SELECT m.seq, l.publish_time, l.last_seq, l.ordering_key, m.attributes, l.count, l.size,
+               l.id_seqs[m.ordinal] AS id_seq,
                CASE
                    WHEN NOT %(with_data)s THEN NULL
                    WHEN l.count = 1 THEN l.data  -- perhaps large: not read before it is returned

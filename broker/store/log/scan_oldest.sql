@@ -5,7 +5,7 @@
 --     body_path jsonpath, ordering_key text, max_scanned int8, max_matched int8, max_bytes int8
 SELECT seq, publish_time, ordering_key,
        CASE WHEN matches THEN attributes::text END AS attributes,
-       CASE WHEN matches THEN body[1] END AS data,
+       CASE WHEN matches THEN body[1] END AS data, id_seq,
        matches, scanned, is_last
 FROM (
     SELECT m.*,
@@ -20,6 +20,7 @@ FROM (
            ) AS preceding_bytes
     FROM (
         SELECT m.seq, l.publish_time, l.last_seq, l.ordering_key, m.attributes, l.count, l.size,
+               l.id_seqs[m.ordinal] AS id_seq,
                CASE
                    WHEN l.count = 1 THEN l.data  -- perhaps large: not read before it is returned
                    ELSE ARRAY[l.data[m.ordinal]]

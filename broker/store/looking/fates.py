@@ -15,6 +15,7 @@ from broker.domain.subscription import Subscription
 from broker.filtering.body import MAX_BODY_BYTES
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.scheduled_messages import sequence_of
 from broker.store.looking.standing_messages import standing_in
 
 _FIND_MESSAGE = statements.hot("find_message")
@@ -23,7 +24,7 @@ _COUNT_BEFORE = statements.hot("count_before")
 
 
 class LoggedMessage(NamedTuple):
-    """`attributes` is JSON text."""
+    """`attributes` is JSON text; `id_seq`: what its id is made of (None: `seq`)."""
 
     shard_id: int
     seq: int
@@ -31,10 +32,14 @@ class LoggedMessage(NamedTuple):
     ordering_key: str | None
     attributes: str
     data: bytes
+    id_seq: int | None = None
 
 
-async def read_message(connection: HotConnection, *, shard_id: int, seq: int) -> LoggedMessage | None:
-    """A message that is still in the log; None: it is not, or never was."""
+async def read_message(connection: HotConnection, *, shard_id: int, id_seq: int) -> LoggedMessage | None:
+    """A message that is still in the log, by what its id is made of; None: it is not, or never was."""
+    seq = await sequence_of(connection, shard_id=shard_id, id_seq=id_seq)
+    if seq is None:
+        return None
     [rows] = await connection.run((_FIND_MESSAGE, {"shard_id": shard_id, "seq": seq}))
     return LoggedMessage(shard_id, seq, *rows[0]) if rows else None
 

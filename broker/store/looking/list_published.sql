@@ -3,9 +3,9 @@
 -- its data.
 -- parameters: shard_id int8, publish_time timestamptz, seq int8, filter_path jsonpath, body_path jsonpath,
 --     max_scanned int8, max_bytes int8
--- columns: seq, publish_time, ordering_key, attributes, data, matches
+-- columns: seq, publish_time, ordering_key, attributes, data, id_seq, matches
 SELECT seq, publish_time, ordering_key, attributes::text AS attributes,
-       CASE WHEN matches AND coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data, matches
+       CASE WHEN matches AND coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data, id_seq, matches
 FROM (
     SELECT m.*,
            lead(m.seq) OVER (ORDER BY m.publish_time, m.last_seq) IS NULL AS is_last,
@@ -13,7 +13,7 @@ FROM (
                ORDER BY m.publish_time, m.last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS preceding_bytes
     FROM (
-        SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes, l.data, l.size,
+        SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes, l.data, l.size, l.id_seq,
                (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
                AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
                    AS matches

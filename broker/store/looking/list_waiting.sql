@@ -3,7 +3,7 @@
 -- message that is out of its ordering key.  A message beyond the byte budget comes without its data.
 -- parameters: shard_id int8, subscription_id int8, publish_time timestamptz, seq int8, retained_since timestamptz,
 --     filter_path jsonpath, body_path jsonpath, ordered bool, max_scanned int8, max_bytes int8
--- columns: seq, publish_time, ordering_key, attributes, data, matches, scanned, held_by
+-- columns: seq, publish_time, ordering_key, attributes, data, id_seq, matches, scanned, held_by
 WITH start AS MATERIALIZED (
     SELECT CASE WHEN c.next_seq > %(seq)s THEN c.next_publish_time ELSE %(publish_time)s END AS publish_time,
            greatest(c.next_seq, %(seq)s + 1) AS seq
@@ -12,7 +12,7 @@ WITH start AS MATERIALIZED (
 )
 SELECT seq, publish_time, ordering_key, attributes::text AS attributes,
        CASE WHEN matches AND coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data,
-       matches, scanned,
+       id_seq, matches, scanned,
        CASE WHEN %(ordered)s AND ordering_key IS NOT NULL THEN (
            SELECT CASE position(B'1' IN a.open)
                WHEN 0 THEN NULL
@@ -32,7 +32,7 @@ FROM (
                ORDER BY m.publish_time, m.last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS preceding_bytes
     FROM (
-        SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes, l.data, l.size,
+        SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes, l.data, l.size, l.id_seq,
                (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
                AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
                    AS matches

@@ -46,7 +46,13 @@ async def list_published(
         if row.matches:
             found.append(
                 MatchedMessage(
-                    after.shard_id, row.seq, row.publish_time, row.ordering_key, row.attributes, row.data
+                    after.shard_id,
+                    row.seq,
+                    row.publish_time,
+                    row.ordering_key,
+                    row.attributes,
+                    row.data,
+                    row.id_seq,
                 )
             )
     return found, after

@@ -167,16 +167,15 @@ class _Walk:
         bodies = {seq: rest for seq, *rest in rows}
         for message in wanted:
             body = bodies.get(message.seq)
-            if self.is_full or (body is not None and body[-1] is None):
+            if self.is_full or (body is not None and body[3] is None):
                 return position
             self.scanned += 1
             time = message.publish_time if body is None else body[0]
             position = replace(position, seq=message.seq, publish_time=max(position.publish_time, time))
             if body is not None:
-                publish_time, key, attributes, data = body
-                self._match(
-                    replace(message, publish_time=publish_time, ordering_key=key, attributes=attributes, data=data)
-                )
+                publish_time, key, attributes, data, id_seq = body
+                known = {"ordering_key": key, "attributes": attributes, "data": data, "id_seq": id_seq}
+                self._match(replace(message, publish_time=publish_time, **known))
         return position
 
     async def log(self, position: StandingPosition) -> StandingPosition | None:
@@ -258,6 +257,7 @@ def _waiting(row: Any, shard_id: int) -> StandingMessage:
         ordering_key=row.ordering_key,
         attributes=row.attributes,
         data=row.data,
+        id_seq=row.id_seq,
         state=MessageState.WAITING if row.held_by is None else MessageState.HELD_BY_KEY,
         held_by=row.held_by,
     )

@@ -13,6 +13,7 @@ from broker.domain.page import Page
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import DELETED_TOPIC, Topic
+from broker.domain.topic_extensions import TopicExtensions
 from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.schema.payload_schema_tables import payload_schemas
 from broker.store.schema.tables import shards, snapshots, subscriptions, topics
@@ -39,6 +40,7 @@ def _topic(row: Row[Any]) -> Topic:
         schema_settings=None if row.schema_id is None else _schema_settings(row),
         transforms=decode_transforms(row.message_transforms),
         freeze=None if row.frozen is None else _freeze(row.frozen),
+        extensions=TopicExtensions(delay=row.delay),
     )
 
 
@@ -77,6 +79,7 @@ async def insert_topic(
             message_retention=topic.message_retention,
             kept=topic.kept,
             message_transforms=encode_transforms(topic.transforms),
+            delay=topic.extensions.delay,
             created_at=now,
             **_schema_columns(topic.schema_settings),
         )
@@ -123,6 +126,7 @@ async def update_topic(connection: AsyncConnection, *, topic: Topic) -> None:
             message_retention=topic.message_retention,
             kept=topic.kept,
             message_transforms=encode_transforms(topic.transforms),
+            delay=topic.extensions.delay,
             **_schema_columns(topic.schema_settings),
         )
     )

@@ -9,6 +9,7 @@ from broker.store.schema import (
     payload_schema_tables,
     quota_tables,
     reader_tables,
+    schedule_tables,
     tables,
 )
 
@@ -23,4 +24,5 @@ DECLARED_IN = (
     payload_schema_tables,
     operation_tables,
     import_tables,
+    schedule_tables,
 )

@@ -65,6 +65,8 @@ topics = Table(
     Column("frozen", JSONB(none_as_null=True)),
     # JSON, null for none; text, since the order of what is in it is nobody's to change
     Column("message_transforms", Text),
+    # Publishers may have messages delivered later (domain/delay.py).
+    Column("delay", Boolean, nullable=False, server_default=text("false")),
 )
 
 # A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at
@@ -210,6 +212,7 @@ snapshot_outstanding = Table(
 # A topic's logs.  `head` is the last sequence given out; taking more holds the row until commit, so the order
 # of sequences is the order of commits, and dense.  `last_publish_time` never goes back within a shard.
 # While a topic is frozen `frozen_at` is its head: no broker, of whatever version, can take more.
+# `last_id_seq` is the last number given to a message that waits for its time (domain/message_id.py).
 shards = Table(
     "shards",
     metadata,
@@ -220,6 +223,7 @@ shards = Table(
     Column("last_publish_time", DateTime(timezone=True), nullable=False),
     Column("open", Boolean, nullable=False, server_default=text("true")),
     Column("frozen_at", BigInteger),
+    Column("last_id_seq", BigInteger, nullable=False, server_default=text("'500000000000000'::bigint")),
     CheckConstraint("head <= frozen_at", name="shards_frozen_check"),
     postgresql_with={"fillfactor": "20"},
 )
@@ -230,7 +234,8 @@ def _batch_columns() -> list[SchemaItem]:
 
     Its bodies and attributes are arrays with an element for each (no attributes: a null, or no array); `size` is
     that of all bodies and of the attributes as text.  All messages have the `shared_attributes` besides their own,
-    which `size` leaves out.  The views `messages` and `straggler_messages` have a row for each message.
+    which `size` leaves out.  `id_seqs`: what their ids are made of where that is not their sequences, for they had
+    them before (schedule_tables.py).  The views `messages` and `straggler_messages` have a row for each message.
     """
     return [
         Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
@@ -242,6 +247,7 @@ def _batch_columns() -> list[SchemaItem]:
         Column("attributes", ARRAY(JSONB)),
         Column("data", ARRAY(LargeBinary), nullable=False),
         Column("shared_attributes", JSONB),
+        Column("id_seqs", ARRAY(BigInteger)),
         CheckConstraint("count BETWEEN 1 AND 1000"),
     ]
 

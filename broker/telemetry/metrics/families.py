@@ -173,6 +173,12 @@ TRANSFORM_SECONDS: Final = PROCESS.histogram(
 SANDBOX_DEATHS: Final = PROCESS.counter(
     "broker_transform_sandbox_deaths", "Sandboxes that ended, or were ended, while they transformed messages."
 )
+LATENESS: Final = PROCESS.histogram(
+    "pubsub_scheduled_message_lateness_seconds",
+    "Time from when a delayed message was due until it was published, by this process.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
 OPERATION_STEPS: Final = PROCESS.counter(
     "broker_operation_steps", "Steps of operations that this process has done, each a transaction."
 )

@@ -16,7 +16,7 @@ from broker.domain.copying import (
 from broker.domain.errors import Aborted, InvalidArgument, NotFound, QuotaExceeded
 from broker.domain.log_page import MatchedMessage
 from broker.domain.message import NewMessage
-from broker.domain.message_id import message_id
+from broker.domain.message_id import id_of
 from broker.domain.names import project_of
 from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
 from broker.domain.schema import SchemaSettings
@@ -115,8 +115,7 @@ class CopyKind:
                 shared += await self._schemas.check(settings, [message])
                 stored.append(message)
             except InvalidArgument:
-                id_ = message_id(source.shard_id, source.seq)
-                skipped.append({"messageId": id_, "reason": CopyOutcome.REFUSED})
+                skipped.append({"messageId": id_of(source.shard_id, source), "reason": CopyOutcome.REFUSED})
         return stored, shared, skipped
 
     async def _append(

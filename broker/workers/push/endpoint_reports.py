@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 
-from broker.domain.message_id import message_id
+from broker.domain.message_id import id_of
 from broker.domain.push_state import WAIT_TOLD_EVERY, PushFailure, PushState
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.push_log import PushLog
@@ -96,4 +96,4 @@ class EndpointReports:
 
 def message_id_of(item: Item) -> str:
     """The id that subscribers see."""
-    return message_id(item.name.shard_id, item.message.seq)
+    return id_of(item.name.shard_id, item.message)

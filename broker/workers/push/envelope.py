@@ -101,7 +101,8 @@ class Envelope:
 
         `now` is signed if the subscription signs its requests; `token` is the bearer token, if there is one.
         """
-        message_id = str(shard_id * SEQUENCES_PER_SHARD + message.seq)
+        id_seq = message.seq if message.id_seq is None else message.id_seq
+        message_id = str(shard_id * SEQUENCES_PER_SHARD + id_seq)
         if self._unwrapped:
             body = message.data
             headers = self._unwrapped_headers(message, message_id, token)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from broker.domain.message_id import message_id
+from broker.domain.message_id import id_of
 from broker.runtime.turn_counts import TurnCounts
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DELIVERY_LAG, PUSH_LATENCY, PUSH_REQUESTS, SENT
@@ -77,7 +77,7 @@ async def _traced(
         (
             (item.name.shard_id, item.name.attempt_id),
             item.ordinal,
-            message_id(item.name.shard_id, item.message.seq),
+            id_of(item.name.shard_id, item.message),
             item.message.attributes,
         )
         for item in items

@@ -56,7 +56,7 @@ async def _look(log: Log, session: HotConnection) -> None:
     )
     await standing_messages.list_messages(session, standing)
     for seq in (1, 3, 5):
-        message = await fates.read_message(session, shard_id=log.shard_id, seq=seq)
+        message = await fates.read_message(session, shard_id=log.shard_id, id_seq=seq)
         assert message is not None
         [facts] = await fates.read_facts(session, message=message, subscriptions=[log.subscription], now=now)
         await fates.count_before(session, facts, now=now)

@@ -46,6 +46,7 @@ from broker.store.log.delivery_attempts import (
     release_attempts,
 )
 from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.scheduled_messages import encode_scheduled
 from broker.store.looking import (
     dead_letters,
     fates,
@@ -139,6 +140,8 @@ EXPECTED = {
     "dead_letters._READ_PILED": {"delivery_attempts_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
+    "messages._TAKE_ID_SEQS": {"shards_pkey"},
+    "messages._INSERT_SCHEDULED_MESSAGES": {"shards_pkey"},
     "retained_bytes._READ_KEPT": {
         "ix_shards_topic_id",
         "cursors_pkey",
@@ -320,6 +323,8 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await retained_bytes.sum_batches(session, {log.shard_id: Tally(span_of(log.start))}, limit=10)
     await _list_dead_letters(log, session, later)
     await _run_push_statements(log, session)
+    to_come = encode_scheduled([NewMessage(data=b"later")], [later])
+    await messages.append_messages(session, shard_id=log.shard_id, requests=[to_come], now=log.start)
 
 
 async def _list_dead_letters(log: Log, session: Any, now: datetime) -> None:
@@ -354,7 +359,7 @@ async def _list_messages(log: Log, session: Any, later: datetime) -> None:
         now=later,
     )
     await standing_messages.list_messages(session, asked)
-    message = await fates.read_message(session, shard_id=log.shard_id, seq=1)
+    message = await fates.read_message(session, shard_id=log.shard_id, id_seq=1)
     assert message is not None
     [facts] = await fates.read_facts(session, message=message, subscriptions=[log.subscription], now=later)
     await fates.count_before(session, facts, now=later)

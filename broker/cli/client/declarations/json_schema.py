@@ -80,6 +80,7 @@ def topic_schema() -> Schema:
             lastRevisionId=_TEXT,
         ),
         messageTransforms={"type": "array", "items": _ANY},
+        extensions=_fields("", delay=_said({"type": "boolean"}, "Publishers may have messages delivered later.")),
         messageStoragePolicy=_ANY,
         kmsKeyName=_TEXT,
         ingestionDataSourceSettings=_ANY,

@@ -48,7 +48,7 @@ def _add(response: Any, subscription: Subscription, part: Slice) -> None:
                 received.delivery_attempt = attempt_number
             body = received.message
             body.data = message.data
-            body.message_id = str(first_id + message.seq)
+            body.message_id = str(first_id + (message.seq if message.id_seq is None else message.id_seq))
             body.publish_time.seconds = seconds
             body.publish_time.nanos = nanos
             if message.attributes != "{}":

@@ -7,7 +7,7 @@ import msgspec
 from broker.domain.fate import MessageFate
 from broker.domain.journal import Entry
 from broker.domain.message import PubsubMessage
-from broker.domain.message_id import message_id
+from broker.domain.message_id import id_of
 from broker.domain.message_state import MessageState
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
@@ -24,7 +24,7 @@ def fates_json(found: MessageFates) -> dict[str, Any]:
         "message": PubsubMessage(
             data=message.data,
             attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
-            message_id=message_id(message.shard_id, message.seq),
+            message_id=id_of(message.shard_id, message),
             publish_time=format_timestamp(message.publish_time),
             ordering_key=message.ordering_key or "",
         ),

@@ -6,7 +6,7 @@ import msgspec
 
 from broker.domain.log_page import FilterTest, LogPage, MatchedMessage, log_page_token, parse_log_page
 from broker.domain.message import PubsubMessage
-from broker.domain.message_id import message_ids
+from broker.domain.message_id import id_of
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.requests import Int32, decode_request
 
@@ -36,11 +36,10 @@ def filter_test_json(test: FilterTest) -> dict[str, Any]:
 
 def matched_message(message: MatchedMessage) -> PubsubMessage:
     """google.pubsub.v1.PubsubMessage, without its data unless that was asked for: no filter sees it."""
-    [message_id] = message_ids(message.shard_id, message.seq, 1)
     return PubsubMessage(
         data=message.data or b"",
         attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
-        message_id=message_id,
+        message_id=id_of(message.shard_id, message),
         publish_time=format_timestamp(message.publish_time),
         ordering_key=message.ordering_key or "",
     )

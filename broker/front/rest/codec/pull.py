@@ -99,7 +99,7 @@ def _received(
             PubsubMessage(
                 message.data,
                 None if message.attributes == "{}" else msgspec.Raw(message.attributes),
-                str(first_id + message.seq),
+                str(first_id + (message.seq if message.id_seq is None else message.id_seq)),
                 publish_time,
                 message.ordering_key or "",
             ),

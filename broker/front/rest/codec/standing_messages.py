@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from broker.domain.message import PubsubMessage
-from broker.domain.message_id import message_id
+from broker.domain.message_id import id_of, message_id
 from broker.domain.message_state import MessageState
 from broker.domain.standing_page import (
     StandingList,
@@ -43,7 +43,7 @@ def _standing(message: StandingMessage) -> dict[str, Any]:
         "message": PubsubMessage(
             data=message.data,
             attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
-            message_id=message_id(message.shard_id, message.seq),
+            message_id=id_of(message.shard_id, message),
             publish_time=format_timestamp(message.publish_time),
             ordering_key=message.ordering_key or "",
         ),

@@ -7,7 +7,7 @@ import msgspec
 
 from broker.domain.log_page import MatchedMessage, log_page_token
 from broker.domain.message import PubsubMessage
-from broker.domain.message_id import message_id
+from broker.domain.message_id import id_of
 from broker.domain.timestamps import format_timestamp
 from broker.domain.topic_page import TopicMessages, TopicPage, parse_topic_page
 from broker.front.rest.codec.lists import decode_page_parameters
@@ -40,7 +40,7 @@ def _message(message: MatchedMessage) -> PubsubMessage:
     return PubsubMessage(
         data=message.data or b"",
         attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
-        message_id=message_id(message.shard_id, message.seq),
+        message_id=id_of(message.shard_id, message),
         publish_time=format_timestamp(message.publish_time),
         ordering_key=message.ordering_key or "",
     )

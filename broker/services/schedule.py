@@ -1,0 +1,103 @@
+"""The messages of a topic that wait for their time: looked at, moved, cancelled; extensions (J1)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from broker.domain.delay import ScheduledMessage, check_due
+from broker.domain.errors import FailedPrecondition, NotFound
+from broker.domain.message_id import FIRST_ID_SEQ, parse_message_id
+from broker.domain.schedule_page import SchedulePage, schedule_page_token
+from broker.domain.timestamps import format_timestamp
+from broker.domain.topic import Topic
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.next_due import NextDue
+from broker.services.topics import topic_not_found
+from broker.store.driver.database import Database
+from broker.store.log.scheduled_messages import cancel_scheduled, move_scheduled, sequence_of
+from broker.store.looking.scheduled import list_scheduled, read_scheduled
+from broker.store.resources import topics
+
+
+class ScheduleService:
+    """Also of topics where the extension was switched off: what waits there still comes."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, next_due: NextDue) -> None:
+        self._database = database
+        self._clock = clock
+        self._next_due = next_due
+
+    async def list_scheduled(self, topic_name: str, page: SchedulePage) -> tuple[Sequence[ScheduledMessage], str]:
+        """A page, the first due first, without data, and the token of the next page.  Raises NotFound."""
+        topic = await self._topic(topic_name)
+        async with self._database.hot() as hot:
+            found = await list_scheduled(hot, shard_ids=topic.shard_ids, page=page)
+        if len(found) <= page.size:
+            return found, ""
+        return found[: page.size], schedule_page_token(found[page.size - 1])
+
+    async def get_scheduled(self, topic_name: str, message_id: str) -> ScheduledMessage:
+        """Raises InvalidArgument, NotFound, FailedPrecondition (it was published)."""
+        shard_id, id_seq = await self._located(topic_name, message_id)
+        async with self._database.hot() as hot:
+            found = await read_scheduled(hot, shard_id=shard_id, id_seq=id_seq)
+        if found is None:
+            raise await self._not_waiting(topic_name, message_id)
+        return found
+
+    async def move_scheduled(self, topic_name: str, message_id: str, due_at: datetime) -> ScheduledMessage:
+        """Let it come at another time; one that has passed is now.
+
+        Raises InvalidArgument (the time), NotFound, FailedPrecondition (it was published).
+        """
+        shard_id, id_seq = await self._located(topic_name, message_id)
+        check_due(due_at, self._clock.now(), "deliverTime", format_timestamp(due_at))
+        async with self._database.hot() as hot:
+            moved = await move_scheduled(hot, shard_id=shard_id, id_seq=id_seq, due_at=due_at)
+            found = await read_scheduled(hot, shard_id=shard_id, id_seq=id_seq) if moved else None
+        if found is None:
+            raise await self._not_waiting(topic_name, message_id)
+        self._next_due.tell(due_at)
+        return found
+
+    async def cancel_scheduled(self, topic_name: str, message_id: str) -> None:
+        """From the answer on it is certain that it is never delivered.
+
+        Raises InvalidArgument, NotFound, FailedPrecondition (it was published).
+        """
+        shard_id, id_seq = await self._located(topic_name, message_id)
+        async with self._database.hot() as hot:
+            cancelled = await cancel_scheduled(hot, shard_id=shard_id, id_seq=id_seq)
+        if not cancelled:
+            raise await self._not_waiting(topic_name, message_id)
+
+    async def _topic(self, name: str) -> Topic:
+        async with self._database.transaction() as connection:
+            topic = await topics.find_topic(connection, name=name)
+        if topic is None:
+            raise topic_not_found(name)
+        return topic
+
+    async def _located(self, topic_name: str, message_id: str) -> tuple[int, int]:
+        shard_id, id_seq = parse_message_id(message_id)
+        topic = await self._topic(topic_name)
+        if shard_id not in topic.shard_ids or id_seq <= FIRST_ID_SEQ:
+            raise _unknown(topic_name, message_id)
+        return shard_id, id_seq
+
+    async def _not_waiting(self, topic_name: str, message_id: str) -> NotFound | FailedPrecondition:
+        """Why there is nothing to be done about a message.
+
+        The look-up is a statement of its own: whoever waited for the message's row sees what became of it.
+        """
+        shard_id, id_seq = parse_message_id(message_id)
+        async with self._database.hot() as hot:
+            seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
+        if seq is None:
+            return _unknown(topic_name, message_id)
+        return FailedPrecondition(
+            f"Message {message_id} was published: its time has come (messageId={message_id})."
+        )
+
+
+def _unknown(topic_name: str, message_id: str) -> NotFound:
+    return NotFound(f"No message {message_id} of {topic_name} waits for its time (messageId={message_id}).")

@@ -1,0 +1,204 @@
+"""Messages that are to come later: among those that wait, out of them into the log, or never (J1).
+
+Whoever deletes a row of `scheduled_messages` decides: a message is appended to the log by the transaction that
+deletes its row, or its row was deleted and it is never seen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from psycopg.errors import CheckViolation
+
+from broker.domain.message import NewMessage
+from broker.domain.message_id import FIRST_ID_SEQ
+from broker.store.driver import statements
+from broker.store.driver.database import Connection
+from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection
+from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.messages import (
+    EncodedMessages,
+    PartitionMissing,
+    ScheduledPart,
+    append_statements,
+    encode_messages,
+    encode_with_gaps,
+    is_frozen,
+)
+from broker.store.log.partitions import list_partitions
+
+_FIND_SCHEDULED_SHARDS = statements.hot("find_scheduled_shards")
+_TAKE_DUE_MESSAGES = statements.hot("take_due_messages")
+_APPEND_DUE_MESSAGES = statements.hot("append_due_messages")
+_INSERT_SCHEDULED_IDS = statements.hot("insert_scheduled_ids")
+_READ_SCHEDULED_ID = statements.hot("read_scheduled_id")
+_CANCEL_SCHEDULED_MESSAGE = statements.hot("cancel_scheduled_message")
+_MOVE_SCHEDULED_MESSAGE = statements.hot("move_scheduled_message")
+_DELETE_CLOSED_SCHEDULES = statements.hot("delete_closed_schedules")
+_DELETE_SCHEDULED_IDS = statements.load("delete_scheduled_ids")
+
+MAX_DUE = 1_000  # messages that one transaction appends
+MAX_DUE_BYTES = 8_000_000  # or about so many; the last may be larger
+_BATCH = 1_000  # rows deleted in one statement
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledShard:
+    """A shard where messages wait: the first of them until `due_at`; not `open`: its topic is gone."""
+
+    shard_id: int
+    due_at: datetime
+    open: bool
+
+
+def encode_scheduled(
+    messages: Sequence[NewMessage | None], due_ats: Sequence[datetime | None], shared: Sequence[str] = ()
+) -> EncodedMessages:
+    """Pack the messages of a request some of which are to come later, at `due_ats` (None: at once).
+
+    A message that is None is not stored; `shared` is of the others (`encode_messages`).
+    """
+    texts = iter(shared)
+    of_each = ["" if message is None or not shared else next(texts) for message in messages]
+    at_once = [index for index, due_at in enumerate(due_ats) if due_at is None]
+    indexes = [index for index, due_at in enumerate(due_ats) if due_at is not None]
+    waiting = [_whole(message, of_each[index]) for index in indexes if (message := messages[index]) is not None]
+    now = _encode_at_once([messages[index] for index in at_once], [of_each[index] for index in at_once])
+    packed = encode_messages(waiting)
+    part = ScheduledPart(
+        indexes,
+        [due_at for due_at in due_ats if due_at is not None],
+        packed.sizes,
+        packed.ordering_key,
+        packed.attributes,
+        packed.data,
+    )
+    return replace(
+        now, size=now.size + packed.size, sizes=[*now.sizes, *packed.sizes], has_gaps=True, scheduled=part
+    )
+
+
+def _encode_at_once(messages: Sequence[NewMessage | None], shared: Sequence[str]) -> EncodedMessages:
+    stored = [message for message in messages if message is not None]
+    texts = [text for text in shared if text]
+    if not messages:
+        return EncodedMessages(0, 0, None, b"", b"", [])
+    return encode_messages(stored, texts) if len(stored) == len(messages) else encode_with_gaps(messages, texts)
+
+
+def _whole(message: NewMessage, shared: str) -> NewMessage:
+    """With what it shares with others: nobody knows with which it will stand in the log."""
+    if not shared:
+        return message
+    return msgspec.structs.replace(message, attributes={**message.attributes, **_decode_attributes(shared)})
+
+
+async def find_scheduled_shards(connection: HotConnection) -> list[ScheduledShard]:
+    """Where messages wait, without topics that are frozen."""
+    [rows] = await connection.run((_FIND_SCHEDULED_SHARDS, {}))
+    return [ScheduledShard(*row) for row in rows]
+
+
+async def append_due(connection: HotConnection, *, shard_id: int, now: datetime) -> list[datetime]:
+    """Append messages whose time has come to a shard, and take them out of those that wait: both or neither.
+
+    Returns the times for which they were planned, none if there are none, another process is at it, or the shard
+    takes nothing just now.  Raises PartitionMissing; nothing has changed then.
+    """
+    limits = {"max_messages": MAX_DUE, "max_bytes": MAX_DUE_BYTES}
+    try:
+        _, rows = await connection.run(
+            (BEGIN, {}), (_TAKE_DUE_MESSAGES, {"shard_id": shard_id, "now": now, **limits})
+        )
+        if not rows:
+            await connection.run(*NOTHING_CHANGED)
+            return []
+        rows.sort(key=attrgetter("due_at", "id_seq"))
+        if not await _append(connection, shard_id, rows, now):
+            await connection.close()  # the topic was deleted a moment ago; another pass finds it so
+            return []
+        await connection.run((COMMIT, {}))
+    except CheckViolation as error:
+        await connection.close()
+        if is_frozen(error):
+            return []
+        raise PartitionMissing from error
+    except BaseException:
+        await connection.close()  # its transaction is open
+        raise
+    return [row.due_at for row in rows]
+
+
+async def _append(connection: HotConnection, shard_id: int, rows: Sequence[Any], now: datetime) -> bool:
+    id_seqs = [row.id_seq for row in rows]
+    requests = [
+        encode_messages([_message(row) for row in run]) for _, run in groupby(rows, attrgetter("ordering_key"))
+    ]
+    take, (_, batches) = append_statements(shard_id, requests, now)
+    where = {"shard_id": shard_id, "count": len(rows), "id_seqs": id_seqs}
+    taken, *_ = await connection.run(
+        take, (_APPEND_DUE_MESSAGES, {**batches, "id_seqs": id_seqs}), (_INSERT_SCHEDULED_IDS, where)
+    )
+    return bool(taken)
+
+
+def _message(row: Any) -> NewMessage:
+    attributes = {} if row.attributes is None else _decode_attributes(row.attributes)
+    return NewMessage(data=row.data, attributes=attributes, ordering_key=row.ordering_key or "")
+
+
+async def delete_closed_schedules(connection: HotConnection, *, shard_id: int) -> None:
+    """Delete some of what waits in the shard of a topic that is gone."""
+    await connection.run((_DELETE_CLOSED_SCHEDULES, {"shard_id": shard_id, "limit": _BATCH}))
+
+
+async def cancel_scheduled(connection: HotConnection, *, shard_id: int, id_seq: int) -> bool:
+    """Let a message never come; False: it does not wait (any more)."""
+    [rows] = await connection.run((_CANCEL_SCHEDULED_MESSAGE, {"shard_id": shard_id, "id_seq": id_seq}))
+    return bool(rows)
+
+
+async def move_scheduled(connection: HotConnection, *, shard_id: int, id_seq: int, due_at: datetime) -> bool:
+    """Let a message come at another time; False: it does not wait (any more)."""
+    wanted = {"shard_id": shard_id, "id_seq": id_seq, "due_at": due_at}
+    [rows] = await connection.run((_MOVE_SCHEDULED_MESSAGE, wanted))
+    return bool(rows)
+
+
+async def sequence_of(connection: HotConnection, *, shard_id: int, id_seq: int) -> int | None:
+    """Where the message with this id stands in its shard: an id is made of the sequence, or it came later.
+
+    None: it has not come, never will, or is in the log no more.
+    """
+    if id_seq <= FIRST_ID_SEQ:
+        return id_seq
+    [rows] = await connection.run((_READ_SCHEDULED_ID, {"shard_id": shard_id, "id_seq": id_seq}))
+    return rows[0].seq if rows else None
+
+
+async def located(connection: HotConnection, ids: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Shards and sequences of the messages with these ids; an id of what the log has not stays as it is."""
+    found = []
+    for shard_id, id_seq in ids:
+        seq = await sequence_of(connection, shard_id=shard_id, id_seq=id_seq)
+        found.append((shard_id, id_seq if seq is None else seq))
+    return found
+
+
+async def delete_scheduled_ids(connection: Connection, *, now: datetime) -> int:
+    """Delete those of messages that are in the log no more.  Returns how many."""
+    del now  # what has no partition any more is old, whatever the time
+    partitions = await list_partitions(connection)
+    deleted = 0
+    while partitions:
+        bounds = {"before": partitions[0].start, "limit": _BATCH}
+        cursor = await connection.execute(_DELETE_SCHEDULED_IDS, bounds)
+        deleted += cursor.rowcount
+        if cursor.rowcount < _BATCH:
+            break
+    return deleted

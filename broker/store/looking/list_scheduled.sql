@@ -1,0 +1,16 @@
+-- A page of what waits for its time in some shards, the first due first, without data.
+-- parameters: shard_ids int8[], after timestamptz, after_id_seq int8, after_shard_id int8, max_messages int8
+-- columns: shard_id, id_seq, due_at, accepted_at, ordering_key, attributes, data
+SELECT m.shard_id, m.id_seq, m.due_at, m.accepted_at, m.ordering_key, m.attributes::text AS attributes,
+       NULL::bytea AS data
+FROM unnest(%(shard_ids)s) AS s (shard_id)
+CROSS JOIN LATERAL (
+    SELECT * FROM scheduled_messages AS w
+    WHERE w.shard_id = s.shard_id
+      AND (w.due_at, w.id_seq) >= (%(after)s, %(after_id_seq)s)
+      AND (w.due_at, w.id_seq, w.shard_id) > (%(after)s, %(after_id_seq)s, %(after_shard_id)s)
+    ORDER BY w.due_at, w.id_seq
+    LIMIT %(max_messages)s
+) AS m
+ORDER BY m.due_at, m.id_seq, m.shard_id
+LIMIT %(max_messages)s

@@ -1,0 +1,5 @@
+-- parameters: shard_id int8, id_seq int8
+-- columns: shard_id, id_seq, due_at, accepted_at, ordering_key, attributes, data
+SELECT shard_id, id_seq, due_at, accepted_at, ordering_key, attributes::text AS attributes, data
+FROM scheduled_messages
+WHERE shard_id = %(shard_id)s AND id_seq = %(id_seq)s

@@ -1,0 +1,32 @@
+"""The messages that wait for their time (J1)."""
+
+from collections.abc import Sequence
+
+from broker.domain.delay import ScheduledMessage
+from broker.domain.schedule_page import SchedulePage
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import HotConnection
+
+_LIST_SCHEDULED = statements.hot("list_scheduled")
+_READ_SCHEDULED = statements.hot("read_scheduled")
+
+
+async def list_scheduled(
+    connection: HotConnection, *, shard_ids: Sequence[int], page: SchedulePage
+) -> list[ScheduledMessage]:
+    """Up to one message more than a page, the first due first, without data."""
+    asked = {
+        "shard_ids": list(shard_ids),
+        "after": page.after,
+        "after_id_seq": page.id_seq,
+        "after_shard_id": page.shard_id,
+        "max_messages": page.size + 1,
+    }
+    [rows] = await connection.run((_LIST_SCHEDULED, asked))
+    return [ScheduledMessage(*row) for row in rows]
+
+
+async def read_scheduled(connection: HotConnection, *, shard_id: int, id_seq: int) -> ScheduledMessage | None:
+    """None: no such message waits."""
+    [rows] = await connection.run((_READ_SCHEDULED, {"shard_id": shard_id, "id_seq": id_seq}))
+    return ScheduledMessage(*rows[0]) if rows else None

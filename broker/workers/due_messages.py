@@ -1,0 +1,86 @@
+"""Publishes messages when their time has come (J1)."""
+
+from datetime import datetime, timedelta
+
+from broker.domain.timestamps import whole_milliseconds
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.next_due import NextDue
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.database import Database
+from broker.store.log.messages import PartitionMissing
+from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.scheduled_messages import append_due, delete_closed_schedules, find_scheduled_shards
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import LATENESS
+
+_LOOK = timedelta(seconds=1)  # how soon a process does what one that has died has left
+_STEP = timedelta(milliseconds=1)  # publish times have no finer one
+_NOT_YET = timedelta(milliseconds=20)  # until somebody else, who is at what is due, is done with it
+
+
+class DueMessages:
+    """Every process has one; of a shard one of them takes what is due, while the others pass it by."""
+
+    healthy_seconds = 30.0
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        wake_ups: WakeUps,
+        next_due: NextDue,
+        counters: Counters | None = None,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+        self._next_due = next_due
+        self._counters = counters or Counters()
+
+    async def run(self) -> None:
+        """Until an error, which is the supervisor's."""
+        while True:
+            until = await self.run_once()
+            await self._next_due.wait(until, self._clock.now())
+
+    async def run_once(self) -> datetime:
+        """Publish all that is due, the shards in turn.  Returns when to look again."""
+        appended = 1
+        while appended:
+            appended = 0
+            now = whole_milliseconds(self._clock.now())
+            async with self._database.hot() as connection:
+                shards = await find_scheduled_shards(connection)
+            for shard in shards:
+                if not shard.open:
+                    async with self._database.hot() as connection:
+                        await delete_closed_schedules(connection, shard_id=shard.shard_id)
+                elif shard.due_at <= now:
+                    appended += await self._append(shard.shard_id, now)
+        return _look_again([shard.due_at for shard in shards if shard.open], now)
+
+    async def _append(self, shard_id: int, now: datetime) -> int:
+        try:
+            due_ats = await self._append_once(shard_id, now)
+        except PartitionMissing:
+            async with self._database.connection() as connection:
+                await make_partitions_ahead(connection, now=now)
+            due_ats = await self._append_once(shard_id, now)
+        if due_ats:
+            self._wake_ups.published(shard_id)
+            done = self._clock.now()
+            late = [max(int((done - due_at).total_seconds() * 1e6), 0) for due_at in due_ats]
+            LATENESS.observe_all(self._counters.process, late)
+        return len(due_ats)
+
+    async def _append_once(self, shard_id: int, now: datetime) -> list[datetime]:
+        async with self._database.hot() as connection:
+            return await append_due(connection, shard_id=shard_id, now=now)
+
+
+def _look_again(due_ats: list[datetime], now: datetime) -> datetime:
+    """At the time of the first message, rounded up: a publish time is never before it."""
+    first = min(due_ats, default=now + _LOOK)
+    if first <= now:
+        return now + _NOT_YET
+    return min(whole_milliseconds(first + _STEP), now + _LOOK)

@@ -1,0 +1,213 @@
+"""Messages that are to come later, over REST and gRPC, an extension of topics (J1)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from google.pubsub_v1 import PublisherClient
+from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
+
+from broker.app import Broker
+from broker.app_config import AppConfig
+from broker.domain.database_url import DEFAULT_SCHEMA
+from broker.domain.timestamps import format_timestamp
+from tests.fixtures.broker import Json, Rest, eventually, message, text
+from tests.fixtures.grpc import channel_to
+from tests.fixtures.in_process import running_in_process
+
+ON = {"delay": True}
+CONFIG = {"min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.05}
+
+
+@pytest.fixture
+async def rest(database_url: str) -> AsyncIterator[Rest]:
+    async with running_in_process(Broker(AppConfig(database_url=database_url, **CONFIG))) as client:  # type: ignore[arg-type]
+        yield Rest(client, "projects/p")
+
+
+def delayed(data: str, delay: str = "3600s", **fields: Any) -> Json:
+    return message(data, {"broker-delay": delay}, **fields)
+
+
+async def arrived(rest: Rest, name: str = "sub") -> Json:
+    async def one() -> list[Json]:
+        return await rest.pull(name, 1)
+
+    [received] = await eventually(one)
+    await rest.acknowledge([received], name)
+    return received
+
+
+async def waiting(rest: Rest, topic: str = "topic") -> list[str]:
+    listed = await rest.ok("GET", f"{rest.topic(topic)}/scheduled")
+    return [each["messageId"] for each in listed.get("scheduledMessages", [])]
+
+
+async def test_what_is_to_come_later_comes_later_under_the_id_that_publish_gave(rest: Rest) -> None:
+    assert (await rest.create_topic(extensions=ON))["extensions"] == ON
+    await rest.create_subscription()
+    at = datetime.now(UTC) + timedelta(seconds=0.6)
+    by_time = message("by time", {"broker-deliver-at": format_timestamp(at), "a": "b"})
+    ids = await rest.publish(delayed("later", "0.3s"), "at once", by_time, delayed("long ago", "-5s"))
+    assert len(set(ids)) == 4
+    first = await rest.drain()
+    assert {m["message"]["messageId"]: text(m) for m in first} == {ids[1]: "at once", ids[3]: "long ago"}
+    assert await waiting(rest) == [ids[0], ids[2]]
+    later, last = await arrived(rest), await arrived(rest)
+    assert [(text(m), m["message"]["messageId"]) for m in (later, last)] == [("later", ids[0]), ("by time", ids[2])]
+    assert last["message"]["attributes"]["a"] == "b"
+    assert datetime.fromisoformat(last["message"]["publishTime"]) >= at.replace(
+        microsecond=at.microsecond // 1000 * 1000
+    )
+    assert await waiting(rest) == []
+    # Whoever looks knows it by this id.
+    told = await rest.ok("GET", f"{rest.topic()}/messages/{ids[2]}")
+    assert (told["message"]["messageId"], told["subscriptions"][0]["state"]) == (ids[2], "SETTLED")
+    told = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[2]}")
+    assert told["messageId"] == ids[2]
+    for query in ({"order": "oldest"}, {}):
+        listed = await rest.ok("GET", f"{rest.topic()}/messages", params=query)
+        assert {m["messageId"] for m in listed["messages"]} == set(ids)
+
+
+async def test_what_waits_is_listed_shown_put_off_and_cancelled(rest: Rest) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_subscription()
+    ids = [id_ for n in range(5) for id_ in await rest.publish(delayed(f"m{n}", f"{3600 - n}s", orderingKey="k"))]
+    page = await rest.ok("GET", f"{rest.topic()}/scheduled", params={"pageSize": 3})
+    assert [m["messageId"] for m in page["scheduledMessages"]] == [ids[4], ids[3], ids[2]]
+    assert "data" not in page["scheduledMessages"][0]
+    rest_of_it = {"pageSize": 3, "pageToken": page["nextPageToken"]}
+    page = await rest.ok("GET", f"{rest.topic()}/scheduled", params=rest_of_it)
+    assert ([m["messageId"] for m in page["scheduledMessages"]], "nextPageToken" in page) == (
+        [ids[1], ids[0]],
+        False,
+    )
+    shown = await rest.ok("GET", f"{rest.topic()}/scheduled/{ids[0]}")
+    assert (text({"message": shown}), shown["orderingKey"], shown["attributes"]) == (
+        "m0", "k", {"broker-delay": "3600s"},
+    )  # fmt: skip
+    assert shown["createTime"] < shown["deliverTime"]
+    assert await rest.ok("DELETE", f"{rest.topic()}/scheduled/{ids[0]}") == {}
+    assert (await rest.error("DELETE", f"{rest.topic()}/scheduled/{ids[0]}"))[0] == "NOT_FOUND"
+    soon = format_timestamp(datetime.now(UTC) + timedelta(seconds=0.2))
+    moved = await rest.ok("PATCH", f"{rest.topic()}/scheduled/{ids[1]}", {"deliverTime": soon})
+    assert moved["deliverTime"] == soon
+    received = await arrived(rest)
+    assert (text(received), received["message"]["messageId"]) == ("m1", ids[1])
+    for method, body in (("DELETE", None), ("PATCH", {"deliverTime": soon}), ("GET", None)):
+        code, why = await rest.error(method, f"{rest.topic()}/scheduled/{ids[1]}", body)
+        assert (code, ids[1] in why) == ("FAILED_PRECONDITION", True)
+    far = format_timestamp(datetime.now(UTC) + timedelta(days=32))
+    bodies: list[Json] = [{"deliverTime": far}, {"deliverTime": "soon"}, {}, {"data": "x"}]
+    for body in bodies:
+        assert (await rest.error("PATCH", f"{rest.topic()}/scheduled/{ids[2]}", body))[0] == "INVALID_ARGUMENT"
+    for unknown in ("1", "x", ids[2][:-1] + "99"):
+        assert (await rest.error("GET", f"{rest.topic()}/scheduled/{unknown}"))[0] in (
+            "INVALID_ARGUMENT",
+            "NOT_FOUND",
+        )
+    assert await waiting(rest) == [ids[4], ids[3], ids[2]]
+    assert await rest.drain() == []
+
+
+async def test_a_time_that_cannot_be_read_is_refused_and_nothing_of_the_request_is_stored(rest: Rest) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_subscription()
+    for bad in ("soon", "2678500s"):
+        body = {"messages": [message("at once"), delayed("later"), delayed("bad", bad)]}
+        code, why = await rest.error("POST", f"{rest.topic()}:publish", body)
+        assert (code, "messages[2].attributes.broker-delay" in why, bad in why) == ("INVALID_ARGUMENT", True, True)
+    assert (await waiting(rest), await rest.drain()) == ([], [])
+
+
+async def test_on_other_topics_these_are_attributes_like_any(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    [id_] = await rest.publish(message("m", {"broker-delay": "soon", "broker-deliver-at": "x"}))
+    [received] = await rest.drain()
+    assert received["message"]["messageId"] == id_
+    assert received["message"]["attributes"] == {"broker-delay": "soon", "broker-deliver-at": "x"}
+
+
+async def test_it_is_switched_on_and_off_and_unknown_extensions_are_refused_by_name(rest: Rest) -> None:
+    code, why = await rest.error("PUT", rest.topic(), {"extensions": {"expiry": True}})
+    assert (code, "expiry" in why) == ("INVALID_ARGUMENT", True)
+    assert (await rest.error("PUT", rest.topic(), {"extensions": {"delay": "often"}}))[0] == "INVALID_ARGUMENT"
+    assert "extensions" not in await rest.create_topic(labels={"a": "b"})
+    changes: list[tuple[str, Json, Json | None]] = [
+        ("extensions", {"extensions": ON}, ON), ("labels", {"labels": {}}, ON), ("extensions", {}, None),
+    ]  # fmt: skip
+    for mask, fields, expected in changes:
+        changed = await rest.ok("PATCH", rest.topic(), {"topic": fields, "updateMask": mask})
+        assert changed.get("extensions") == expected
+    body = {"topic": {"extensions": ON}, "updateMask": "extensions.delay"}
+    code, why = await rest.error("PATCH", rest.topic(), body)
+    assert (code, "as a whole" in why) == ("INVALID_ARGUMENT", True)
+
+
+async def test_what_waits_when_it_is_switched_off_still_comes(rest: Rest) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_subscription()
+    [id_] = await rest.publish(delayed("m", "0.3s"))
+    await rest.ok("PATCH", rest.topic(), {"topic": {}, "updateMask": "extensions"})
+    assert (await arrived(rest))["message"]["messageId"] == id_
+
+
+async def test_clients_of_grpc_that_do_not_know_it_keep_it(rest: Rest) -> None:
+    await rest.create_topic(extensions=ON)
+
+    def change() -> None:
+        with channel_to(str(rest.client.base_url).rstrip("/")) as channel:
+            client = PublisherClient(transport=PublisherGrpcTransport(channel=channel))
+            topic = client.get_topic(topic=rest.topic())
+            topic.labels["a"] = "b"
+            client.update_topic(topic=topic, update_mask={"paths": ["labels", "extensions"]})
+
+    await asyncio.to_thread(change)
+    changed = await rest.ok("GET", rest.topic())
+    assert (changed["extensions"], changed["labels"]) == (ON, {"a": "b"})
+
+
+async def test_a_dead_letter_comes_at_once_and_its_message_comes_back_by_the_id_that_it_was_published_with(
+    rest: Rest,
+) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_topic("dead", extensions=ON)
+    await rest.create_subscription("dead-sub", "dead")
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 1}
+    await rest.create_subscription(deadLetterPolicy=policy)
+    [id_] = await rest.publish(delayed("m", "0.2s"))
+
+    async def given_up() -> bool:
+        if received := await rest.pull():
+            await rest.modify_ack_deadline(received, 0)
+        position = await rest.ok("GET", f"{rest.subscription('dead-sub')}/snapshot")
+        return bool(position["undeliveredMessages"])
+
+    await eventually(given_up)
+    assert await waiting(rest, "dead") == []
+    letters = await rest.ok("GET", f"{rest.subscription('dead-sub')}/messages")
+    assert letters["messages"][0]["message"]["attributes"]["broker-source-message-id"] == id_
+    started = await rest.ok("POST", f"{rest.subscription()}:redrive", {"messageIds": [id_]})
+    ended = await rest.ok("POST", f"{started['name']}:wait", {"timeout": "30s"})
+    assert ended["response"]["redriven"] == "1"
+    assert (await arrived(rest))["message"]["messageId"] == id_
+
+
+async def test_it_cannot_be_switched_on_while_an_older_broker_runs(rest: Rest, database_url: str) -> None:
+    await rest.create_topic("plain")
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as older:
+        await older.execute(f"SET search_path = {DEFAULT_SCHEMA}")
+        for version in ("'0032_since_0001'", "NULL"):
+            await older.execute(f"INSERT INTO processes VALUES ('older', now(), {version})")
+            code, why = await rest.error("PUT", rest.topic(), {"extensions": ON})
+            assert (code, "extensions.delay" in why) == ("FAILED_PRECONDITION", True)
+            change = {"topic": {"extensions": ON}, "updateMask": "extensions"}
+            assert (await rest.error("PATCH", rest.topic("plain"), change))[0] == "FAILED_PRECONDITION"
+            await older.execute("DELETE FROM processes WHERE process_id = 'older'")
+        await older.execute("INSERT INTO processes VALUES ('newer', now(), '0999_since_0033')")
+    await rest.create_topic(extensions=ON)
