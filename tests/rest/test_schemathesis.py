@@ -5,6 +5,7 @@ Whatever is sent, the broker answers in time, with a documented status that is n
 as documented.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -32,6 +33,12 @@ SUBSCRIPTION = f"projects/{PROJECT}/subscriptions/subscription"
 SNAPSHOT = f"projects/{PROJECT}/snapshots/snapshot"
 DELIVERY = {"pull", "acknowledge", "modifyAckDeadline", "seek"}
 EXISTING = {"project": PROJECT, "topic": "topic", "subscription": "subscription", "snapshot": "snapshot"}
+
+
+@schemathesis.serializer("application/jsonl")
+def lines_of_json(_context: Any, value: Any) -> bytes:
+    """A line for each of a list; what is none is sent as it is, which is mostly wrong."""
+    return b"".join(json.dumps(each).encode() + b"\n" for each in (value if isinstance(value, list) else [value]))
 
 
 @cache
