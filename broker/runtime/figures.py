@@ -1,6 +1,7 @@
 """What waits, as the database knows it: read for a scrape, and kept for a few seconds for all that ask (F1)."""
 
 import asyncio
+from itertools import islice
 from time import monotonic
 
 from broker.domain.errors import BrokerError
@@ -10,10 +11,10 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.store.driver.database import Database
-from broker.store.looking.figures import list_names, read_retained
+from broker.store.looking.figures import count_operations, list_frozen, list_names, read_retained
 from broker.store.resources import push_states, subscriptions
 from broker.telemetry.metrics.book import CounterBook
-from broker.telemetry.metrics.standings import Standing, Standings
+from broker.telemetry.metrics.standings import Standing, Standings, UnderWay
 
 KEPT_SECONDS = 5.0
 _BREAKERS = {"closed": 0, "half_open": 1, "open": 2}
@@ -45,12 +46,20 @@ class Figures:
         capacity = self._book.capacity
         async with self._database.transaction() as connection:
             topics, names = await list_names(connection)
+            frozen = await list_frozen(connection, limit=capacity)
+            operations = await count_operations(connection)
         self._book.keep_only("topic", topics)
         self._book.keep_only("subscription", names)
         self._book.keep_only("project", {project_of(name) for name in (*topics, *names)})
         async with self._database.hot() as hot:
             retained = await read_retained(hot, max_topics=capacity)
-        standings = Standings(retained=retained, unread=max(len(names) - capacity, 0))
+        now = self._clock.now()
+        under_way = {
+            project: UnderWay(count, max((now - updated_at).total_seconds(), 0.0))
+            for project, (count, updated_at) in islice(operations.items(), capacity)
+        }
+        unread = max(len(names) - capacity, 0)
+        standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread)
         after = 0
         while len(standings.subscriptions) < capacity:
             async with self._database.transaction() as connection:
@@ -82,4 +91,5 @@ class Figures:
             outstanding=lag.outstanding,
             oldest_age=age,
             breaker=breaker,
+            paused=lag.subscription.pause is not None,
         )

@@ -62,8 +62,8 @@ def make_acting(
     return ActingServices(
         pauses=PauseService(database, clock, wake_ups, states),
         freezes=FreezeService(database, clock, wake_ups, states),
-        seeks=SeekService(database, clock, attempt_ids, wake_ups, activity, quotas),
-        purges=PurgeService(database, clock, wake_ups, states),
+        seeks=SeekService(database, clock, attempt_ids, wake_ups, activity, quotas, counters),
+        purges=PurgeService(database, clock, wake_ups, states, counters),
         redrives=RedriveService(database, clock, operations),
         edits=EditService(database, clock, wake_ups, attempt_ids, states),
         discards=DiscardService(database, clock, wake_ups, attempt_ids, states, counters),

@@ -26,6 +26,8 @@ from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.cursors import ShardSeek
 from broker.store.log.previews import compare, read_holding
 from broker.store.resources import snapshots
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import PURGES
 
 UNDO_FOR = timedelta(hours=1)
 _UNDO_LABEL = "broker-undo-of"  # of a snapshot from before a seek: the id of its subscription
@@ -66,6 +68,7 @@ class SeekService:
         wake_ups: WakeUps,
         activity: SubscriptionActivity,
         quotas: Quotas,
+        counters: Counters,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -73,6 +76,7 @@ class SeekService:
         self._wake_ups = wake_ups
         self._activity = activity
         self._quotas = quotas
+        self._counts = counters.process
 
     async def seek(self, subscription_name: str, target: Target, *, undoable: bool = False) -> Replay:
         """To a time: ack what was published before it and un-ack what was published from then on; acked messages
@@ -151,6 +155,7 @@ class SeekService:
                     raise subscription_not_found(subscription_name)
                 shards.append(found)
         self._sought(subscription)
+        self._counts[PURGES["subscription"]] += 1
         return replace(replay(shards, retained_since=None, why=""), undo_snapshot=name)
 
     async def _keep(self, connection: ResourceConnection, subscription: Subscription) -> str:

@@ -35,3 +35,35 @@ async def test_a_scrape_tells_what_waits_how_old_it_is_and_what_is_out(
     breakers = 'pubsub_subscription_push_breaker_state{project="%s",subscription="%s"}'
     assert breakers % (sub["project"], "webhook") in scraped.text
     assert breakers % (sub["project"], "sub") not in scraped.text
+
+
+async def test_a_scrape_tells_what_stands_still_by_somebody_s_will_and_what_is_under_way(
+    broker: tuple[Broker, httpx.AsyncClient], project: str
+) -> None:
+    rest = Rest(broker[1], project)
+    clock = broker[0]._clock
+    assert isinstance(clock, StoppedClock)
+    for name in ("topic", "other", "iced"):
+        await rest.create_topic(name, messageRetentionDuration="600s")
+    for name in ("sub", "paused"):
+        await rest.create_subscription(name)
+    await rest.ok("POST", f"{rest.subscription('paused')}:pause", {})
+    await rest.ok("POST", f"{rest.topic('iced')}:freeze", {})
+    await rest.publish(*("m" for _ in range(20)))
+    slow = {"targetTopic": rest.topic("other"), "maxMessagesPerSecond": 0.01}
+    names = [(await rest.ok("POST", f"{rest.topic()}:copy", slow))["name"] for _ in range(3)]
+    await rest.ok("POST", f"{names[0]}:cancel", {})
+    await rest.ok("POST", f"{rest.subscription('paused')}:purge", {})
+    await rest.ok("POST", f"{rest.topic('iced')}:purge")
+    clock.ahead += timedelta(seconds=60)
+    scraped = await scrape(broker[1])
+    labels = {"project": project.removeprefix("projects/")}
+    paused = {
+        name: scraped.get("pubsub_subscription_paused", **labels, subscription=name) for name in ("sub", "paused")
+    }
+    assert paused == {"sub": 0, "paused": 1}
+    assert scraped.get("pubsub_topic_frozen", **labels, topic="iced") == 1
+    assert scraped.text.count("pubsub_topic_frozen{") == 1
+    assert [scraped.get("broker_purges_total", of=each) for each in ("subscription", "topic")] == [1, 1]
+    assert scraped.get("broker_operations_running", **labels) == 2
+    assert 60 <= scraped.get("broker_operation_step_age_seconds", **labels) < 90

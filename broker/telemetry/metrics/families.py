@@ -182,6 +182,7 @@ LATENESS: Final = PROCESS.histogram(
 OPERATION_STEPS: Final = PROCESS.counter(
     "broker_operation_steps", "Steps of operations that this process has done, each a transaction."
 )
+PURGES: Final = PROCESS.counters("broker_purges", "Purges, by what was purged.", "of", ("subscription", "topic"))
 OPERATIONS_ENDED: Final = PROCESS.counters(
     "broker_operations_ended", "Operations that have ended, by how.", "state", ("succeeded", "failed", "cancelled")
 )

@@ -17,16 +17,27 @@ class Standing:
     outstanding: int
     oldest_age: float
     breaker: int | None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """Operations of a project that have not ended; seconds since the last step of the one that waits longest."""
+
+    count: int
+    waited: float
 
 
 @dataclass(slots=True)
 class Standings:
     """By full names.  `complete`: they could be read; `unread`: so many subscriptions were not, for there are more
-    than have series.
+    than have series.  `frozen`: topics that take nothing just now.
     """
 
     subscriptions: dict[str, Standing] = field(default_factory=dict)
     retained: Mapping[str, int] = field(default_factory=dict)
+    frozen: Sequence[str] = ()
+    operations: Mapping[str, UnderWay] = field(default_factory=dict)
     unread: int = 0
     complete: bool = True
 
@@ -62,8 +73,19 @@ _OF_SUBSCRIPTIONS: Sequence[tuple[str, str, Callable[[Standing], float | None]]]
         "Circuit breaker of the endpoint: 0 closed, 1 half open, 2 open.",
         lambda standing: standing.breaker,
     ),
+    (
+        "pubsub_subscription_paused",
+        "1 while the subscription is paused: nothing of it is handed out.",
+        lambda standing: standing.paused,
+    ),
 )
 RETAINED = ("pubsub_topic_retained_bytes", "Bytes that the log of the topic takes, about.")
+FROZEN = ("pubsub_topic_frozen", "1 while the topic is frozen: what is published is refused.")
+OPERATIONS = ("broker_operations_running", "Operations of the project that have not ended.")
+OPERATION_WAITS = (
+    "broker_operation_step_age_seconds",
+    "Time since the last step of the project's operation that waits longest.",
+)
 COMPLETE = ("broker_figures_read", "1 if what waits could be read from the database for this scrape.")
 UNREAD = ("broker_figures_unread_subscriptions", "Subscriptions beyond those that have series.")
 
@@ -76,5 +98,8 @@ def gauges(standings: Standings) -> Iterator[tuple[str, str, str, Rows]]:
         found = ((each, value(standing)) for each, standing in standings.subscriptions.items())
         yield name, help_, "subscription", [(each, shown) for each, shown in found if shown is not None]
     yield *RETAINED, "topic", list(standings.retained.items())
+    yield *FROZEN, "topic", [(name, 1.0) for name in standings.frozen]
+    yield *OPERATIONS, "project", [(project, each.count) for project, each in standings.operations.items()]
+    yield *OPERATION_WAITS, "project", [(project, each.waited) for project, each in standings.operations.items()]
     yield *COMPLETE, "", [("", float(standings.complete))]
     yield *UNREAD, "", [("", float(standings.unread))]

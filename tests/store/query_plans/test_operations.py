@@ -12,6 +12,7 @@ from broker.domain.operation import Operation, Verb
 from broker.domain.page import Page
 from broker.store.driver import statements
 from broker.store.log import imports
+from broker.store.looking import figures
 from broker.store.resources import operations as store
 from tests.fixtures.log import Log
 from tests.store.query_plans.test_dead_letters import plan_of
@@ -83,6 +84,8 @@ async def test_calls_read_those_of_a_project_by_index(crowded: Log) -> None:
         assert "operations_pkey" in plan, (what, plan)
         assert "Seq Scan" not in plan, (what, plan)
     plan = await _plan_of_call(crowded, lambda c: store.count_running(c, project=operation.project))
+    assert "operations_next_step_idx" in plan, plan
+    plan = await _plan_of_call(crowded, figures.count_operations)
     assert "operations_next_step_idx" in plan, plan  # all that are under way, of any project: ten each at the most
 
 
