@@ -31,6 +31,7 @@ class Command:
     flags: Mapping[str, str] = field(default_factory=dict)  # "move_schema": what that does
     values: Mapping[str, str] = field(default_factory=dict)  # "key_file": what that names; each must be given
     program: str = ""  # the one that runs if none is named, for a command that runs another program
+    examples: Sequence[str] = ()  # a test runs each
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def _leaf(name: str, command: Command, run: Callable[[Command, Mapping[str, Any]
         name,
         help=summary,
         short_help=command.summary,
-        epilog=_EPILOG,
+        epilog=in_examples(command.examples, _EPILOG),
         params=parameters,
         callback=lambda **given: run(command, given),
     )
@@ -167,6 +168,12 @@ def _leaf(name: str, command: Command, run: Callable[[Command, Mapping[str, Any]
         leaf.allow_interspersed_args = False
         leaf.options_metavar = "[OPTIONS] [PROGRAM [ARGUMENT …]]"
     return leaf
+
+
+def in_examples(examples: Sequence[str], rest: str) -> str:
+    """What the help of a command ends with."""
+    lines = "\n".join(f"  {example}" for example in examples)
+    return f"\b\nExamples:\n{lines}\n\n{rest}"
 
 
 def _option(name: str) -> str:

@@ -117,6 +117,10 @@ COMMANDS: dict[str, Command | Commands] = {
         summary="serve the API; without a database URL on an embedded PostgreSQL",
         settings=settings.NAMES,
         run=_serve,
+        examples=(
+            "broker serve --data-dir data",
+            "broker serve --data-dir data --project shop --apply shop.yaml",
+        ),
     ),
     "migrate": Command(
         summary="bring the schema of a PostgreSQL of your own up to date",
@@ -129,6 +133,7 @@ COMMANDS: dict[str, Command | Commands] = {
             "log_format",
         ),
         run=_migrate,
+        examples=("broker migrate --database-url $DATABASE_URL",),
         flags={
             "move_schema": "first move the tables of release 0.1.0 out of `public`, also those of an embedded "
             "database; no broker may run",
@@ -138,6 +143,7 @@ COMMANDS: dict[str, Command | Commands] = {
         summary="show the settings that `broker serve` would have, and where each is from",
         settings=settings.NAMES,
         run=_settings,
+        examples=("broker settings --data-dir data",),
     ),
     "auth bootstrap": Command(
         summary="make a key that may do everything, for `--auth required`",
@@ -154,6 +160,7 @@ COMMANDS: dict[str, Command | Commands] = {
         ),
         values={"key_file": "the file for the key (JSON); it must not exist"},
         run=_bootstrap,
+        examples=("broker auth bootstrap --data-dir data --key-file admin.json",),
     ),
     "secrets rotate": Command(
         summary="encrypt what is secret in the database with a new key; brokers may run",
@@ -163,11 +170,13 @@ COMMANDS: dict[str, Command | Commands] = {
             "discard_unreadable": "drop what lost keys have encrypted; brokers make new keys for tokens",
         },
         run=_rotate_secrets,
+        examples=("broker secrets rotate --data-dir data",),
     ),
     "secrets decrypt": Command(
         summary="write what is secret in clear text, for brokers of an older version; none may run",
         settings=_OF_SECRETS,
         run=_decrypt_secrets,
+        examples=("broker secrets decrypt --data-dir data",),
     ),
     "auth accounts": Commands("broker.cli.auth.accounts"),
     "auth keys": Commands("broker.cli.auth.keys"),
@@ -180,6 +189,7 @@ COMMANDS: dict[str, Command | Commands] = {
         settings=("data_dir",),
         program="psql",
         run=_database,
+        examples=("broker database --data-dir data psql -c 'SELECT name FROM topics'",),
     ),
 }
 

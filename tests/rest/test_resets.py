@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import psycopg
 import pytest
 
 from broker.app import Broker
 from broker.app_config import AppConfig
-from tests.fixtures.broker import Rest, text
+from broker.store.resources import subscriptions, topics
+from tests.fixtures.broker import Rest, eventually, text
 from tests.fixtures.in_process import running_in_process
+from tests.store.interleavings.steps import until_waiting
 from tests.streaming.stream import Streams
 
 AVRO = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}'
@@ -33,11 +36,17 @@ TABLES = [
 
 
 @pytest.fixture
-async def two(database_url: str, project: str) -> AsyncIterator[tuple[Rest, Rest]]:
-    """Two processes on one database."""
-    config = AppConfig(database_url=database_url, pull_wait_seconds=30, allow_reset=True)
+def brokers(database_url: str) -> list[Broker]:
+    """Two processes on one database; pulls wait longer than tests have patience."""
+    config = AppConfig(database_url=database_url, pull_wait_seconds=600, allow_reset=True)
+    return [Broker(config) for _ in range(2)]
+
+
+@pytest.fixture
+async def two(brokers: list[Broker], project: str) -> AsyncIterator[tuple[Rest, Rest]]:
+    """Their clients."""
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(running_in_process(Broker(config))) for _ in range(2)]
+        clients = [await stack.enter_async_context(running_in_process(broker)) for broker in brokers]
         yield Rest(clients[0], project), Rest(clients[1], project)
 
 
@@ -74,7 +83,7 @@ def _count(connection: psycopg.Connection[tuple[int]], table: str) -> int:
 
 
 async def test_all_that_a_project_has_is_gone_in_every_process_and_nothing_of_anybody_else(
-    two: tuple[Rest, Rest], database_url: str
+    two: tuple[Rest, Rest], brokers: list[Broker], database_url: str
 ) -> None:
     rest, other = two
     neighbour = Rest(rest.client, f"{rest.project}x")
@@ -92,6 +101,7 @@ async def test_all_that_a_project_has_is_gone_in_every_process_and_nothing_of_an
         asyncio.create_task(each.call("POST", f"{rest.subscription('waiting')}:pull", {"maxMessages": 1}))
         for each in two
     ]
+    await eventually(lambda: [len(broker.long_poll.waited_for()) for broker in brokers] == [1, 2])
     answer = await rest.ok("POST", f"{rest.project}:reset")
     counts = {"topics": 2, "subscriptions": 4, "snapshots": 1, "schemas": 1, "operations": 1}
     assert answer == {"deleted": counts}
@@ -142,6 +152,30 @@ async def test_what_is_made_and_published_while_a_project_is_reset_is_there_or_g
         await asyncio.gather(*(each.call("POST", f"{each.project}:reset") for each in two))
         await asyncio.gather(*using)
     await two[0].ok("POST", f"{two[0].project}:reset")
+    assert set(_rows(database_url).values()) == {0}
+
+
+async def test_what_is_being_made_when_a_project_is_reset_is_waited_for(
+    two: tuple[Rest, Rest], brokers: list[Broker], database_url: str
+) -> None:
+    """Else the topic would go, and a subscription that it was just given stay."""
+    rest, _ = two
+    await rest.create_topic()
+    await rest.create_subscription()
+    async with brokers[0]._database.transaction() as connection:
+        topic = await topics.lock_topic(connection, name=rest.topic(), share=True)
+        known = await subscriptions.find_subscription(connection, name=rest.subscription())
+        assert topic is not None
+        assert known is not None
+        await subscriptions.insert_subscription(
+            connection,
+            subscription=replace(known, name=rest.subscription("made")),
+            topic_id=topic.topic_id,
+            now=brokers[0]._clock.now(),
+        )
+        reset = asyncio.create_task(rest.ok("POST", f"{rest.project}:reset"))
+        await until_waiting(brokers[1]._database)
+    assert (await reset)["deleted"]["subscriptions"] == 2
     assert set(_rows(database_url).values()) == {0}
 
 

@@ -13,7 +13,7 @@ from broker.cli.client.api import Api
 from broker.cli.client.connection import OPTIONS, connection_from, full_name, project_name
 from broker.cli.client.exit_codes import DONE, IN_WORDS, INTERRUPTED
 from broker.cli.client.output import Output, Shown
-from broker.cli.command_line import Group, Leaf
+from broker.cli.command_line import Group, Leaf, in_examples
 
 AS_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs.")
 
@@ -97,8 +97,7 @@ def client_command(
     run: Callable[..., int],
     examples: Sequence[str],
 ) -> ClientCommand:
-    lines = "\n".join(f"  {example}" for example in examples)
-    epilog = f"\b\nExamples:\n{lines}\n\n{IN_WORDS}"
+    epilog = in_examples(examples, IN_WORDS)
     command = ClientCommand(name, params=list(params), callback=run, help=inspect.getdoc(function), epilog=epilog)
     command.examples = examples
     return command
