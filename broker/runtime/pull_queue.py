@@ -21,6 +21,7 @@ from broker.runtime.key_owners import KeyOwners
 from broker.store.claim.request import Claimant, Gone, More, Quiet
 
 MAX_CLAIM_MESSAGES = 4_000  # one claim serves so many messages at most; the pulls beyond wait for the next
+MAX_CLAIM_PULLS = 250  # and so many of them: with thousands each step of a claim has the event loop for long
 MAX_CLAIM_BYTES = 64_000_000  # which the pulls of a claim share, unless a single message is larger
 MAX_LOOKS = 20  # of a pull, after which it need not look further though there is more to look at
 
@@ -282,7 +283,7 @@ def take(waiting: Line) -> list[WaitingPull]:
     taken: list[WaitingPull] = []
     messages = 0
     ack_deadline = waiting.first.terms.ack_deadline
-    while waiting and waiting.first.terms.ack_deadline == ack_deadline:
+    while waiting and len(taken) < MAX_CLAIM_PULLS and waiting.first.terms.ack_deadline == ack_deadline:
         demand = waiting.first.demand
         messages += min(demand.max_messages, part) if demand.evenly else demand.max_messages
         if taken and messages > MAX_CLAIM_MESSAGES:

@@ -10,7 +10,15 @@ from broker.domain.delivery import Delivery, Demand, StoredMessage, even_parts
 from broker.domain.ordered_run import share_in_order
 from broker.domain.stretch import Stretch
 from broker.runtime.key_owners import MAX_KEYS, KeyOwners
-from broker.runtime.pull_queue import MAX_CLAIM_MESSAGES, Line, PullTerms, WaitingPull, demands_of, take
+from broker.runtime.pull_queue import (
+    MAX_CLAIM_MESSAGES,
+    MAX_CLAIM_PULLS,
+    Line,
+    PullTerms,
+    WaitingPull,
+    demands_of,
+    take,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLENTY = 1_000_000
@@ -73,6 +81,14 @@ def test_one_claim_serves_all_streams_that_wait_and_four_large_pulls() -> None:
     assert sum(demand.max_messages for demand in demands_of(taken)) == MAX_CLAIM_MESSAGES
     pulls = waiting(*[Demand(max_messages=1000, max_bytes=PLENTY)] * 6)
     assert len(take(pulls)) == 4
+
+
+def test_of_thousands_of_pulls_a_claim_serves_some_in_their_order() -> None:
+    """All of them were looked at again and again, by each claim for several times as long as a small call takes."""
+    pulls = waiting(*[Demand(max_messages=1, max_bytes=PLENTY)] * 1_000)
+    first = list(pulls)
+    assert take(pulls) == first[:MAX_CLAIM_PULLS]
+    assert list(pulls) == first[MAX_CLAIM_PULLS:]
 
 
 def test_one_claim_serves_one_ack_deadline() -> None:
