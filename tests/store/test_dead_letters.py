@@ -286,3 +286,17 @@ async def test_large_dead_letters_go_in_several_transactions(
     assert sum(counts) == 10
     assert max(counts) <= 3
     assert len(await dead.pull_texts()) == 10
+
+
+async def test_many_dead_letters_go_in_several_transactions_too(
+    log: Log, dead: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many at once would keep all other tenants of the process waiting."""
+    monkeypatch.setattr("broker.store.log.dead_letters.MAX_LETTERS", 40)
+    sent = {f"m{number}" for number in range(100)}
+    await log.publish(*sent)
+    await fail(log)
+    rounds = [await forward(log, dead) for _ in range(3)]
+    assert [(each.count, each.more) for each in rounds] == [(40, True), (40, True), (20, False)]
+    arrived = [text for delivery in await dead.pull() for text in texts([delivery])]
+    assert sorted(arrived) == sorted(sent)

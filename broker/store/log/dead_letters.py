@@ -1,5 +1,6 @@
 """Dead letters: from a subscription that gave a message up to its dead-letter topic, in one transaction (A5)."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.due_attempt import DueAttempt, due_attempt, replacements
 from broker.store.log.journal import journal_statement
-from broker.store.log.messages import append_statements, encode_messages, is_frozen
+from broker.store.log.messages import EncodedMessages, append_statements, encode_messages, is_frozen
 
 _FIND_DEAD_LETTER_WORK = statements.hot("find_dead_letter_work")
 _MARK_EXHAUSTED_ATTEMPTS = statements.hot("mark_exhausted_attempts")
@@ -33,7 +34,9 @@ _READ_DUE_MESSAGES = statements.hot("read_due_messages")
 _INSERT_DEAD_LETTERS = statements.hot("insert_dead_letters")
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 
-_MAX_ROWS = 20  # of up to 1,000 messages each, in one transaction
+_MAX_ROWS = 20  # in one transaction, with MAX_LETTERS of their messages
+MAX_LETTERS = 1_000
+_AT_ONCE = 100  # letters, between which the event loop has a turn for others
 _MAX_BYTES = 10_000_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
@@ -92,10 +95,10 @@ async def forward_dead_letters(
     """
     try:
         rows = await _lock_exhausted(connection, subscription, shard_id, now)
-        messages = await _read(connection, shard_id, rows)
+        of_rows = _within(MAX_LETTERS, rows)
+        messages = await _read(connection, shard_id, of_rows)
         letters: dict[int, list[_Letter]] = {}
-        for row in rows:
-            given_up = _given_up(row)
+        for row, given_up in of_rows:
             for seq in given_up:
                 if seq in messages and messages[seq].data is not None:
                     letter = _Letter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
@@ -134,12 +137,26 @@ def _given_up(row: DueAttempt) -> list[int]:
     return list(row.open)[:1] if row.ordering_key is not None else list(row.open)
 
 
-async def _read(connection: HotConnection, shard_id: int, rows: Sequence[DueAttempt]) -> dict[int, StoredMessage]:
+def _within(most: int, rows: Sequence[DueAttempt]) -> list[tuple[DueAttempt, list[int]]]:
+    """The first rows with what is dead-lettered of them, so many messages together; the rest stays exhausted."""
+    found: list[tuple[DueAttempt, list[int]]] = []
+    for row in rows:
+        if most > 0:
+            given_up = _given_up(row)[:most]
+            most -= len(given_up)
+            found.append((row, given_up))
+    return found
+
+
+async def _read(
+    connection: HotConnection, shard_id: int, of_rows: Sequence[tuple[DueAttempt, list[int]]]
+) -> dict[int, StoredMessage]:
+    rows = [row for row, _ in of_rows]
     wanted = {
         "shard_id": shard_id,
         "first_publish_times": [row.first_publish_time for row in rows],
         "last_publish_times": [row.last_publish_time for row in rows],
-        "seqs": [to_multirange(_given_up(row)) for row in rows],
+        "seqs": [to_multirange(given_up) for _, given_up in of_rows],
         "retained_since": _LONG_AGO,
         "filter_path": None,
         "body_path": None,
@@ -166,7 +183,10 @@ async def _write(
         writes.append(journal_statement(shard_id, _journal_rows(given_up, subscription), now))
     published_at = now - timedelta(microseconds=now.microsecond % 1000)
     for letter_shard, batch in sorted(letters.items()):  # shard heads last, by id: the one lock order
-        requests = [encode_messages([_as_published(letter, subscription, shard_id)]) for letter in batch]
+        requests: list[EncodedMessages] = []
+        for some in (batch[at : at + _AT_ONCE] for at in range(0, len(batch), _AT_ONCE)):
+            requests += [encode_messages([_as_published(letter, subscription, shard_id)]) for letter in some]
+            await asyncio.sleep(0)
         writes += append_statements(letter_shard, requests, published_at)
         writes.append((_INSERT_DEAD_LETTERS, _known_of(batch, letter_shard, subscription, shard_id)))
     try:
