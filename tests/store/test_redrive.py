@@ -10,7 +10,7 @@ from broker.store.log import piles, redrive
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_unwanted, drop_partitions_behind
 from tests.fixtures.dead_letters import Letters, make_letters
-from tests.fixtures.log import Log, texts
+from tests.fixtures.log import Log, make_log, texts
 from tests.store.interleavings.steps import changed, open_transaction, until_waiting
 
 HOUR = timedelta(hours=1)
@@ -170,6 +170,21 @@ async def test_a_message_with_two_letters_comes_back_once(letters: Letters) -> N
     assert await letters.redrive() == [Outcome.REDRIVEN]
     assert await _acked(log) == ["a"]
     assert await _acked(letters.dead) == []
+
+
+async def test_cursors_are_locked_in_one_order_whosever_they_are(log: Log) -> None:
+    """Were its own locked first, who has the pile's and needs both would wait for it, and it for them."""
+    letters = await make_letters(await make_log(log.database, log.start, "younger"), dead=log)
+    source = letters.log
+    assert log.shard_id < source.shard_id
+    await letters.give_up("a")
+    async with open_transaction(log.database) as other:
+        await piles.lock_piles(other, shard_ids=[log.shard_id], consumable=(), now=log.start)
+        redriving = asyncio.create_task(letters.redrive())
+        await until_waiting(log.database)
+        own = source.subscription.subscription_id, [source.shard_id]
+        await piles.lock_piles(other, shard_ids=[], own=own, consumable=(), now=log.start)
+    assert await redriving == [Outcome.REDRIVEN]
 
 
 @pytest.mark.parametrize("rule", [True, False])

@@ -4,8 +4,8 @@ One step is one transaction, of which the caller begins and commits the rest.  I
 the log, which is that of their keys; each of them comes back as a row of delivery_attempts that nobody has had yet,
 for its own sequence, so under its first id and for nobody else, and its dead letters go.
 
-    lock the subscription's cursor ──► read letters ──► lock their piles ──► what the subscription has, and the log
-      ──► how far the piles' cursors can go ──► write
+    where the letters lie ──► lock the cursors, its own and the piles' ──► read the letters ──► what the piles and
+      the subscription have, and the log ──► how far the piles' cursors can go ──► write
 
 What the log still has is not copied; it stays there, since nothing is dropped before this commits (hold_retention).
 """
@@ -28,7 +28,7 @@ from broker.store.log.pending_rows import Pending, PendingRows
 from broker.store.log.piles import Hold, Pile, lock_holding, lock_letters, lock_piles
 
 _HOLD_RETENTION = statements.hot("hold_retention")
-_LOCK_CURSORS = statements.hot("lock_cursors")
+_READ_LETTER_SHARDS = statements.hot("read_letter_shards")
 _READ_LETTERS = statements.hot("read_letters")
 _FIND_LOGGED = statements.hot("find_logged")
 _COPY_LETTERS = statements.hot("copy_letters")
@@ -36,6 +36,7 @@ _FORGET_LETTERS = statements.hot("forget_letters")
 _COUNT_LETTERS = statements.hot("count_letters")
 _LIST_PILES = statements.hot("list_piles")
 
+_OF_MESSAGES = {"filter_path", "body_path"}  # what read_letters.sql is asked besides
 _MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
 _MORE = 20  # letters beyond those that are wanted: of the last message there may be several
 
@@ -87,24 +88,20 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
 
     Raises FailedPrecondition (no cursor: the subscription is gone or detached), Aborted.
     """
-    where = {"shard_id": step.shard_id, "subscription_ids": [step.chosen.subscription_id]}
-    _, locked, letters = await connection.run(
-        (_HOLD_RETENTION, {}), (_LOCK_CURSORS, where), (_READ_LETTERS, _asked(step))
-    )
-    if not locked:
-        raise FailedPrecondition("The subscription is detached, or was deleted.")
+    own, piles = await _lock_cursors(connection, step)
+    [letters] = await connection.run((_READ_LETTERS, _asked(step)))
     groups, next_seq = _groups(step, letters)
     if not groups:
         return Redriven({}, next_seq)
-    piles = await _lock_piles(connection, step, groups)
+    await _lock_rows(connection, groups, piles)
     _judge(step, groups, piles)
-    logged = await _decide(connection, step, groups, locked[0].next_seq)
+    logged = await _decide(connection, step, groups, own.next_seq)
     cut = await _look_ahead(connection, groups, piles)
     if cut is not None:  # some stand too far behind the cursor of a pile: that moves, and the next step goes on
         groups, next_seq = groups[:cut], groups[cut].seq
     writes = [
         *_takes_out(step, groups, piles, attempt_ids),
-        *_brings_back(step, groups, locked[0], logged, attempt_ids),
+        *_brings_back(step, groups, own, logged, attempt_ids),
     ]
     forgotten = [letter for group in groups if group.comes_back for letter in group.letters]
     if forgotten:
@@ -156,16 +153,33 @@ def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[_Group], int | 
     return chosen, None if is_all else all_groups[-1].seq + 1
 
 
-async def _lock_piles(connection: HotConnection, step: Redrive, groups: Sequence[_Group]) -> dict[int, list[Pile]]:
-    """By shard, in the order of the shards."""
+async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Any, dict[int, list[Pile]]]:
+    """The subscription's own, and the piles of each shard in which its letters lie: all at once, in the one order.
+
+    Raises FailedPrecondition.
+    """
+    asked = {name: value for name, value in _asked(step).items() if name not in _OF_MESSAGES}
+    _, rows = await connection.run((_HOLD_RETENTION, {}), (_READ_LETTER_SHARDS, asked))
+    shard_ids = [row.shard_id for row in rows]
+    owner = step.chosen.subscription_id
+    locked = await lock_piles(
+        connection, shard_ids=shard_ids, own=(owner, [step.shard_id]), consumable=step.consumable, now=step.now
+    )
+    own = [pile.cursor for pile in locked.get(step.shard_id, ()) if pile.subscription_id == owner]
+    if not own:
+        raise FailedPrecondition("The subscription is detached, or was deleted.")
+    return own[0], {shard_id: locked.get(shard_id, []) for shard_id in shard_ids}
+
+
+async def _lock_rows(
+    connection: HotConnection, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]
+) -> None:
+    """Raises Aborted: a letter has come to a shard whose cursors are not locked."""
     letters = [letter for group in groups for letter in group.letters]
-    shard_ids = sorted({letter.shard_id for letter in letters})
-    piles = await lock_piles(connection, shard_ids=shard_ids, consumable=step.consumable, now=step.now)
-    for shard_id in shard_ids:
-        await lock_letters(
-            connection, piles.setdefault(shard_id, []), [each for each in letters if each.shard_id == shard_id]
-        )
-    return piles
+    if not {letter.shard_id for letter in letters} <= piles.keys():
+        raise Aborted("Messages were given up meanwhile; it is tried again.")
+    for shard_id, of_shard in piles.items():
+        await lock_letters(connection, of_shard, [letter for letter in letters if letter.shard_id == shard_id])
 
 
 def _judge(step: Redrive, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]) -> None:

@@ -155,7 +155,7 @@ EXPECTED = {
     "copying._READ_ENDS": {"shards_pkey", "_pkey"},
     "copying._SCAN_OLDEST": {"_pkey"},
     "redrive._HOLD_RETENTION": set(),
-    "redrive._LOCK_CURSORS": {"cursors_pkey"},
+    "redrive._READ_LETTER_SHARDS": set(),
     "redrive._READ_LETTERS": {"_pkey", "straggler_batches_pkey"},
     "redrive._FIND_LOGGED": {"_pkey", "straggler_batches_pkey"},
     "redrive._COPY_LETTERS": {"_pkey", "straggler_batches_pkey"},
