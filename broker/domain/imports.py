@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from broker.domain.copying import SCHEMA_KEYS
 from broker.domain.errors import BrokerError, InvalidArgument
 from broker.domain.message import NewMessage
-from broker.domain.publish_limits import MAX_MESSAGES, check_messages
+from broker.domain.publish_limits import MAX_ATTRIBUTE_VALUE_BYTES, MAX_MESSAGES, check_messages
 
 MAX_PART = 1_000_000  # of an import, so that who sends them ends some day
 _IMPORT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -46,8 +46,18 @@ def check_part(part: Part) -> None:
     for number, message in enumerate(part.messages, 1):
         try:
             check_messages([without_schema(message)])
+            _check_schema_words(message)
         except BrokerError as error:
             raise InvalidArgument(f"Message {number} of the part: {error.message}") from error
+
+
+def _check_schema_words(message: NewMessage) -> None:
+    """What a topic's schema has said may be kept, and is no longer than what a publisher may say."""
+    for key in SCHEMA_KEYS:
+        if len(message.attributes.get(key, "").encode()) > MAX_ATTRIBUTE_VALUE_BYTES:
+            raise InvalidArgument(
+                f"attributes[{key!r}] is too long: the maximum is {MAX_ATTRIBUTE_VALUE_BYTES} bytes."
+            )
 
 
 def without_schema(message: NewMessage) -> NewMessage:

@@ -158,6 +158,11 @@ async def test_a_part_that_cannot_be_is_refused(rest: Rest) -> None:
         ({"importId": "a", "part": "1"}, b'{"data": "YQ=="}\n{"data": 7}\n', "Line 2"),
         ({"importId": "a", "part": "1"}, b'{"data": "YQ=="}\n{}\n', "Message 2"),
         ({"importId": "a", "part": "1"}, b'{"attributes": {"google": "x"}}\n', "Message 1"),
+        (
+            {"importId": "a", "part": "1"},
+            b'{"data": "YQ==", "attributes": {"googclient_schemaname": "%b"}}' % (b"x" * 1025),
+            "Message 1",
+        ),
         ({"importId": "a", "part": "1"}, b'{"data": "YQ=="}\n' * 1001, "1,001 messages"),
     ]
     for params, content, said in cases:
@@ -209,6 +214,18 @@ async def test_an_export_ends_with_its_caller_and_waits_for_it(rest: Rest) -> No
 async def _begin(rest: Rest, url: str) -> None:
     async with rest.client.stream("POST", url, json={}) as answer:
         assert answer.status_code == 200
+
+
+async def test_what_is_published_while_it_is_exported_is_not_meant(rest: Rest) -> None:
+    for number in range(42):
+        await rest.publish(str(number) + " " * 200_000)
+    lines: list[Json] = []
+    async with rest.client.stream("POST", f"/v1/{rest.topic()}:export", json={}) as answer:
+        async for line in answer.aiter_lines():
+            if not lines:
+                await rest.publish("late")
+            lines.append(json.loads(line))
+    assert [text(line).strip() for line in lines] == [str(number) for number in range(42)]
 
 
 async def test_an_export_that_cannot_go_on_says_so_and_is_cut_off(rest: Rest) -> None:
