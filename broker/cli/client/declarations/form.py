@@ -33,6 +33,7 @@ _DEFAULTS: dict[str, Any] = {
     "retryPolicy.maximumBackoff": "600s",
     "deadLetterPolicy.maxDeliveryAttempts": 5,
     "pushConfig.attributes": {"x-goog-version": "v1"},
+    "extensions.delay": False,
     "extensions.journal.sample": 1,
     "extensions.journal.retention": "604800s",
     "extensions.push.digest.maxMessages": 100,
