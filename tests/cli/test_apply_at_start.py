@@ -11,6 +11,8 @@ import pytest
 
 from broker.app import Broker
 from broker.app_config import AppConfig
+from broker.cli.client.api import Api
+from broker.cli.client.credentials import read_credentials
 from broker.store.driver.database import Database
 from broker.store.resources.declaring import turn_to_declare
 from tests.cli.processes import complaint, faults
@@ -146,8 +148,12 @@ def test_with_authentication_it_needs_no_key_and_is_in_the_audit_log(
     start_broker: StartBroker, data_dir: Path, files: list[str]
 ) -> None:
     broker = start_broker("--data-dir", str(data_dir), "--port", "0", "--auth", "required", *files)
-    refused = httpx.get(f"{broker.url}/v1/projects/shop/topics", verify=NO_TLS)
-    assert refused.status_code == 401
+    assert httpx.get(f"{broker.url}/v1/projects/shop/topics", verify=NO_TLS).status_code == 401
     assert _applied(broker) == ["Applied to projects/shop: 4 created, 1 updated, 0 as they were."]
+    with Api(broker.url, read_credentials(str(data_dir / "admin-key.json"), "--credentials")) as api:
+        entries = api.call("GET", "projects/shop/auditLogs")["entries"]
+    methods = {each["protoPayload"]["methodName"].rpartition(".")[2] for each in entries}
+    assert methods >= {"CreateSchema", "CreateTopic", "CreateSubscription", "SetIamPolicy"}, entries
+    assert not any("authenticationInfo" in each["protoPayload"] for each in entries)
     assert broker.stop() == 0
     assert not faults(broker), json.dumps(broker.log)
