@@ -8,6 +8,7 @@ from sqlalchemy import Table, delete, select, update
 
 from broker.domain.topic import DELETED_TOPIC
 from broker.store.driver.database import ResourceConnection
+from broker.store.resources.cursor_locks import lock_cursors
 from broker.store.schema.event_tables import event_conditions, waiting_events
 from broker.store.schema.operation_tables import operations
 from broker.store.schema.payload_schema_tables import payload_schema_revisions, payload_schemas
@@ -87,8 +88,7 @@ async def _locked(connection: ResourceConnection, table: Table, key: str, projec
 
 async def _delete_subscriptions(connection: ResourceConnection, subscription_ids: Sequence[int]) -> None:
     of_these = cursors.c.subscription_id.in_(subscription_ids)
-    order = cursors.c.shard_id, cursors.c.subscription_id  # as claims lock them
-    await connection.execute(select(cursors.c.shard_id).where(of_these).order_by(*order).with_for_update())
+    await lock_cursors(connection, of_these)
     for table in (subscriptions, cursors, push_states, push_failures):
         await connection.execute(delete(table).where(table.c.subscription_id.in_(subscription_ids)))
 

@@ -14,6 +14,7 @@ from broker.domain.push_state import PushState
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.text import storable
+from broker.store.resources.cursor_locks import lock_cursors
 from broker.store.schema.tables import cursors, push_states
 
 _WRITE_PUSH_STATES = statements.load("write_push_states")
@@ -86,10 +87,9 @@ async def pause_claims(connection: ResourceConnection, *, subscription_id: int) 
 
 
 async def _let_claims(connection: ResourceConnection, subscription_id: int, *, paused: bool) -> int:
-    of_it = cursors.c.subscription_id == subscription_id
-    changed = await connection.execute(
-        update(cursors).where(of_it, cursors.c.paused != paused).values(paused=paused)
-    )
+    of_it = (cursors.c.subscription_id == subscription_id) & (cursors.c.paused != paused)
+    await lock_cursors(connection, of_it)
+    changed = await connection.execute(update(cursors).where(of_it).values(paused=paused))
     return changed.rowcount
 
 

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
+from broker.store.resources.cursor_locks import lock_cursors
 from broker.store.schema.tables import (
     cursors,
     delivery_attempts,
@@ -59,8 +60,10 @@ async def _begin(connection: AsyncConnection, topic: Topic, waiting: Mapping[int
 
 async def _take_cursors(connection: AsyncConnection, shard_ids: Sequence[int]) -> dict[int, bool]:
     """Whose cursors there were, and which were paused."""
-    gone = delete(cursors).where(cursors.c.shard_id.in_(shard_ids), _of_topic(shard_ids))
-    rows = await connection.execute(gone.returning(cursors.c.subscription_id, cursors.c.paused))
+    of_them = cursors.c.shard_id.in_(shard_ids) & _of_topic(shard_ids)
+    await lock_cursors(connection, of_them)
+    gone = delete(cursors).where(of_them).returning(cursors.c.subscription_id, cursors.c.paused)
+    rows = await connection.execute(gone)
     return {row.subscription_id: row.paused for row in rows}
 
 
