@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from broker.store.driver.hot_connection import BULKY_BYTES, HotConnection
-from broker.store.driver.statements import Statement
+from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import messages
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
@@ -71,6 +71,16 @@ async def test_an_error_in_one_batch_leaves_the_next_one_alone(log: Log) -> None
     assert await _stored(log) == [(1, b"warm"), (2, b"b")]
     async with log.database.hot() as another:
         assert another is not connection
+
+
+async def test_a_transaction_that_nobody_began_is_not_committed(log: Log) -> None:
+    """What should have been one would have been several."""
+    async with log.database.hot() as connection:
+        await connection.run((BEGIN, {}), (_PID, {}))
+        await connection.run((_PID, {}), (COMMIT, {}))
+        with pytest.raises(RuntimeError, match="lock is to be committed, and no transaction was begun"):
+            await connection.run((_LOCK, {}), (COMMIT, {}))
+        assert connection.closed
 
 
 async def test_a_connection_that_failed_is_closed_only_when_what_is_in_flight_is_answered(log: Log) -> None:

@@ -8,6 +8,9 @@ A HotConnection belongs to one task at a time, or to several that each send batc
 PostgreSQL runs batches strictly in the order in which they were sent, each up to its own Sync, so an error in one
 ends with it and the next one runs.  Whatever goes wrong closes the connection: that alone is certain to commit
 nothing of what was queued.  After an error of PostgreSQL's own the batches behind it are answered first.
+
+Several statements are a transaction because they say so: that a pipeline is one up to its Sync is PostgreSQL's own,
+and others that speak its protocol commit the first statement by itself (docs/decisions/0040).
 """
 
 import asyncio
@@ -23,7 +26,7 @@ from psycopg import errors, pq
 from psycopg.adapt import Transformer
 
 from broker.store.driver.binary import ENCODERS, OIDS
-from broker.store.driver.statements import COMMIT, NO_WAIT, Statement
+from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, Statement
 
 _BINARY = 1
 # When the server dies with something of ours unread, the socket has an error.  uvloop then calls the reader a last
@@ -45,14 +48,15 @@ NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """What was sent up to a Sync.
+    """What was sent up to a Sync, or two: the COMMIT that it was not given itself comes after the first.
 
-    `answered` is set when its Sync is answered, to PostgreSQL's error if there was one; it fails if the connection
-    is lost before.
+    `answered` is set when its last Sync is answered, to PostgreSQL's error if there was one; it fails if the
+    connection is lost before.
     """
 
     answered: asyncio.Future[psycopg.Error | None]
-    skipped: list[bool] = field(default_factory=list)  # by result: whether it is that of a PREPARE
+    syncs: int = 1
+    skipped: list[bool] = field(default_factory=list)  # by result: whether nobody asked for it
     prepares: list[Statement] = field(default_factory=list)
     results: list[pq.abc.PGresult] = field(default_factory=list)
 
@@ -75,6 +79,7 @@ class HotConnection:
         self._prepared: set[Statement] = set()
         self._bodies: dict[Statement, list[int]] = {}  # whose rows have been seen: the columns that are bodies
         self._in_flight: deque[_Batch] = deque()  # in the order of their answers
+        self._begun = False  # a transaction, by the last batch that was sent
         self._failed = False
         self.gave_up = False  # because the server did not answer
         self.bulky = False  # it holds a lot of memory: not worth keeping
@@ -114,7 +119,7 @@ class HotConnection:
     async def run(self, *bound: Bound) -> list[list[Any]]:
         """Send statements in one round trip; the rows of each, named as the statement declares them.
 
-        Outside BEGIN … COMMIT the batch is one transaction that has committed when this returns.
+        Outside BEGIN … COMMIT the batch is one transaction that has committed when this returns, on any database.
         Raises psycopg.Error; the connection is failed then.  An OperationalError means that the outcome is unknown.
         """
         batch = _Batch(self._loop.create_future())
@@ -139,18 +144,34 @@ class HotConnection:
         if not self._in_flight:
             self._answered_at = self._loop.time()
         self._in_flight.append(batch)
-        for (statement, _), parameters in zip(bound, values, strict=True):
-            if statement not in self._prepared and statement not in batch.prepares:
-                self._pgconn.send_prepare(statement.name, statement.text, statement.type_oids)
-                batch.prepares.append(statement)
-                batch.skipped.append(True)
-            self._pgconn.send_query_prepared(statement.name, parameters, [_BINARY] * len(parameters), _BINARY)
-            batch.skipped.append(False)
+        given = [statement for statement, _ in bound]
+        is_whole = len(bound) < 2 or self._begun or given[0] is BEGIN
+        if COMMIT in given and not self._begun and given[0] is not BEGIN:  # PostgreSQL would only warn
+            raise RuntimeError(f"{given[0].name.decode()} is to be committed, and no transaction was begun")
+        if not is_whole:
+            self._queue(batch, BEGIN, skipped=True)
+        for statement, parameters in zip(given, values, strict=True):
+            self._queue(batch, statement, parameters)
         self._pgconn.pipeline_sync()
+        if not is_whole:  # behind a Sync, so that it runs whatever came before: it ends what has failed as well
+            self._queue(batch, COMMIT, skipped=True)
+            self._pgconn.pipeline_sync()
+            batch.syncs = 2
+        self._begun = COMMIT not in given and (self._begun or given[0] is BEGIN)
         if self._pgconn.flush():  # the rest when the socket takes it; answers are read meanwhile
             self._loop.add_writer(self._socket, self._write)
             sent = sum(len(value) for each in values for value in each if value is not None)
             self.bulky = self.bulky or sent > BULKY_BYTES
+
+    def _queue(
+        self, batch: _Batch, statement: Statement, parameters: Sequence[bytes | None] = (), *, skipped: bool = False
+    ) -> None:
+        if statement not in self._prepared and statement not in batch.prepares:
+            self._pgconn.send_prepare(statement.name, statement.text, statement.type_oids)
+            batch.prepares.append(statement)
+            batch.skipped.append(True)
+        self._pgconn.send_query_prepared(statement.name, parameters, [_BINARY] * len(parameters), _BINARY)
+        batch.skipped.append(skipped)
 
     def _write(self) -> None:
         """The socket takes more."""
@@ -168,10 +189,13 @@ class HotConnection:
                 result = self._pgconn.get_result()
                 if result is None:
                     continue  # the end of one statement's results
+                batch = self._in_flight[0]
                 if result.status != pq.ExecStatus.PIPELINE_SYNC:
-                    self._in_flight[0].results.append(result)
+                    batch.results.append(result)
                     continue
-                self._finish(self._in_flight.popleft())
+                batch.syncs -= 1
+                if not batch.syncs:
+                    self._finish(self._in_flight.popleft())
         except psycopg.Error as error:
             self._lose(error)
 

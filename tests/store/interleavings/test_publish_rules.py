@@ -19,13 +19,13 @@ async def a_reader_sees_no_gap_while_a_publish_is_on_its_way(log: Log) -> None:
     async with open_transaction(log.database) as slow:
         await log.publish("first", connection=slow)
         fast = asyncio.create_task(log.publish("second"))
-        await _until_waiting_or_done(log, fast)
+        await until_waiting_or_done(log, fast)
         seen = await log.pull_texts(now=log.start + SECOND)
     await fast
     assert seen + await log.pull_texts(now=log.start + SECOND) == ["first", "second"]
 
 
-async def _until_waiting_or_done(log: Log, task: asyncio.Task[None]) -> None:
+async def until_waiting_or_done(log: Log, task: asyncio.Task[None]) -> None:
     waiting = asyncio.create_task(until_waiting(log.database))
     await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
