@@ -11,6 +11,7 @@ from benchmarks.attacks.acks import many_acks, single_extensions
 from benchmarks.attacks.dead_letters import dead_letter_storm
 from benchmarks.attacks.filters import seek_and_filter
 from benchmarks.attacks.functions import hostile_functions
+from benchmarks.attacks.processors import eight_threads, two_threads
 from benchmarks.attacks.publishes import large_bodies, publish_flood, refused_calls, used_up_quota
 from benchmarks.attacks.pulls import pulls_that_wait
 from benchmarks.attacks.pushes import changed_endpoints, hanging_endpoints, slow_endpoints
@@ -35,6 +36,8 @@ ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]]
     "ordering keys": ordering_keys,
     "snapshots and seeks": snapshots_and_seeks,
     "hostile functions": hostile_functions,
+    "a machine with 2 busy threads": two_threads,
+    "a machine with 8 busy threads": eight_threads,
 }
 
 
