@@ -129,6 +129,15 @@ def forget_session_variables() -> None:
         os.environ.pop(name, None)
 
 
+def take_service_variables() -> dict[str, str]:
+    """Take from the environment what a service manager has handed over: sockets, and where to tell it something.
+
+    Processes that are started from here on do not get it; PostgreSQL too would say that it is ready.
+    """
+    names = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET")
+    return {name: text for name in names if (text := os.environ.pop(name, ""))}
+
+
 def _given(name: str, options: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str]:
     """Where the setting was given ("": nowhere), and as what."""
     if (text := options.get(name)) is not None:

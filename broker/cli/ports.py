@@ -2,11 +2,12 @@
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from broker.port.listener import bound_socket, listen
+from broker.cli.service_manager import CLEARTEXT, MAIN, METRICS
+from broker.port.listener import CannotListen, bound_socket, listen
 from broker.port.tls.material import TlsMaterial, make_context
 from broker.port.turning_away import turning_away
 from broker.setting_fields import Settings
@@ -57,15 +58,23 @@ class Ports:
 
 
 @contextmanager
-def bound_ports(settings: Settings, tls: TlsMaterial | None) -> Iterator[Ports]:
-    """They have their addresses, and refuse connections until `listen`.  Raises CannotListen."""
+def bound_ports(
+    settings: Settings, tls: TlsMaterial | None, handed_over: Mapping[str, socket.socket]
+) -> Iterator[Ports]:
+    """They have their addresses, and refuse connections until `listen`; connections to those that were handed over
+    wait until then.  Raises CannotListen.
+    """
+    if CLEARTEXT in handed_over and tls is None:
+        raise CannotListen(f"a socket {CLEARTEXT} is handed over, and the main one does not speak TLS")
     with ExitStack() as stack:
-        main = stack.enter_context(bound_socket(settings.host, settings.port))
-        cleartext = metrics = None
-        if settings.cleartext_port:
+        for listener in handed_over.values():
+            stack.enter_context(listener)
+        main = handed_over.get(MAIN) or stack.enter_context(bound_socket(settings.host, settings.port))
+        cleartext, metrics = handed_over.get(CLEARTEXT), handed_over.get(METRICS)
+        if settings.cleartext_port and cleartext is None:
             bound = bound_socket(settings.cleartext_host, settings.cleartext_port, prefix="cleartext-")
             cleartext = stack.enter_context(bound)
-        if settings.metrics_port:
+        if settings.metrics_port and metrics is None:
             bound = bound_socket(settings.metrics_host, settings.metrics_port, prefix="metrics-")
             metrics = stack.enter_context(bound)
         yield Ports(main, cleartext, tls, metrics)

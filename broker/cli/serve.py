@@ -22,6 +22,7 @@ from broker.cli.own_database import own_database
 from broker.cli.ports import Ports, bound_ports
 from broker.cli.private_file import write_private_file
 from broker.cli.schema import Served, check_schema, upgrade_schema
+from broker.cli.service_manager import ServiceManager, service_manager
 from broker.cli.stop import Misuse, Stop
 from broker.cli.tls_files import Renewal, TlsFiles, tls_at_start
 from broker.embedded_postgres.cluster import Cluster, ClusterError
@@ -31,7 +32,7 @@ from broker.secrets.keys import FILE_NAME as FILE_OF_SECRETS
 from broker.secrets.keys import format_keys, make_key, read_keys
 from broker.setting_checks import read_certificate_principals, read_oidc_issuers
 from broker.setting_fields import Settings
-from broker.settings import asks_for_traces
+from broker.settings import asks_for_traces, take_service_variables
 from broker.telemetry.log import set_up_log
 
 _NO_AUTHENTICATION = "authentication is off (--auth required); keep the port on a network that you trust"
@@ -55,16 +56,17 @@ def serve(settings: Settings) -> int:
     asks_for_traces()  # before anything is made, for it may be refused
     check_apply(settings)
     try:
+        manager = service_manager(take_service_variables())
         with (
             _data_directory(settings) as cluster,
-            bound_ports(settings, tls.material if tls else None) as ports,
+            bound_ports(settings, tls.material if tls else None, manager.sockets) as ports,
             _database(settings, cluster, own_url, _check_transport(settings, ports)) as (url, served),
         ):
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
             _warn_of_strangers(settings, ports)
             config = _config(settings, ports, url, served.schema)
             apply_at_start(settings, config)
-            asyncio.run(_serve(settings, ports, tls, cluster, config))
+            asyncio.run(_serve(settings, ports, tls, cluster, config, manager))
     except CannotListen as error:
         raise Stop(str(error)) from error
     except KeyboardInterrupt:
@@ -175,7 +177,12 @@ def _database(
 
 
 async def _serve(
-    settings: Settings, ports: Ports, tls: TlsFiles | None, cluster: Cluster | None, config: AppConfig
+    settings: Settings,
+    ports: Ports,
+    tls: TlsFiles | None,
+    cluster: Cluster | None,
+    config: AppConfig,
+    manager: ServiceManager,
 ) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -189,7 +196,9 @@ async def _serve(
             raise Stop(children.why)
         if not stopping.is_set():
             say_ready(settings, ports)
+            manager.tell("READY=1", f"STATUS=Serves {url_of(ports.main, secure=ports.is_secure)}")
         await stopping.wait()
+        manager.tell("STOPPING=1", "STATUS=Stops")
         for number in _stop_signals():
             loop.remove_signal_handler(number)  # the loop would restore the deadly default at its end
         _ignore_signals()
