@@ -20,6 +20,7 @@ _LISTED = {
     "broker/cli/serve.py: %s is open to other machines without TLS: %s",
     "broker/cli/children.py: worker process %d %s; starting it again%s",
     "broker/cli/children.py: worker process %d serves again",
+    "broker/cli/service_manager.py: the service manager at %s could not be told: %s",
     "broker/cli/schema.py: logger.info(served.remark)",
     "broker/cli/worker.py: no traces are sent, for %s: pip install 'pubsub-broker[otel]'",
     "broker/cli/worker.py: %d calls had no answer when the broker stopped",
