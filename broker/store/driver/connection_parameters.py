@@ -19,6 +19,7 @@ _REACHING: dict[str, Any] = {
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
+    "target_session_attrs": "read-write",  # of several hosts the primary, whichever that is by now (L2)
 }
 
 # What every session is told, whatever the server, the database, the role and the URL have been configured to.

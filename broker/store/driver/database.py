@@ -46,6 +46,7 @@ DATABASE = ("databases", "")
 _WORRIES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
     ((pg.DiskFull,), "full", "the database has no room left"),
     ((NoRoom, NoConnectionFree), "connections", "no connection to the database is free"),
+    ((pg.ReadOnlySqlTransaction,), "read-only", "the database is a standby, or takes no changes"),
     ((pg.QueryCanceled,), "slow", "the database takes too long for statements"),
 )
 
@@ -82,6 +83,7 @@ _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.SerializationFailure, Aborted, "The call met a concurrent change; try it again."),
     (pg.LockNotAvailable, Unavailable, "The resource is busy; try again."),
     (pg.QueryCanceled, Unavailable, "The database took too long; try again."),
+    (pg.ReadOnlySqlTransaction, Unavailable, "The database takes no changes just now; try again."),
     (pg.DiskFull, Unavailable, "The database has no room left; try again later."),
     (pg.UntranslatableCharacter, InvalidArgument, "A text has a character that cannot be stored."),
     (pg.CharacterNotInRepertoire, InvalidArgument, "A text has a character that cannot be stored."),

@@ -26,6 +26,7 @@ from psycopg import errors, pq
 from psycopg.adapt import Transformer
 
 from broker.store.driver.binary import ENCODERS, OIDS
+from broker.store.driver.replication import is_unreplicated, unreplicated
 from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, Statement
 
 _BINARY = 1
@@ -56,6 +57,7 @@ class _Batch:
 
     answered: asyncio.Future[psycopg.Error | None]
     syncs: int = 1
+    unreplicated: bool = False  # what it committed
     skipped: list[bool] = field(default_factory=list)  # by result: whether nobody asked for it
     prepares: list[Statement] = field(default_factory=list)
     results: list[pq.abc.PGresult] = field(default_factory=list)
@@ -74,6 +76,7 @@ class HotConnection:
         """`took(seconds)`: a round trip has ended."""
         self._took = took
         self._owner = connection  # closes the socket when it goes
+        connection.add_notice_handler(self._noticed)
         self._pgconn = connection.pgconn
         self._loop = asyncio.get_running_loop()
         self._prepared: set[Statement] = set()
@@ -212,9 +215,15 @@ class HotConnection:
         if self._registered:
             self._watch = self._loop.call_later(_WATCH_SECONDS, self._look)
 
+    def _noticed(self, notice: errors.Diagnostic) -> None:
+        if self._in_flight and is_unreplicated(notice):
+            self._in_flight[0].unreplicated = True
+
     def _finish(self, batch: _Batch) -> None:
         self._answered_at = self._loop.time()
         error = next((errors.error_from_result(r) for r in batch.results if r.status not in _OK), None)
+        if batch.unreplicated and error is None:
+            error = unreplicated()
         if error is None:
             self._prepared.update(batch.prepares)
         else:

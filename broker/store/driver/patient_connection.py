@@ -14,7 +14,11 @@ from typing import TypeVar
 import psycopg
 from psycopg import waiting
 from psycopg.abc import PQGen
-from psycopg.rows import TupleRow
+from psycopg.errors import Diagnostic
+from psycopg.pq.abc import PGconn
+from psycopg.rows import AsyncRowFactory, TupleRow, tuple_row
+
+from broker.store.driver.replication import is_unreplicated, unreplicated
 
 _INTERVAL_SECONDS = 0.1  # between two looks, as psycopg's own
 _ROLLBACK_SECONDS = _CHECK_SECONDS = 2.0
@@ -34,6 +38,14 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
 
     patience = PATIENCE_SECONDS
 
+    def __init__(self, pgconn: PGconn, row_factory: AsyncRowFactory[TupleRow] = tuple_row) -> None:
+        super().__init__(pgconn, row_factory)
+        self._unreplicated = False
+        self.add_notice_handler(self._noticed)
+
+    def _noticed(self, notice: Diagnostic) -> None:
+        self._unreplicated = self._unreplicated or is_unreplicated(notice)
+
     async def wait(
         self,
         gen: PQGen[RV],
@@ -42,7 +54,7 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
     ) -> RV:
         try:
             async with asyncio.timeout(self.patience if timeout is None else None):
-                return await waiting.wait_async(gen, self.pgconn.socket, interval=interval, timeout=timeout)
+                answer = await waiting.wait_async(gen, self.pgconn.socket, interval=interval, timeout=timeout)
         except TimeoutError:
             self.pgconn.finish()
             raise psycopg.OperationalError(f"the server did not answer for {self.patience:g} s") from None
@@ -51,6 +63,10 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
         except BaseException:
             self.pgconn.finish()
             raise
+        if self._unreplicated:
+            self.pgconn.finish()
+            raise unreplicated()
+        return answer
 
     async def rollback(self) -> None:
         """As psycopg's; if the server does not answer soon, the end of the connection undoes as well."""
