@@ -79,7 +79,7 @@ class Holding:
 @asynccontextmanager
 async def behind(relay: Apart, log: Log) -> AsyncIterator[Log]:
     """The log, through connections of its own."""
-    database = Database(relay.url, pool_size=2)
+    database = Database(relay.url, pool_size=2, whole_pipelines=False)
     try:
         yield replace(log, database=database)
     finally:
@@ -277,3 +277,20 @@ async def test_a_claim_passes_nothing_that_is_still_on_its_way(log: Log) -> None
         holding.go.set()
         await asyncio.gather(slow, fast)
     assert seen + await log.pull_texts(now=log.start + SECOND) == ["first", "second"]
+
+
+async def test_each_server_is_asked_whether_a_pipeline_is_a_transaction(database_url: str) -> None:
+    async def is_whole() -> bool:
+        database = Database(database_url, pool_size=1)
+        async with database.hot() as connection:
+            whole = connection.whole_pipelines
+        await database.close()
+        return whole
+
+    assert await is_whole()
+    with psycopg.connect(database_url, autocommit=True) as admin:  # what the extension is known by
+        admin.execute(
+            "INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)"
+            " SELECT 99999, 'citus', extowner, extnamespace, false, '1' FROM pg_extension LIMIT 1"
+        )
+    assert not await is_whole()

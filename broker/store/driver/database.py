@@ -52,6 +52,9 @@ _WORRIES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
 
 _NOW = Statement(b"now", b"SELECT clock_timestamp()")
 
+# On Citus the first statement of a pipeline is committed by itself (docs/decisions/0040).
+_HAS_WHOLE_PIPELINES = b"SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus')"
+
 # What all sessions of a pool are told, beside what every session is (store/driver/connection_parameters.py).
 _POOLED = {
     "statement_timeout": "30s",  # a stuck statement must not hold a cursor for ever
@@ -158,9 +161,11 @@ class Database:
         patience_seconds: float = PATIENCE_SECONDS,
         states: StateChanges | None = None,
         counters: Counters | None = None,
+        whole_pipelines: bool | None = None,
     ) -> None:
         """`schema` has the broker's tables; `patience_seconds`: after which a statement that is not hot has no
-        answer any more; `states` is told whether the database is away, and what else goes wrong with it.
+        answer any more; `states` is told whether the database is away, and what else goes wrong with it;
+        `whole_pipelines`: whether a pipeline without BEGIN is one transaction there (None: each server is asked).
 
         Raises ValueError for a URL that cannot be used.
         """
@@ -170,7 +175,7 @@ class Database:
         self.url, self.schema = url, schema
         self._hot_parameters = connection_parameters(url, schema=schema, settings=_HOT)
         self._parameters = connection_parameters(url, schema=schema, settings=_NOT_HOT)
-        self._patience_seconds = patience_seconds
+        self._patience_seconds, self._whole_pipelines = patience_seconds, whole_pipelines
         self._hot_pool = HotPool(
             self._hot_connection,
             size=pool_size,
@@ -200,8 +205,11 @@ class Database:
         return _Hot(self._hot_pool, following, self._note)
 
     async def _hot_connection(self) -> HotConnection:
-        connection = await psycopg.AsyncConnection.connect(autocommit=True, **self._hot_parameters)
-        return HotConnection(connection, took=self._took)
+        connection = await PatientConnection.connect(autocommit=True, **self._hot_parameters)
+        whole = self._whole_pipelines
+        if whole is None:
+            [whole] = await (await connection.execute(_HAS_WHOLE_PIPELINES)).fetchone() or [False]
+        return HotConnection(connection, took=self._took, whole_pipelines=whole)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

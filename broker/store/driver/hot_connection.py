@@ -9,8 +9,8 @@ PostgreSQL runs batches strictly in the order in which they were sent, each up t
 ends with it and the next one runs.  Whatever goes wrong closes the connection: that alone is certain to commit
 nothing of what was queued.  After an error of PostgreSQL's own the batches behind it are answered first.
 
-Several statements are a transaction because they say so: that a pipeline is one up to its Sync is PostgreSQL's own,
-and others that speak its protocol commit the first statement by itself (docs/decisions/0040).
+Several statements up to a Sync are a transaction, which is PostgreSQL's own.  Others that speak its protocol commit
+the first statement by itself, so there BEGIN and COMMIT are said (docs/decisions/0040).
 """
 
 import asyncio
@@ -71,9 +71,14 @@ class HotConnection:
     """
 
     def __init__(
-        self, connection: psycopg.AsyncConnection[Any], *, took: Callable[[float], None] = lambda _: None
+        self,
+        connection: psycopg.AsyncConnection[Any],
+        *,
+        took: Callable[[float], None] = lambda _: None,
+        whole_pipelines: bool = True,
     ) -> None:
-        """`took(seconds)`: a round trip has ended."""
+        """`took(seconds)`: a round trip has ended; `whole_pipelines`: each is a transaction, up to its Sync."""
+        self.whole_pipelines = whole_pipelines
         self._took = took
         self._owner = connection  # closes the socket when it goes
         connection.add_notice_handler(self._noticed)
@@ -148,7 +153,7 @@ class HotConnection:
             self._answered_at = self._loop.time()
         self._in_flight.append(batch)
         given = [statement for statement, _ in bound]
-        is_whole = len(bound) < 2 or self._begun or given[0] is BEGIN
+        is_whole = self.whole_pipelines or len(bound) < 2 or self._begun or given[0] is BEGIN
         if COMMIT in given and not self._begun and given[0] is not BEGIN:  # PostgreSQL would only warn
             raise RuntimeError(f"{given[0].name.decode()} is to be committed, and no transaction was begun")
         if not is_whole:
