@@ -10,6 +10,7 @@ from typing import Protocol
 from broker.domain.errors import InvalidArgument
 
 SEQUENCES_PER_SHARD = 10**15
+_END = 2**63 * SEQUENCES_PER_SHARD  # shards are numbered by 64 bits
 FIRST_ID_SEQ = SEQUENCES_PER_SHARD // 2  # of messages that are to come later
 
 
@@ -41,7 +42,7 @@ def message_ids(shard_id: int, first_seq: int, count: int) -> list[str]:
 
 def parse_message_id(text: str) -> tuple[int, int]:
     """The shard and the sequence.  Raises InvalidArgument for what no message can have."""
-    if not text.isascii() or not text.isdigit() or not SEQUENCES_PER_SHARD < (number := int(text[:40])) < 2**63:
+    if not text.isascii() or not text.isdigit() or not SEQUENCES_PER_SHARD < (number := int(text[:40])) < _END:
         raise InvalidArgument(
             f"Invalid message id: it is a number that a publish has returned (messageId={text[:100]})."
         )

@@ -200,7 +200,7 @@ def _given(shard_id: int, message: StoredMessage) -> Message:
 def _made(message: StoredMessage, outcome: Outcome | None) -> StoredMessage | None:
     if outcome is None or outcome.ending is not Ending.KEPT:
         return None
-    return StoredMessage(message.seq, message.publish_time, message.ordering_key, outcome.attributes, outcome.data)
+    return replace(message, attributes=outcome.attributes, data=outcome.data)
 
 
 def _with(delivery: Delivery, kept: dict[int, StoredMessage]) -> Delivery:

@@ -211,3 +211,24 @@ async def test_it_cannot_be_switched_on_while_an_older_broker_runs(rest: Rest, d
             await older.execute("DELETE FROM processes WHERE process_id = 'older'")
         await older.execute("INSERT INTO processes VALUES ('newer', now(), '0999_since_0033')")
     await rest.create_topic(extensions=ON)
+
+
+async def test_a_transform_of_a_subscription_keeps_the_id(rest: Rest) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_subscription(messageTransforms=[{"fields": {"set": {"attributes.seen": "yes"}}}])
+    [id_] = await rest.publish(delayed("later", "0.1s"))
+    received = await arrived(rest)
+    assert (received["message"]["messageId"], received["message"]["attributes"]["seen"]) == (id_, "yes")
+
+
+async def test_ids_are_understood_however_many_shards_there_were(rest: Rest, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute("SELECT setval(pg_get_serial_sequence('shards', 'shard_id'), 20000)")
+    await rest.create_topic(extensions=ON)
+    await rest.create_subscription()
+    now_id, later_id = await rest.publish("now", delayed("later"))
+    assert now_id.startswith("20001")
+    found = await rest.ok("GET", f"{rest.topic()}/messages/{now_id}")
+    assert found["message"]["messageId"] == now_id
+    await rest.ok("DELETE", f"{rest.topic()}/scheduled/{later_id}")
+    assert await waiting(rest) == []

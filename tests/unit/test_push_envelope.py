@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -201,6 +202,15 @@ def test_the_webhook_id_stays_over_attempts_and_differs_between_subscriptions() 
         request(to, message(), attempt).headers["webhook-id"] for to, attempt in ((ours, 1), (ours, 2), (theirs, 1))
     ]
     assert ids[0] == ids[1] != ids[2]
+
+
+def test_a_message_that_came_later_has_its_own_id_in_a_digest() -> None:
+    later = msgspec.structs.replace(message(), id_seq=500_000_000_000_007)
+    made = Envelope(subscription(), Secrets()).digest(
+        [DigestItem(later, shard_id=3, attempt_number=1)], now=datetime.now(UTC), token=None
+    )
+    [entry] = json.loads(made.body)["messages"]
+    assert entry["message"]["messageId"] == "3500000000000007"
 
 
 def test_a_digest_carries_its_messages_as_single_ones_are() -> None:

@@ -16,7 +16,7 @@ from datetime import datetime
 import msgspec
 
 from broker.domain.delivery import StoredMessage
-from broker.domain.message_id import SEQUENCES_PER_SHARD
+from broker.domain.message_id import id_of
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.secrets.secrets import Secrets
@@ -101,8 +101,7 @@ class Envelope:
 
         `now` is signed if the subscription signs its requests; `token` is the bearer token, if there is one.
         """
-        id_seq = message.seq if message.id_seq is None else message.id_seq
-        message_id = str(shard_id * SEQUENCES_PER_SHARD + id_seq)
+        message_id = id_of(shard_id, message)
         if self._unwrapped:
             body = message.data
             headers = self._unwrapped_headers(message, message_id, token)
@@ -118,7 +117,7 @@ class Envelope:
         """The request that delivers all `items` (one or more), wrapped."""
         entries = [
             _DigestEntry(
-                self._message(item.message, str(item.shard_id * SEQUENCES_PER_SHARD + item.message.seq)),
+                self._message(item.message, id_of(item.shard_id, item.message)),
                 item.attempt_number if self._shows_attempt else 0,
             )
             for item in items
