@@ -22,14 +22,14 @@ def bootstrap(settings: Settings, key_file: str) -> int:
     if path.exists():
         raise Misuse(f"--key-file: {path} exists; name a file that does not, so that no key is lost")
     base_url = settings.issuer or f"http://{host_and_port(settings.host, settings.port)}"
-    with _database(settings) as (url, schema):
+    with used_database(settings) as (url, schema):
         make_admin_key(url, schema, base_url=base_url.rstrip("/"), path=path)
     say(f"The key of the administrator is in {path}; its token_uri is {base_url.rstrip('/')}/token (--issuer).")
     return 0
 
 
 @contextmanager
-def _database(settings: Settings) -> Iterator[tuple[str, str]]:
+def used_database(settings: Settings) -> Iterator[tuple[str, str]]:
     """Where the database is, and its schema.  Raises Stop."""
     if settings.database_url:
         url = own_database(settings)

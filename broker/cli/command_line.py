@@ -141,6 +141,7 @@ def make_cli(
 _GROUPS = {
     "auth": "Who may call: the first key, and what a running broker has of accounts, keys and policies.",
     "secrets": "What is encrypted in the database.",
+    "backup": "What a database needs that was restored.",
 }
 
 

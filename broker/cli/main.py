@@ -65,6 +65,13 @@ def _decrypt_secrets(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     return decrypt(in_force.settings)
 
 
+def _restored(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
+    from broker.cli.backup_commands import restored
+
+    settings.forget_session_variables()
+    return restored(in_force.settings)
+
+
 _OF_SECRETS = (
     "database_url",
     "database_password_file",
@@ -103,7 +110,7 @@ CLIENTS = {
 
 # What `broker --help` shows: all of it on one screen.
 SECTIONS = {
-    "A broker": ("serve", "migrate", "settings", "database", "secrets"),
+    "A broker": ("serve", "migrate", "settings", "database", "secrets", "backup"),
     "Who may call": ("auth",),
     "Resources": ("topic", "sub", "snapshot", "apply", "export", "reset"),
     "Messages": ("publish", "pull", "tail", "seek", "purge"),
@@ -177,6 +184,19 @@ COMMANDS: dict[str, Command | Commands] = {
         settings=_OF_SECRETS,
         run=_decrypt_secrets,
         examples=("broker secrets decrypt --data-dir data",),
+    ),
+    "backup restored": Command(
+        summary="go on with ids that nobody has, after a restore; no broker may run",
+        settings=(
+            "database_url",
+            "database_password_file",
+            "database_schema",
+            "data_dir",
+            "log_level",
+            "log_format",
+        ),
+        run=_restored,
+        examples=("broker backup restored --data-dir data",),
     ),
     "auth accounts": Commands("broker.cli.auth.accounts"),
     "auth keys": Commands("broker.cli.auth.keys"),

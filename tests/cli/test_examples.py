@@ -24,6 +24,7 @@ STORY = (
     "broker auth bootstrap --data-dir data --key-file admin.json",
     "broker secrets rotate --data-dir data",
     "broker secrets decrypt --data-dir data",
+    "broker backup restored --data-dir data",
     "broker migrate --database-url $DATABASE_URL",
 )
 _STEADY = (
@@ -32,6 +33,7 @@ _STEADY = (
     (r"\d{4}_since_\d{4}", "0000_since_0000"),
     (r"127\.0\.0\.1:\d{4,5}", "127.0.0.1:8085"),
     (r"\b[0-9a-f]{8,40}\b", "0123456789abcdef"),
+    (r"out [\d,]+ ids", "out 1,000,000 ids"),
     (r"(?m) +$", ""),
 )
 

@@ -70,12 +70,13 @@ def _be_alone(connection: _Connection, source: str, target: str) -> None:
         query = sql.SQL("SELECT pg_try_advisory_xact_lock({})").format(lock_key(MIGRATING, schema))
         if connection.execute(query).fetchone() != (True,):
             raise MigrationUnderWay
-    _refuse_brokers(connection, source)  # before any lock: it would only be in their way
+    refuse_brokers(connection, source)  # before any lock: it would only be in their way
     connection.execute("LOCK TABLE processes")
-    _refuse_brokers(connection, source)
+    refuse_brokers(connection, source)
 
 
-def _refuse_brokers(connection: _Connection, source: str) -> None:
+def refuse_brokers(connection: _Connection, source: str) -> None:
+    """Raises BrokersAtWork."""
     running = connection.execute(
         "SELECT count(*) FROM processes WHERE seen_at > clock_timestamp() - %s::interval", [_AT_WORK]
     ).fetchone()
