@@ -17,6 +17,8 @@ from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay
 from broker.store.schema.schema_move import refuse_brokers
+from broker.store.schema.schema_state import DatabaseUnreachable
+from broker.telemetry.log import reason
 
 _MARGIN = 1_000_000
 _RESOURCES_A_SECOND = 100  # that were made since, at the most
@@ -56,7 +58,14 @@ class Gap:
 
 
 def go_on_after_restore(database_url: str, *, schema: str) -> Gap:
-    """In one transaction.  Raises BrokersAtWork, MigrationUnderWay, IdsUsedUp, psycopg.Error."""
+    """In one transaction.  Raises BrokersAtWork, MigrationUnderWay, IdsUsedUp, DatabaseUnreachable."""
+    try:
+        return _go_on(database_url, schema)
+    except psycopg.OperationalError as error:
+        raise DatabaseUnreachable(f"the database cannot be reached: {reason(error)}") from error
+
+
+def _go_on(database_url: str, schema: str) -> Gap:
     parameters = connection_parameters(database_url, schema=schema, application_name=APPLICATION_NAME)
     with psycopg.connect(**parameters) as connection, connection.transaction():
         query = sql.SQL("SELECT pg_try_advisory_xact_lock({})").format(lock_key(MIGRATING, schema))
