@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
+from broker.domain.dead_letter import SOURCE_MESSAGE_ID
 from broker.domain.errors import InvalidArgument
+from broker.domain.message_id import message_id
 from broker.domain.page import check_page_size, invalid_page_token
 from broker.domain.refusals import refuse_nul
 
@@ -41,6 +43,11 @@ class DeadLetter:
     data: bytes | None = None
     topic: str = ""
     subscriptions: Sequence[str] = ()
+
+    @property
+    def source_message_id(self) -> str:
+        """As the letter says: that of a message that came later is not made of its place."""
+        return self.attributes.get(SOURCE_MESSAGE_ID) or message_id(self.shard_id, self.seq)
 
     @property
     def status(self) -> str:

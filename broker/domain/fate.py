@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from broker.domain.dead_letter import DEADLINE
+from broker.domain.delay import ScheduledMessage
 from broker.domain.journal import Author, Entry, Event
 from broker.domain.message_id import message_id
 from broker.domain.standing_page import StandingMessage
@@ -103,6 +104,16 @@ def fate_of(facts: Facts, now: datetime) -> MessageFate:
         state=Fate.SETTLED,
         verdict="It is done with: acked, sought past or expired. Which of these is not kept without a journal.",
     )
+
+
+def fate_until_due(topic: str, message: ScheduledMessage) -> MessageFate:
+    """Of a message that is in no log yet, for whoever subscribes; its subscriptions may change until it comes."""
+    id_ = message_id(message.shard_id, message.id_seq)
+    verdict = (
+        f"It is to be published at {format_timestamp(message.due_at)}; "
+        f"/v1/{topic}/scheduled/{id_} shows it, puts it off and cancels it."
+    )
+    return MessageFate(state=Fate.WAITING, verdict=verdict)
 
 
 def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:

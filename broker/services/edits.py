@@ -81,7 +81,9 @@ class EditService:
         new_id = message_id(shard_id, await self._replace(wanted))
         self._wake_ups.redeliverable(subscription.subscription_id)
         self._wake_ups.published(shard_id)
-        olds = sorted({message_id(letter.source_shard_id, letter.source_seq) for letter in letters})
+        names = {message_id(*asked.ids[0]): edit.message_id}  # what came later is found by its place
+        sources = {message_id(letter.source_shard_id, letter.source_seq) for letter in letters}
+        olds = sorted({names.get(source, source) for source in sources})
         who = f" by {by}" if by else ""
         self._states.tell("edits", f"message {olds[0]} of {name} is edited{who}, and comes back as {new_id}")
         return Edited(message_id=new_id, replaces=olds, out_of_order=_is_out_of_order(subscription, message))

@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from broker.domain.comparing import most_compared
+from broker.domain.delay import ScheduledMessage
 from broker.domain.errors import NotFound, PermissionDenied
-from broker.domain.fate import MAX_COUNTED, Fate, MessageFate, fate_of, settled_by
+from broker.domain.fate import MAX_COUNTED, Fate, MessageFate, fate_of, fate_until_due, settled_by
 from broker.domain.journal import Entry
 from broker.domain.lag import endpoint_verdict
-from broker.domain.message_id import parse_message_id
+from broker.domain.message_id import FIRST_ID_SEQ, parse_message_id
 from broker.domain.names import project_of
 from broker.domain.page import Page, cut_page
 from broker.domain.subscription import Subscription
@@ -18,9 +19,11 @@ from broker.runtime.resource_turns import ResourceTurns
 from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.scheduled_messages import sequence_of
 from broker.store.looking.fates import LoggedMessage, count_before, read_facts, read_message
 from broker.store.looking.journal import read_entries, read_settlement
+from broker.store.looking.scheduled import read_scheduled
 from broker.store.resources import push_states, subscriptions, topics
 
 HungUp = Callable[[], Awaitable[None]]
@@ -30,10 +33,10 @@ _TO_COME = frozenset({Fate.WAITING, Fate.RETRY_AT, Fate.HELD_BY_KEY})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFates:
-    """A message of a topic and what became of it for the subscriptions of a page."""
+    """A message of a topic and what became of it for the subscriptions of a page; it may be one that is to come."""
 
     topic: str
-    message: LoggedMessage
+    message: LoggedMessage | ScheduledMessage
     fates: Sequence[tuple[Subscription, MessageFate]]
     next_page_token: str
 
@@ -78,13 +81,12 @@ class FateService:
         async with self._turns.of(project_of(topic_name), hung_up=hung_up):
             topic, some, token = await self._subscriptions(topic_name, page)
             async with self._database.hot() as hot:
-                message = await read_message(hot, shard_id=shard_id, id_seq=id_seq)
+                message = await _read(hot, shard_id, id_seq)
             if message is None or shard_id not in topic.shard_ids:
                 raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
             seen = [subscription for subscription in some if await _may(may_see, subscription.name)]
-            return MessageFates(
-                topic=topic_name, message=message, fates=await self._fates(message, seen), next_page_token=token
-            )
+            fates = await self._fates(topic_name, message, seen)
+            return MessageFates(topic=topic_name, message=message, fates=fates, next_page_token=token)
 
     async def get_timeline(
         self, subscription_name: str, message_id: str, *, hung_up: HungUp | None = None
@@ -102,12 +104,12 @@ class FateService:
             message = None
             if shard_id in subscription.shard_ids:
                 async with self._database.hot() as hot:
-                    message = await read_message(hot, shard_id=shard_id, id_seq=id_seq)
+                    message = await _read(hot, shard_id, id_seq)
                     seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
                     if seq is not None:
                         wanted = {"subscription_id": subscription.subscription_id, "shard_id": shard_id, "seq": seq}
                         entries = await read_entries(hot, **wanted)
-            fates = [] if message is None else await self._fates(message, [subscription])
+            fates = [] if message is None else await self._fates(subscription.topic, message, [subscription])
             if not fates and not entries:
                 raise _no_message(message_id, f"of {subscription_name}, or it is not retained any more")
             return Timeline(subscription, message_id, fates[0][1] if fates else None, entries)
@@ -123,6 +125,14 @@ class FateService:
         return topic, sorted(found, key=lambda subscription: subscription.name), token
 
     async def _fates(
+        self, topic_name: str, message: LoggedMessage | ScheduledMessage, seen: Sequence[Subscription]
+    ) -> list[tuple[Subscription, MessageFate]]:
+        if isinstance(message, ScheduledMessage):
+            fate = fate_until_due(topic_name, message)
+            return [(subscription, fate) for subscription in seen]
+        return await self._fates_in_log(message, seen)
+
+    async def _fates_in_log(
         self, message: LoggedMessage, seen: Sequence[Subscription]
     ) -> list[tuple[Subscription, MessageFate]]:
         now = self._clock.now()
@@ -151,6 +161,12 @@ class FateService:
                     fate = replace(fate, verdict=f"{fate.verdict} {stopped[1]}")
                 fates.append((facts.subscription, fate))
         return fates
+
+
+async def _read(hot: HotConnection, shard_id: int, id_seq: int) -> LoggedMessage | ScheduledMessage | None:
+    """Looks where it waits for its time first: between the two looks it may come, but it never goes back."""
+    waiting = await read_scheduled(hot, shard_id=shard_id, id_seq=id_seq) if id_seq > FIRST_ID_SEQ else None
+    return waiting or await read_message(hot, shard_id=shard_id, id_seq=id_seq)
 
 
 async def _may(may_see: MaySee, name: str) -> bool:

@@ -19,7 +19,7 @@ from tests.fixtures.grpc import channel_to
 from tests.fixtures.in_process import running_in_process
 
 ON = {"delay": True}
-CONFIG = {"min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.05}
+CONFIG = {"allow_reset": True, "min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.05}
 
 
 @pytest.fixture
@@ -192,10 +192,36 @@ async def test_a_dead_letter_comes_at_once_and_its_message_comes_back_by_the_id_
     assert await waiting(rest, "dead") == []
     letters = await rest.ok("GET", f"{rest.subscription('dead-sub')}/messages")
     assert letters["messages"][0]["message"]["attributes"]["broker-source-message-id"] == id_
+    listed = await rest.ok("GET", f"{rest.subscription()}/deadLetters")
+    assert [letter["sourceMessageId"] for letter in listed["deadLetters"]] == [id_]
+    grouped = await rest.ok("GET", f"{rest.subscription()}/deadLetters", params={"groupBy": "reason"})
+    assert [group["firstMessageId"] for group in grouped["groups"]] == [id_]
     started = await rest.ok("POST", f"{rest.subscription()}:redrive", {"messageIds": [id_]})
     ended = await rest.ok("POST", f"{started['name']}:wait", {"timeout": "30s"})
     assert ended["response"]["redriven"] == "1"
     assert (await arrived(rest))["message"]["messageId"] == id_
+
+
+async def test_edits_and_discards_of_dead_letters_name_a_message_by_the_id_that_publish_gave(rest: Rest) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_topic("dead")
+    await rest.create_subscription("dead-sub", "dead")
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 1}
+    await rest.create_subscription(deadLetterPolicy=policy)
+    ids = await rest.publish(delayed("a", "0.1s"), delayed("b", "0.1s"))
+
+    async def given_up() -> bool:
+        if received := await rest.pull():
+            await rest.modify_ack_deadline(received, 0)
+        listed = await rest.ok("GET", f"{rest.subscription()}/deadLetters")
+        return {letter["sourceMessageId"] for letter in listed["deadLetters"]} == {*ids}
+
+    await eventually(given_up)
+    edit = {"messageId": ids[0], "setAttributes": {"mended": "yes"}}
+    edited = await rest.ok("POST", f"{rest.subscription()}:editDeadLetter", edit)
+    assert edited["replaces"] == [ids[0]]
+    done = await rest.ok("POST", f"{rest.subscription()}:discard", {"messageIds": [ids[1]]})
+    assert done["results"] == [{"messageId": ids[1], "outcome": "discarded"}]
 
 
 async def test_it_cannot_be_switched_on_while_an_older_broker_runs(rest: Rest, database_url: str) -> None:
@@ -232,3 +258,40 @@ async def test_ids_are_understood_however_many_shards_there_were(rest: Rest, dat
     assert found["message"]["messageId"] == now_id
     await rest.ok("DELETE", f"{rest.topic()}/scheduled/{later_id}")
     assert await waiting(rest) == []
+
+
+async def test_what_became_of_a_message_that_waits_says_until_when_and_where_it_is_found(rest: Rest) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_subscription()
+    [id_] = await rest.publish(delayed("later", orderingKey="k"))
+    shown = await rest.ok("GET", f"{rest.topic()}/scheduled/{id_}")
+    for place in (f"{rest.topic()}/messages/{id_}", f"projects/p/messages/{id_}"):
+        told = await rest.ok("GET", place)
+        message_fields = ("messageId", "data", "attributes", "orderingKey")
+        assert told["message"] == {name: shown[name] for name in message_fields}
+        assert told["deliverTime"] == shown["deliverTime"]
+        [fate] = told["subscriptions"]
+        assert fate["state"] == "WAITING"
+        for verdict in (told["verdict"], fate["verdict"]):
+            assert shown["deliverTime"] in verdict
+            assert f"/v1/{rest.topic()}/scheduled/{id_}" in verdict
+    told = await rest.ok("GET", f"{rest.subscription()}/messages/{id_}")
+    assert (told["state"], told["messageId"], told["timeline"]) == ("WAITING", id_, [])
+    await rest.ok("DELETE", f"{rest.topic()}/scheduled/{id_}")
+    assert (await rest.error("GET", f"{rest.topic()}/messages/{id_}"))[0] == "NOT_FOUND"
+
+
+async def test_a_purge_and_a_reset_of_the_project_take_what_waits_with_them(rest: Rest) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_subscription()
+    [id_] = await rest.publish(delayed("m", "1s"))
+    await rest.ok("POST", f"{rest.topic()}:purge")
+    assert await waiting(rest) == []
+    assert (await rest.error("DELETE", f"{rest.topic()}/scheduled/{id_}"))[0] == "NOT_FOUND"
+    [later] = await rest.publish(delayed("m", "0.1s"))
+    assert (await arrived(rest))["message"]["messageId"] == later != id_
+    [lost] = await rest.publish(delayed("m"))
+    await rest.ok("POST", f"{rest.project}:reset")
+    await rest.create_topic(extensions=ON)
+    assert await waiting(rest) == []
+    assert (await rest.error("GET", f"{rest.topic()}/scheduled/{lost}"))[0] == "NOT_FOUND"

@@ -32,7 +32,10 @@ async def test_each_request_of_a_flush_is_told_the_ids_of_its_own_messages(log: 
     requests = [request("A", "B"), request("c"), request("D", "e"), request("F")]
     # All are queued before the task that flushes them has its first turn.
     appended = await asyncio.gather(
-        *[publishes.publish(log.shard_id, each, project="projects/p", topic="projects/p/topics/t") for each in requests]
+        *[
+            publishes.publish(log.shard_id, each, project="projects/p", topic="projects/p/topics/t")
+            for each in requests
+        ]
     )
     await tasks.close()
     assert len({each.publish_time for each in appended}) == 1, "they were to be one flush"

@@ -57,7 +57,7 @@ def _group(group: Group) -> dict[str, Any]:
         "count": group.count,
         "oldestTime": format_timestamp(group.oldest),
         "newestTime": format_timestamp(group.newest),
-        "firstMessageId": message_id(group.first.shard_id, group.first.seq),
+        "firstMessageId": group.first.source_message_id,
     }
 
 
@@ -73,7 +73,7 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
         ),
         "deadLetterTopic": letter.topic,
         "subscriptions": list(letter.subscriptions),
-        "sourceMessageId": message_id(letter.shard_id, letter.seq),
+        "sourceMessageId": letter.source_message_id,
         "sourcePublishTime": format_timestamp(letter.source_publish_time),
         "deliveryAttempts": letter.delivery_attempts,
         "reason": letter.reason,

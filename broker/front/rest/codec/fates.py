@@ -4,13 +4,15 @@ from typing import Any
 
 import msgspec
 
-from broker.domain.fate import MessageFate
+from broker.domain.delay import ScheduledMessage
+from broker.domain.fate import MessageFate, fate_until_due
 from broker.domain.journal import Entry
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of
 from broker.domain.message_state import MessageState
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
+from broker.front.rest.codec.schedule import scheduled_json
 from broker.services.fates import MessageFates, Timeline
 
 _TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRY_AT: "retryTime"}
@@ -19,17 +21,21 @@ _TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRY_AT: "retry
 def fates_json(found: MessageFates) -> dict[str, Any]:
     """The message as subscribers get it, and a fate for each subscription."""
     message = found.message
-    body = {
-        "topic": found.topic,
-        "message": PubsubMessage(
+    body: dict[str, Any] = {"topic": found.topic}
+    if isinstance(message, ScheduledMessage):
+        shown = scheduled_json(message)
+        body |= {"deliverTime": shown.pop("deliverTime"), "verdict": fate_until_due(found.topic, message).verdict}
+        del shown["createTime"]
+        body["message"] = shown
+    else:
+        body["message"] = PubsubMessage(
             data=message.data,
             attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
             message_id=id_of(message.shard_id, message),
             publish_time=format_timestamp(message.publish_time),
             ordering_key=message.ordering_key or "",
-        ),
-        "subscriptions": [_fate(*one) for one in found.fates],
-    }
+        )
+    body["subscriptions"] = [_fate(*one) for one in found.fates]
     return body | ({"nextPageToken": found.next_page_token} if found.next_page_token else {})
 
 
