@@ -19,6 +19,7 @@ from dataclasses import asdict
 
 from benchmarks.calls import ACK_ID, acknowledge, publish_requests
 from benchmarks.client_load import CLIENT_ROLES
+from benchmarks.delay_load import DELAY_ROLES
 from benchmarks.google_load import GOOGLE_ROLES
 from benchmarks.load_spec import Result, Run, Spec
 from benchmarks.open_loop import prepare_open_loop
@@ -184,6 +185,7 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
     "open_loop": lambda spec: prepare_open_loop(spec, publish_requests(spec)),
     **PUSH_ROLES,
     **PACED_ROLES,
+    **DELAY_ROLES,
     **SPREAD_ROLES,
     **CLIENT_ROLES,
     **GOOGLE_ROLES,

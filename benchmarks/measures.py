@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.access import access
 from benchmarks.bench import Bench
+from benchmarks.delay import delay
 from benchmarks.flat_claims import flat_claims, flat_looking
 from benchmarks.google_client import grpc_latency, grpc_publish, grpc_pull, grpc_streaming
 from benchmarks.latency import latency
@@ -60,6 +61,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "overload": overload,
     "neighbours": neighbours,
     "redrive": redrive,
+    "delay": delay,
     "memory": memory,
     "push-10000": push_10000,
     "pull-10000": pull_10000,

@@ -1,12 +1,14 @@
 """Looks now and then what the projects retain whose retained bytes are limited (E4).
 
 What a shard's log has is read once, as far back as anything is wanted of it, and later what is new.  So a look
-costs what was published since the last one, and a statement about cursors and attempts.  After a start of the
-process, and where much is retained, a few looks pass until all is read; until then less is known than there is.
+costs what was published since the last one, a statement about cursors and attempts, and what waits for its time.
+After a start of the process, and where much is retained, a few looks pass until all is read; until then less is
+known than there is.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import islice
 from time import monotonic
 
 from broker.domain.retained_bytes import Tally, span_of
@@ -14,7 +16,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.retained_bytes import Kept, read_kept, read_projects, sum_batches
+from broker.store.log.retained_bytes import Kept, read_kept, read_projects, sum_batches, sum_scheduled
 
 LOOK_SECONDS = 10.0
 TICK_SECONDS = 1.0  # where much is published a look comes sooner, but not more often
@@ -22,6 +24,7 @@ READING_SECONDS = 5.0  # what a look may take to read what it does not know
 _REST = 4.0  # times what the last look has taken: looks take a fifth of the time of one connection at most
 _PROJECTS = 100  # in a statement
 _SHARDS, _BATCHES = 50, 1_000  # in a statement, and of each shard: it ends long before its timeout
+_WAITING = 10_000  # messages of each shard in a statement, likewise
 
 
 class RetainedBytes:
@@ -35,13 +38,14 @@ class RetainedBytes:
         *,
         ticks: Callable[[], float] = monotonic,
         batches: int = _BATCHES,
+        waiting: int = _WAITING,
     ) -> None:
-        """`batches`: of a shard in a statement."""
+        """`batches`: of a shard in a statement; `waiting`: messages that wait for their time, likewise."""
         self._database = database
         self._clock = clock
         self._quotas = quotas
         self._ticks = ticks
-        self._batches = batches
+        self._batches, self._waiting_at_once = batches, waiting
         self._tallies: dict[int, Tally] = {}  # by shard; only a look, which has the lock, touches them
         self._looking = asyncio.Lock()
         self._rests_until = self._due = 0.0
@@ -85,10 +89,12 @@ class RetainedBytes:
                 for kept in all_kept:
                     self._prepare(kept, span_of(now))
                 await self._read(connection, all_kept, until=until)
+                waiting = await self._waiting(connection, all_kept, until=until)
             seen.update(kept.shard_id for kept in all_kept)
             bytes_kept = dict.fromkeys(some, 0)
             for kept in all_kept:
                 bytes_kept[kept.project] += self._tallies[kept.shard_id].kept(kept.since, kept.spans)
+                bytes_kept[kept.project] += waiting.get(kept.shard_id, 0)
             for project, size in bytes_kept.items():
                 self._quotas.retains(project, size)
         self._tallies = {shard_id: tally for shard_id, tally in self._tallies.items() if shard_id in seen}
@@ -113,3 +119,19 @@ class RetainedBytes:
             for shard_id in tallies.keys() - more:
                 tallies[shard_id].caught_up(heads[shard_id])
             behind += more
+
+    async def _waiting(
+        self, connection: HotConnection, all_kept: Sequence[Kept], *, until: float
+    ) -> dict[int, int]:
+        """What waits in each shard for its time, as far as there is time to read it; each look reads it anew, for
+        what waits may also be cancelled.
+        """
+        found: dict[int, int] = {}
+        rest = dict.fromkeys((kept.shard_id for kept in all_kept), 0)
+        while rest and self._ticks() < until:
+            some = dict(islice(rest.items(), _SHARDS))
+            sizes, more = await sum_scheduled(connection, some, limit=self._waiting_at_once)
+            for shard_id, size in sizes.items():
+                found[shard_id] = found.get(shard_id, 0) + size
+            rest = {shard_id: after for shard_id, after in rest.items() if shard_id not in some} | more
+        return found

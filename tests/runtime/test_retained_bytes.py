@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from broker.domain.message import NewMessage
+from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.quota import UNLIMITED, ProjectQuotas
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
 from broker.runtime.retained_bytes import LOOK_SECONDS, RetainedBytes
+from broker.store.log.messages import append_messages
 from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.scheduled_messages import append_due, cancel_scheduled, encode_scheduled
 from broker.store.resources import subscriptions, topics
 from broker.store.schema.tables import subscriptions as subscriptions_table
 from broker.store.schema.tables import topics as topics_table
@@ -177,3 +181,21 @@ async def test_with_a_limit_for_all_projects_each_is_looked_at_but_for_those_tha
     )
     await quotas.load()
     assert (await looks.look(), quotas.amounts("projects/p")["retainedBytes"]) == (0, 0)
+
+
+async def test_what_waits_for_its_time_is_retained_until_it_is_cancelled_or_came_and_was_acked(
+    log: Log, retained: Retained
+) -> None:
+    due_at = log.start + timedelta(seconds=10)
+    batch = encode_scheduled([NewMessage(data=b"x" * 100)] * 5, [due_at] * 5)
+    looks = Retained(log, waiting=2)
+    await looks.quotas.load()
+    async with log.session() as session:
+        await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
+        assert await looks.now() == 500
+        assert await cancel_scheduled(session, shard_id=log.shard_id, id_seq=FIRST_ID_SEQ + 1)
+        assert await retained.now() == 400
+        assert len(await append_due(session, shard_id=log.shard_id, now=due_at)) == 4
+    assert await retained.now() == 400
+    await log.acknowledge((await log.pull(now=due_at))[0])
+    assert await retained.now() == 0

@@ -10,6 +10,7 @@ from broker.store.driver.hot_connection import HotConnection
 
 _READ_KEPT = statements.hot("read_kept")
 _SUM_BATCHES = statements.hot("sum_batches")
+_SUM_SCHEDULED = statements.hot("sum_scheduled")
 _READ_PROJECTS = statements.hot("read_projects")
 
 
@@ -52,3 +53,16 @@ async def sum_batches(connection: HotConnection, tallies: dict[int, Tally], *, l
         tallies[row.shard_id].add(row.span, row.size, publish_time=row.publish_time, seq=row.seq)
         read[row.shard_id] += row.batches
     return {shard_id for shard_id, batches in read.items() if batches >= limit}
+
+
+async def sum_scheduled(
+    connection: HotConnection, shards: dict[int, int], *, limit: int
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The bytes that wait in shards for their time, by shard, of messages after a number in each (`shards`).
+
+    At most `limit` messages of each.  Returns also where to go on in those that may have more.
+    """
+    parameters = {"shard_ids": list(shards), "id_seqs": list(shards.values()), "limit": limit}
+    [rows] = await connection.run((_SUM_SCHEDULED, parameters))
+    more = {row.shard_id: row.id_seq for row in rows if row.messages >= limit}
+    return {row.shard_id: row.size for row in rows}, more
