@@ -43,6 +43,15 @@ def time_text(given: str, option: str, now: datetime) -> str:
     return _rfc3339(moment if moment.tzinfo else moment.astimezone())
 
 
+def future_text(given: str, option: str) -> str:
+    """RFC 3339 for a time that may be to come.  Raises Misuse."""
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError:
+        raise Misuse(f"{option} must be a time such as 2026-12-01T08:00:00Z, not {given!r}") from None
+    return _rfc3339(moment if moment.tzinfo else moment.astimezone())
+
+
 def _rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 

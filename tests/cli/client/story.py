@@ -90,6 +90,15 @@ broker op delete $OP
 # broker sub delete fragile
 # broker sub delete mortuary
 # broker topic delete failed
+# broker topic create reminders --set extensions.delay=true
+broker publish reminders 'Call them back.' --delay 1h
+broker scheduled list reminders
+broker scheduled show reminders $WAITING
+# broker message show $WAITING
+broker scheduled move reminders $WAITING --delay 2h
+broker scheduled cancel reminders $WAITING
+# broker scheduled list reminders
+# broker topic delete reminders
 broker doctor
 broker bench --messages 200 --batch 20 --connections 2
 broker snapshot delete before-release

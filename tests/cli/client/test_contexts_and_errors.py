@@ -207,3 +207,25 @@ def test_who_reads_no_further_is_no_failure(terminal: Terminal, server: _Server)
     done = terminal.pipe(line)
     assert (done.code, done.text.split()) == (0, ["TOPIC"])
     assert os.environ.get("BROKER_URL") is None
+
+
+def test_a_delay_is_not_sent_to_a_topic_that_would_publish_at_once(terminal: Terminal, server: _Server) -> None:
+    line = f"broker publish orders later --delay 1h --project p --url {server.url}"
+    refused = terminal.pipe(line)
+    assert (refused.code, "broker topic update orders --set extensions.delay=true" in refused.text) == (1, True)
+    assert [path for path, _ in server.got] == ["/v1/projects/p/topics/orders"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--delay 1h --at 2026-12-01T08:00:00Z", "--delay"),
+        ("--delay soon", "--delay must be a duration"),
+        ("--at soon", "--at must be a time"),
+    ],
+)
+def test_a_time_that_cannot_be_read_is_a_mistake(options: str, said: str, terminal: Terminal) -> None:
+    for line in ("publish orders later", "scheduled move orders 1500000000000001"):
+        refused = terminal.pipe(f"broker {line} {options} --project p --url http://127.0.0.1:1")
+        assert refused.code == 2
+        assert said in refused.text

@@ -137,6 +137,8 @@ def _variables(line: str, url: str) -> dict[str, str]:
             time.sleep(0.05)
     if "$LETTER" in line:
         found["LETTER"] = _get(f"{url}/subscriptions/fragile/deadLetters")["deadLetters"][-1]["sourceMessageId"]
+    if "$WAITING" in line:
+        found["WAITING"] = _get(f"{url}/topics/reminders/scheduled")["scheduledMessages"][0]["messageId"]
     if "$OP" in line:
         found["OP"] = _get(f"{url}/operations")["operations"][0]["name"].rpartition("/")[2]
     return found

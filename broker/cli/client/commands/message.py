@@ -24,6 +24,8 @@ def show(session: Session, *, message_id: str, topic: str | None, subscription: 
     found = session.api.call("GET", f"{where}/messages/{message_id}")
     fates = {leaf(one["subscription"]): f"{one['state']}: {one['verdict']}" for one in found["subscriptions"]}
     fields = {"topic": found["topic"], **message_fields(found["message"])}
+    if "deliverTime" in found:
+        fields["comes"] = found["deliverTime"]
     return Shown(data=found, fields=fields | {f"for {name}": fate for name, fate in fates.items()})
 
 
