@@ -133,7 +133,7 @@ class Broker:
     def _passes(self, attempt_ids: AttemptIds) -> Passes:
         parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
         more = self._secrets, self.states, self.counters, attempt_ids, self.quotas, self._schema_checks
-        passes = Passes(self._config, *parts, *more)
+        passes = Passes(self._config, *parts, *more, self.transforms.of_topics)
         self._operation_news.wake_runner = passes.operations.wake
         return passes
 
@@ -248,7 +248,7 @@ class Broker:
 
     def _acting(self, attempt_ids: AttemptIds, operations: OperationService) -> ActingServices:
         parts = self._database, self._clock, self._wake_ups, attempt_ids, self._activity, self.quotas, self.states
-        more = self._resources, self._schema_checks, self.counters, self.passes.next_due
+        more = self._resources, self._schema_checks, self.counters, *self.passes.told
         return make_acting(*parts, operations, *more, allows_reset=self._config.allow_reset)
 
     def _operation_service(self) -> OperationService:

@@ -9,9 +9,11 @@ from broker.runtime.next_due import NextDue
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.scrapes import Scrapes
 from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.transforms import TopicTransforms
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
@@ -26,6 +28,7 @@ from broker.workers.operations.redrive import RedriveKind
 from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.retention_janitor import RetentionJanitor
+from broker.workers.schedules import ScheduleWorker
 from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
 from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Worker
@@ -49,6 +52,7 @@ class Passes:
         attempt_ids: AttemptIds,
         quotas: Quotas,
         schemas: SchemaChecks,
+        transforms: TopicTransforms,
     ) -> None:
         parts = database, clock
         self._config = config
@@ -57,6 +61,10 @@ class Passes:
         self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters)
         self.next_due = NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters)
+        ticking = resources, wake_ups, quotas, schemas, transforms, states, counters
+        self.next_tick = NextDue()
+        self.ticker = ScheduleTicker(database, clock, *ticking)
+        self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)
         self.event_watch = EventWatch(*parts, resources, publishes, states)
         self.janitor = RetentionJanitor(
             *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
@@ -68,6 +76,11 @@ class Passes:
         }
         self.operations = OperationRunner(*parts, wake_ups, kinds, states, counters)
 
+    @property
+    def told(self) -> tuple[NextDue, ScheduleTicker, NextDue]:
+        """What services have part in."""
+        return self.next_due, self.ticker, self.next_tick
+
     def workers(self) -> dict[str, Worker]:
         """By the names that the log has."""
         config = self._config
@@ -75,6 +88,7 @@ class Passes:
         return {
             "dead-letter forwarder": PeriodicWorker(forwarder.run_once, config.dead_letter_interval_seconds),
             "due messages": self.due_messages,
+            "schedules": self.schedules,
             "subscription expirer": PeriodicWorker(self.expirer.run_once, WATCH_INTERVAL.total_seconds()),
             "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
             "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),

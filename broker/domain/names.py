@@ -23,7 +23,13 @@ _PROJECT = re.compile(r"[A-Za-z0-9_.:~+%-]{1,63}")
 PROJECT_RULE = "A project has 1 to 63 letters, digits and _ . : ~ + % - (ASCII only)."
 
 _SHOWN = 300  # characters of a refused name in an error; every name that follows the rules is shown in full
-_SINGULAR = {"topics": "topic", "subscriptions": "subscription", "snapshots": "snapshot", "schemas": "schema"}
+_SINGULAR = {
+    "topics": "topic",
+    "subscriptions": "subscription",
+    "snapshots": "snapshot",
+    "schemas": "schema",
+    "schedules": "schedule",
+}
 
 
 def check_name(name: str, collection: str) -> None:

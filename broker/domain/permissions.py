@@ -13,6 +13,7 @@ def _names(prefix: str, verbs: str) -> frozenset[str]:
 _PUBSUB_VIEW = (
     _names("pubsub.schemas", "get list listRevisions validate")
     | _names("pubsub.messageTransforms", "validate")
+    | _names("pubsub.schedules", "get list")
     | _names("pubsub.snapshots", "get list")
     | _names("pubsub.subscriptions", "get list")
     | _names("pubsub.topics", "get list")
@@ -20,6 +21,7 @@ _PUBSUB_VIEW = (
 _PUBSUB_EDIT = (
     _PUBSUB_VIEW
     | _names("pubsub.schemas", "attach commit create delete rollback")
+    | _names("pubsub.schedules", "create delete run update")
     | _names("pubsub.snapshots", "create delete seek update")
     | _names("pubsub.subscriptions", "consume create delete update")
     | _names("pubsub.topics", "attachSubscription create delete detachSubscription publish update")

@@ -168,6 +168,13 @@ _SETTINGS = {
     "UpdateSettings": (Need("pubsub.topics.update", on=On.PROJECT), Need(_PUBLISH, on=On.PROJECT)),
 }
 
+# They have no policies of their own.
+_SCHEDULES = {
+    "Put": (Need("pubsub.schedules.create", on=On.PROJECT),),  # and Publish's on the topic
+    **{verb.title(): (Need(f"pubsub.schedules.{verb}", on=On.PROJECT),) for verb in ("get", "delete", "run")},
+    **{verb: (Need("pubsub.schedules.update", on=On.PROJECT),) for verb in ("Pause", "Resume")},
+}
+
 NEEDS: Mapping[str, tuple[Need, ...]] = {
     **{f"Publisher.{name}": needs for name, needs in _PUBLISHER.items()},
     **{f"Subscriber.{name}": needs for name, needs in _SUBSCRIBER.items()},
@@ -213,6 +220,10 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     # A message is taken back, or put off, of whoever published it.
     "UpdateScheduled": (Need("pubsub.topics.update", on=On.ABOVE),),
     "CancelScheduled": (Need("pubsub.topics.update", on=On.ABOVE),),
+    **{f"{verb}Schedule": needs for verb, needs in _SCHEDULES.items()},
+    "ListSchedules": (Need("pubsub.schedules.list"),),
+    "ListNextTicks": (Need("pubsub.schedules.get", on=On.PROJECT),),
+    "ListScheduleTicks": (Need("pubsub.schedules.get", on=On.PROJECT),),
     "ListLag": (Need("pubsub.subscriptions.list"),),
     "Logging.ListAuditLogs": (Need("logging.privateLogEntries.list"),),
     "ValidateMessageTransform": (Need("pubsub.messageTransforms.validate"),),

@@ -6,6 +6,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.next_due import NextDue
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
@@ -20,6 +21,7 @@ from broker.services.purges import PurgeService
 from broker.services.redrive import RedriveService
 from broker.services.resets import ResetService
 from broker.services.schedule import ScheduleService
+from broker.services.schedules import SchedulesService
 from broker.services.seeks import SeekService
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
@@ -40,6 +42,7 @@ class ActingServices:
     edits: EditService
     resets: ResetService
     schedule: ScheduleService
+    schedules: SchedulesService
 
 
 def make_acting(
@@ -55,6 +58,8 @@ def make_acting(
     schemas: SchemaChecks,
     counters: Counters,
     next_due: NextDue,
+    ticker: ScheduleTicker,
+    next_tick: NextDue,
     *,
     allows_reset: bool,
 ) -> ActingServices:
@@ -71,4 +76,5 @@ def make_acting(
         imports=ImportService(database, clock, resources, wake_ups, quotas, schemas, counters),
         resets=ResetService(database, wake_ups, states, allowed=allows_reset),
         schedule=ScheduleService(database, clock, next_due),
+        schedules=SchedulesService(database, clock, ticker, next_tick),
     )

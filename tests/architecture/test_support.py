@@ -70,6 +70,8 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "ResetProject",
     }
     acts |= {"UpdateScheduled", "CancelScheduled", "ListScheduled", "GetScheduled"}
+    acts |= {f"{verb}Schedule" for verb in ("Put", "Get", "Delete", "Pause", "Resume", "Run")}
+    acts |= {"ListSchedules", "ListNextTicks", "ListScheduleTicks"}
     extensions = {"GetPosition", "Nack", "Redrive", "Reject"} | trials | looks | pushes | access | acts
     assert {route.rpc for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions
     assert extensions <= support()["extensions"].keys()

@@ -33,6 +33,7 @@ from broker.front.rest.handlers import (
     resets,
     roles,
     schedule,
+    schedules,
     seeks,
     settings,
     standing_messages,
@@ -48,6 +49,7 @@ Handler = Callable[[Call], Awaitable[bytes]]
 SERVICE_ACCOUNT = "projects/*/serviceAccounts/*"
 ROLE = "projects/*/roles/*"
 OPERATION = "projects/*/operations/*"
+SCHEDULE = "projects/*/schedules/*"
 
 
 class Route(NamedTuple):
@@ -112,6 +114,18 @@ _OPERATIONS = [  # extensions (G1)
     Route("DELETE", OPERATION, "Operations.DeleteOperation", operations.delete_operation),
     Route("POST", f"{OPERATION}:cancel", "Operations.CancelOperation", operations.cancel_operation),
     Route("POST", f"{OPERATION}:wait", "Operations.WaitOperation", operations.wait_operation),
+]
+
+_SCHEDULES = [  # extensions (J2)
+    Route("GET", "projects/*/schedules", "ListSchedules", schedules.list_schedules),
+    Route("PUT", SCHEDULE, "PutSchedule", schedules.put_schedule),
+    Route("GET", SCHEDULE, "GetSchedule", schedules.get_schedule),
+    Route("DELETE", SCHEDULE, "DeleteSchedule", schedules.delete_schedule),
+    Route("POST", f"{SCHEDULE}:pause", "PauseSchedule", schedules.pause_schedule),
+    Route("POST", f"{SCHEDULE}:resume", "ResumeSchedule", schedules.resume_schedule),
+    Route("POST", f"{SCHEDULE}:run", "RunSchedule", schedules.run_schedule),
+    Route("GET", f"{SCHEDULE}:next", "ListNextTicks", schedules.list_next_ticks),
+    Route("GET", f"{SCHEDULE}/ticks", "ListScheduleTicks", schedules.list_schedule_ticks),
 ]
 
 ROUTES = [
@@ -181,6 +195,7 @@ ROUTES = [
     *_QUOTAS,
     *_SETTINGS,
     *_OPERATIONS,
+    *_SCHEDULES,
     Route("POST", f"{SUBSCRIPTION}:redrive", "Redrive", operations.redrive),  # extensions (G2)
     Route("POST", f"{SUBSCRIPTION}:discard", "Discard", discards.discard),
     Route("POST", f"{SUBSCRIPTION}:editDeadLetter", "EditDeadLetter", edits.edit_dead_letter),

@@ -45,8 +45,9 @@ def encode_for_shards(topic: Topic, messages: Iterable[NewMessage], shared: Iter
 
 async def append_to_shards(
     connection: HotConnection, *, before: Sequence[Bound] = (), batches: Batches, now: datetime
-) -> None:
-    """Append messages, and do what comes `before`, in the transaction that `connection` is in.
+) -> dict[int, int]:
+    """Append messages, and do what comes `before`, in the transaction that `connection` is in.  Returns the last
+    sequence of each shard.
 
     Shard heads come last and by id, which is the one lock order; they are locked until the caller commits.  Raises
     ShardClosed, ShardFrozen, NoPartition; the transaction is of no use then.
@@ -55,12 +56,14 @@ async def append_to_shards(
     for shard_id, requests in sorted(batches.items()):
         writes += append_statements(shard_id, requests, whole_milliseconds(now))
     if not writes:
-        return
+        return {}
     try:
         results = await connection.run(*writes)
     except CheckViolation as error:
         if is_frozen(error):
             raise ShardFrozen from error
         raise NoPartition from error
-    if not all(results[len(before) :: 2]):
+    taken = results[len(before) :: 2]
+    if not all(taken):
         raise ShardClosed
+    return {shard_id: head for shard_id, [(head, _)] in zip(sorted(batches), taken, strict=True)}

@@ -23,6 +23,7 @@ from broker.store.schema.tables import (
     subscriptions,
     topics,
 )
+from broker.store.schema.tick_tables import schedule_ticks, schedules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +44,14 @@ class Emptied:
 
 
 async def empty_project(connection: ResourceConnection, *, project: str) -> Emptied:
-    """Delete its topics, subscriptions, snapshots, schemas, operations and events; their policies are the caller's.
+    """Delete its topics, subscriptions, snapshots, schemas, operations,
+    schedules and events; their policies are the caller's.
 
     As if each were deleted by itself: its messages and delivery attempts are left to the janitor, so the cost is by
-    the resources alone.  Locks rows in the one lock order: topics, subscriptions, cursors, snapshots, shards.
+    the resources alone.  Locks rows in the one lock order: schedules,
+    topics, subscriptions, cursors, snapshots, shards.
     """
+    await _delete_schedules(connection, project)
     topic_ids = await _locked(connection, topics, "topic_id", project)
     subscription_ids = await _locked(connection, subscriptions, "subscription_id", project)
     await _delete_subscriptions(connection, list(subscription_ids))
@@ -84,6 +88,14 @@ async def _locked(connection: ResourceConnection, table: Table, key: str, projec
     """Its rows, which nobody else changes from now on: names by their keys."""
     query = select(table.c[key], table.c.name).where(_is_of(table, project)).order_by(table.c[key])
     return {row[0]: row[1] for row in await connection.execute(query.with_for_update())}
+
+
+async def _delete_schedules(connection: ResourceConnection, project: str) -> None:
+    """Before all else: a tick has the row of its schedule when it takes a shard's."""
+    await connection.execute(delete(schedules).where(_is_of(schedules, project)))
+    name = schedule_ticks.c.schedule
+    ours = (name > f"{project}/schedules/") & (name < f"{project}/schedules0")
+    await connection.execute(delete(schedule_ticks).where(ours))
 
 
 async def _delete_subscriptions(connection: ResourceConnection, subscription_ids: Sequence[int]) -> None:

@@ -11,6 +11,7 @@ from broker.store.schema import (
     reader_tables,
     schedule_tables,
     tables,
+    tick_tables,
 )
 
 metadata = tables.metadata
@@ -25,4 +26,5 @@ DECLARED_IN = (
     operation_tables,
     import_tables,
     schedule_tables,
+    tick_tables,
 )

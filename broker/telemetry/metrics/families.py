@@ -179,6 +179,18 @@ LATENESS: Final = PROCESS.histogram(
     _SECONDS,
     scale=MICROSECONDS,
 )
+TICKS: Final = PROCESS.counters(
+    "pubsub_schedule_ticks",
+    "Ticks of schedules, by what became of them; of those that were missed one for all.",
+    "outcome",
+    ("published", "dropped", "refused", "missed"),
+)
+TICK_LATENESS: Final = PROCESS.histogram(
+    "pubsub_schedule_tick_lateness_seconds",
+    "Time from when a tick of a schedule was due until its message was published, by this process.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
 OPERATION_STEPS: Final = PROCESS.counter(
     "broker_operation_steps", "Steps of operations that this process has done, each a transaction."
 )

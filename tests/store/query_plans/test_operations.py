@@ -121,3 +121,19 @@ async def test_parts_of_imports_are_found_and_forgotten_by_index(log: Log) -> No
         forgotten = await plan_of(connection, imports._DELETE_OLD, {"before": log.start - timedelta(hours=5)})
     assert "imported_parts_pkey" in found, found
     assert "imported_parts_time_idx" in forgotten, forgotten
+
+
+@pytest.mark.parametrize("name", ["lock_due_schedule", "read_next_tick"])
+async def test_a_tick_finds_its_schedule_by_index(log: Log, name: str) -> None:
+    """Of ten thousand, half of them paused."""
+    await log.execute(
+        "INSERT INTO schedules SELECT 'projects/p/schedules/' || n, '{}', now(),"
+        " CASE WHEN n % 2 = 0 THEN now() + n * interval '1 second' END, n % 2 = 1, 0, NULL, '', now(), now()"
+        " FROM generate_series(1, 10000) AS n"
+    )
+    await log.execute("ANALYZE schedules")
+    async with log.database.connection() as connection:
+        plan = await plan_of(connection, statements.load(name), {"now": NOW})
+    assert "schedules_next_idx" in plan, plan
+    assert "Seq Scan" not in plan, plan
+    assert "Sort" not in plan, plan

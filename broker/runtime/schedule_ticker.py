@@ -1,0 +1,218 @@
+"""Ticks of schedules: each appends its message and moves its schedule in one transaction (J2).
+
+The lock of the schedule's row says who is at it, as that of an operation does (docs/decisions/0031): a tick that is
+not committed has not been, and whoever is killed holds nothing.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from broker.domain.errors import BrokerError
+from broker.domain.message import NewMessage
+from broker.domain.message_id import message_ids
+from broker.domain.names import project_of
+from broker.domain.publish_limits import check_messages
+from broker.domain.schedule import Schedule, TickOutcome, TickRecord, made_by, take_due
+from broker.domain.timestamps import format_timestamp
+from broker.domain.topic import Topic
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.quotas import Quotas
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.schema_checks import SchemaChecks
+from broker.runtime.transforms import TopicTransforms
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.statements import COMMIT
+from broker.store.log.appending import NoPartition, ShardClosed, ShardFrozen, append_to_shards
+from broker.store.log.messages import encode_messages
+from broker.store.log.partitions import make_partitions_ahead
+from broker.store.resources import schedules as store
+from broker.telemetry.log import reason
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import TICK_LATENESS, TICKS
+from broker.telemetry.state_changes import StateChanges
+
+_TRIES = 3  # while a topic changes under a tick
+_LONGEST_REASON = 500  # characters
+
+
+@dataclass(slots=True)
+class _Tick:
+    """What is to become of one: `message` is stored, if there is any."""
+
+    planned_at: datetime | None
+    outcome: TickOutcome
+    reason: str = ""
+    message: NewMessage | None = None
+    shared: str = ""
+
+
+class ScheduleTicker:
+    """One for a process."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        resources: ResourceCache,
+        wake_ups: WakeUps,
+        quotas: Quotas,
+        schemas: SchemaChecks,
+        transforms: TopicTransforms,
+        states: StateChanges,
+        counters: Counters,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._resources = resources
+        self._wake_ups = wake_ups
+        self._quotas = quotas
+        self._schemas = schemas
+        self._transforms = transforms
+        self._states = states
+        self._counts = counters.process
+
+    async def tick_due(self) -> Sequence[TickRecord] | None:
+        """The ticks that are due of one schedule; None: no schedule is due that nobody else is at."""
+        return await self._tick(lambda connection: store.lock_due(connection, now=self._clock.now()), by_hand=False)
+
+    async def tick_now(self, name: str) -> TickRecord | None:
+        """One more than it has planned, also while it is paused; None: there is no such schedule."""
+        records = await self._tick(lambda connection: store.lock_for_tick(connection, name=name), by_hand=True)
+        return None if records is None else records[-1]
+
+    async def next_at(self) -> datetime | None:
+        """When the next tick is due, of what nobody else may be at."""
+        async with self._database.hot() as connection:
+            return await store.read_next_tick(connection)
+
+    async def _tick(
+        self, lock: Callable[[HotConnection], Awaitable[Schedule | None]], *, by_hand: bool
+    ) -> Sequence[TickRecord] | None:
+        stale = ""
+        for left in reversed(range(_TRIES)):
+            async with self._database.hot() as connection:
+                schedule = await lock(connection)
+                if schedule is None:
+                    return None
+                try:
+                    return await self._ticked(connection, schedule, by_hand=by_hand, refusal=stale)
+                except (ShardClosed, ShardFrozen, NoPartition):
+                    await connection.close()  # its transaction is open
+                except BaseException:
+                    await connection.close()
+                    raise
+            self._resources.drop(schedule.definition.topic)  # what was known of it is old
+            stale = "" if left > 1 else "The topic takes nothing just now."
+            async with self._database.connection() as ordinary:
+                await make_partitions_ahead(ordinary, now=self._clock.now())
+        raise AssertionError("a tick that appends nothing cannot fail so")
+
+    async def _ticked(
+        self, connection: HotConnection, schedule: Schedule, *, by_hand: bool, refusal: str
+    ) -> Sequence[TickRecord]:
+        """In the transaction that has locked it, which this commits.  `refusal`: why nothing is appended."""
+        now, ticks = self._clock.now(), []
+        next_at, planned = schedule.next_at, [now]
+        if not by_hand:
+            due = take_due(schedule, now)
+            next_at, planned = due.next_at, list(due.ticks)
+            ticks += [] if due.missed is None else [_missed(*due.missed)]
+        topic, why = (None, refusal) if refusal else await self._topic(schedule)
+        for number, moment in enumerate(planned, schedule.ticks + len(ticks) + 1):
+            message = made_by(schedule, number, moment)
+            at = None if by_hand else moment
+            if topic is None:
+                ticks.append(_Tick(at, TickOutcome.REFUSED, why))
+            else:
+                ticks.append(await self._prepared(topic, message, at))
+        found, shard_id = await self._append(connection, topic, schedule, ticks)
+        ids = iter(found)
+        records = [
+            TickRecord(
+                number=number,
+                planned_at=tick.planned_at,
+                ran_at=now,
+                outcome=tick.outcome,
+                reason=tick.reason[:_LONGEST_REASON],
+                message_id=next(ids) if tick.message is not None else "",
+            )
+            for number, tick in enumerate(ticks, schedule.ticks + 1)
+        ]
+        await connection.run(*store.ticks_written(schedule, records, next_at), (COMMIT, {}))
+        if shard_id is not None:
+            self._wake_ups.published(shard_id)
+        self._tell(schedule, records)
+        return records
+
+    async def _topic(self, schedule: Schedule) -> tuple[Topic | None, str]:
+        """The topic, or why it takes nothing."""
+        name = schedule.definition.topic
+        try:
+            topic = await self._resources.topic(name)
+            if topic.freeze is not None:
+                raise topic.freeze.refusal(name)
+            if self._quotas.on:
+                gauge = self._quotas.publishing(project_of(name), schedule.created_by)
+                gauge.check(self._quotas.ticks())
+        except BrokerError as error:
+            return None, f"{error.code}: {error.message}"
+        return topic, ""
+
+    async def _prepared(self, topic: Topic, message: NewMessage, planned_at: datetime | None) -> _Tick:
+        """As a publish would be: what the transforms make of it is what the limits and the schema are about."""
+        try:
+            if topic.transforms and topic.transforms_messages:
+                [made] = await self._transforms.publish(topic, [message])
+                if made is None:
+                    return _Tick(planned_at, TickOutcome.DROPPED, "A transform of the topic dropped it.")
+                message = made
+            check_messages([message])
+            settings = topic.schema_settings
+            shared = () if settings is None else await self._schemas.check(settings, [message])
+            encode_messages([message])
+        except BrokerError as error:
+            return _Tick(planned_at, TickOutcome.REFUSED, f"{error.code}: {error.message}")
+        except Exception as error:  # or it would be in the way of all other schedules for ever
+            return _Tick(planned_at, TickOutcome.REFUSED, f"INTERNAL: {reason(error)}")
+        return _Tick(planned_at, TickOutcome.PUBLISHED, "", message, shared[0] if shared else "")
+
+    async def _append(
+        self, connection: HotConnection, topic: Topic | None, schedule: Schedule, ticks: Sequence[_Tick]
+    ) -> tuple[list[str], int | None]:
+        """The ids of what is stored, and its shard: all have one ordering key, if any."""
+        stored = [tick for tick in ticks if tick.message is not None]
+        if topic is None or not stored:
+            return [], None
+        messages = [tick.message for tick in stored if tick.message is not None]
+        texts = [tick.shared for tick in stored]
+        batch = encode_messages(messages, texts if any(texts) else ())
+        shard_id = topic.shard_of(messages[0].ordering_key)
+        heads = await append_to_shards(connection, batches={shard_id: [batch]}, now=self._clock.now())
+        if self._quotas.on:
+            gauge = self._quotas.publishing(project_of(topic.name), schedule.created_by)
+            gauge.take(self._quotas.ticks(), requests=1, messages=batch.count, size=batch.size)
+        return message_ids(shard_id, heads[shard_id] - batch.count + 1, batch.count), shard_id
+
+    def _tell(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
+        """Count them; the log has a line when a schedule begins to be refused, and when it no longer is."""
+        for record in records:
+            self._counts[TICKS[record.outcome.lower()]] += 1
+            if record.planned_at is not None and record.outcome is TickOutcome.PUBLISHED:
+                late = (self._clock.now() - record.planned_at).total_seconds()
+                TICK_LATENESS.observe_all(self._counts, [max(int(late * 1e6), 0)])
+        before, last = schedule.last_outcome, records[-1] if records else None
+        if last is not None and last.outcome != before:
+            if last.outcome is TickOutcome.REFUSED:
+                what = f"{schedule.name} publishes nothing: {last.reason}"
+                self._states.tell("schedules", what, level=logging.WARNING)
+            elif before == TickOutcome.REFUSED:
+                self._states.tell("schedules", f"{schedule.name} publishes again")
+
+
+def _missed(first: datetime, before: datetime) -> _Tick:
+    told = f"Its ticks from {format_timestamp(first)} to before {format_timestamp(before)} were missed."
+    return _Tick(first, TickOutcome.MISSED, told)

@@ -1,0 +1,224 @@
+"""One message a tick, whatever is killed and whatever clocks do (J2)."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from broker.domain.errors import Unavailable
+from broker.domain.quota import ProjectQuotas
+from broker.domain.schedule import KEPT_TICKS, Definition, Missed, Schedule, TickRecord, take_due
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.dead_letter_news import DeadLetterNews
+from broker.runtime.next_due import NextDue
+from broker.runtime.quotas import Quotas
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.sandboxes import Sandboxes
+from broker.runtime.schedule_ticker import ScheduleTicker
+from broker.runtime.schema_checks import SchemaChecks
+from broker.runtime.tasks import Tasks
+from broker.runtime.transforms import Programs, TopicTransforms
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.resources import schedules as store
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.state_changes import StateChanges
+from broker.workers.schedules import ScheduleWorker
+from tests.fixtures.log import Log, texts
+
+NAME = "projects/p/schedules/every-second"
+SECOND = timedelta(seconds=1)
+SEED = 20261124
+
+
+class Hand(DatabaseClock):
+    """Time in the hand of a test."""
+
+    moment: datetime
+
+    def now(self) -> datetime:
+        return self.moment
+
+
+class Dying(ScheduleTicker):
+    """Its process dies now and then: before the message is appended, before the commit, or after it."""
+
+    dice = random.Random(SEED)
+    deaths = 0
+
+    def _dies(self, one_in: int = 4) -> bool:
+        dies = self.dice.randrange(one_in) == 0
+        self.deaths += dies
+        return dies
+
+    async def _append(self, connection: HotConnection, *what: Any) -> tuple[list[str], int | None]:
+        if self._dies():
+            raise Unavailable("killed before")
+        appended = await super()._append(connection, *what)
+        if self._dies():
+            raise Unavailable("killed behind")
+        return appended
+
+    def _tell(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
+        if self._dies():
+            raise Unavailable("killed after the commit")
+        super()._tell(schedule, records)
+
+
+class Careless(Dying):
+    """Commits the message in a transaction of its own."""
+
+    async def _append(self, connection: HotConnection, *what: Any) -> tuple[list[str], int | None]:
+        appended = await ScheduleTicker._append(self, connection, *what)
+        await connection.run((COMMIT, {}))
+        if self._dies():
+            raise Unavailable("killed between")
+        await connection.run((BEGIN, {}))
+        return appended
+
+
+@dataclass
+class Office:
+    """What a ticker needs."""
+
+    log: Log
+    clock: Hand
+    tasks: Tasks
+    got: list[str] = field(default_factory=list)
+
+    def ticker(self, cls: type[ScheduleTicker] = ScheduleTicker) -> ScheduleTicker:
+        database, clock, counters, states = self.log.database, self.clock, Counters(), StateChanges()
+        resources = ResourceCache(database, self.tasks, DeadLetterNews(states), counters)
+        wake_ups = WakeUps(database, wake=lambda *_: None, drop=lambda _: None)
+        quotas = Quotas(database, clock, defaults=ProjectQuotas(), processes=lambda: 1)
+        transforms = TopicTransforms(Sandboxes(self.tasks, counters), Programs(), clock, counters)
+        parts = database, clock, resources, wake_ups, quotas, SchemaChecks(resources), transforms
+        return cls(*parts, states, counters)
+
+    async def put(self, missed: Missed = Missed.ONE, name: str = NAME, **fields: Any) -> Schedule:
+        fields = {"interval_seconds": 1, "is_template": True, "data": b"{{time}}"} | fields
+        definition = Definition(topic=self.log.topic.name, missed=missed, **fields)
+        now = self.clock.moment
+        known = {"definition": definition, "anchor": now, "created_at": now, "updated_at": now}
+        schedule = Schedule(name=name, next_at=now + SECOND, **known)
+        async with self.log.database.transaction() as connection:
+            await store.write_schedule(connection, schedule=schedule)
+        return schedule
+
+    async def history(self) -> list[TickRecord]:
+        async with self.log.database.transaction() as connection:
+            found = await store.list_ticks(connection, name=NAME, before=2**62, size=1_000)
+        return list(reversed(found))
+
+    async def came(self) -> list[float]:
+        """The ticks of the messages that there are, in seconds behind the start."""
+        while found := await self.log.pull(now=self.clock.moment + SECOND):
+            self.got += texts(found)
+        return [(datetime.fromisoformat(text) - self.log.start).total_seconds() for text in self.got]
+
+    def after(self, seconds: float) -> None:
+        self.clock.moment = self.log.start + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+async def office(log: Log) -> AsyncIterator[Office]:
+    clock, tasks = Hand(log.database), Tasks()
+    clock.moment = log.start
+    yield Office(log, clock, tasks)
+    await tasks.close()
+
+
+async def _run_until(office: Office, seconds: int, *tickers: ScheduleTicker) -> None:
+    for second in range(1, seconds + 1):
+        office.after(second + 0.25)
+        idle = 0
+        while idle < len(tickers):
+            idle = 0
+            for ticker in tickers:
+                with suppress(Unavailable):
+                    idle += await ticker.tick_due() is None
+
+
+async def test_each_tick_is_one_message_however_often_brokers_die(office: Office) -> None:
+    await office.put()
+    dying = [office.ticker(Dying) for _ in range(2)]
+    await _run_until(office, 40, *dying)
+    assert sum(ticker.deaths for ticker in dying if isinstance(ticker, Dying)) > 20
+    assert await office.came() == list(range(1, 41))
+    history = await office.history()
+    assert [record.number for record in history] == list(range(1, 41))
+    assert len({record.message_id for record in history}) == 40
+
+
+async def test_a_message_that_has_a_transaction_of_its_own_is_found_out(office: Office) -> None:
+    await office.put()
+    await _run_until(office, 40, office.ticker(Careless))
+    came = await office.came()
+    assert len(came) > len(set(came)) == 40
+
+
+async def test_two_brokers_at_once_double_nothing(office: Office) -> None:
+    for number in range(10):
+        await office.put(name=f"projects/p/schedules/s{number}", data=b"{{time}}")
+    workers = [ScheduleWorker(office.clock, office.ticker(), NextDue()) for _ in range(2)]
+    for second in range(1, 6):
+        office.after(second)
+        await asyncio.gather(*(worker.run_once() for worker in workers))
+    assert sorted(await office.came()) == sorted(list(range(1, 6)) * 10)
+
+
+async def test_a_clock_that_steps_back_ticks_nothing_again_and_one_that_steps_on_leaves_out_nothing(
+    office: Office,
+) -> None:
+    await office.put()
+    ticker = office.ticker()
+    for seconds in (5, 2, 4, 6, 30, 1, 31):
+        office.after(seconds)
+        while await ticker.tick_due() is not None:
+            pass
+    assert await office.came() == list(range(1, 32))
+
+
+@pytest.mark.parametrize(
+    ("missed", "came"),
+    [
+        (Missed.SKIP, list(range(140, 201))),
+        (Missed.ONE, list(range(139, 201))),
+        (Missed.ALL, list(range(1, 201))),
+    ],
+)
+async def test_what_was_missed_while_no_broker_ran(office: Office, missed: Missed, came: list[int]) -> None:
+    """Two hundred seconds; what is late by a minute is not missed."""
+    await office.put(missed)
+    office.after(200)
+    ticker = office.ticker()
+    while await ticker.tick_due() is not None:
+        pass
+    assert await office.came() == came
+    history = await office.history()
+    assert len(history) == min(KEPT_TICKS, len(came) + (missed is not Missed.ALL))
+    missed_ones = [record for record in history if record.outcome == "MISSED"]
+    assert [record.number for record in missed_ones] == ([1] if missed is not Missed.ALL else [])
+
+
+async def test_a_year_of_seconds_costs_no_more_than_a_minute(office: Office) -> None:
+    schedule = await office.put(interval_seconds=0, cron="* * * * * *")
+    assert schedule.next_at is not None
+    schedule = replace(schedule, next_at=schedule.next_at.replace(microsecond=0))
+    for missed in Missed:
+        of_it = replace(schedule, definition=replace_missed(schedule.definition, missed))
+        due = take_due(of_it, office.log.start + timedelta(days=365))
+        assert due.missed is not None
+        assert len(due.ticks) <= 100
+        days = (due.ticks[0] - office.log.start) / timedelta(days=1)
+        assert round(days) == (364 if missed is Missed.ALL else 365)
+
+
+def replace_missed(definition: Definition, missed: Missed) -> Definition:
+    return Definition(topic=definition.topic, cron=definition.cron, missed=missed)
