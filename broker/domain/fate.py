@@ -54,7 +54,8 @@ class DeadLetterFact:
 class Facts:
     """What is kept.  `next_seq`: where the subscription's cursor stands (None: it is detached); `first_seq`: where
     it began (None: that was not written down yet).  `standing`: how the message stands if it was handed out and is
-    not acked.  `held_by`: the first message of its key that is out; it `waits` for that, before the cursor.
+    not acked.  `held_by`: the first message of its key that is out, by what its id is made of; it `waits` for that,
+    before the cursor.
     `redriven`: some of its key came back from a dead-letter topic, which is delivered however old it is.
     """
 

@@ -53,9 +53,9 @@ class StandingMessage:
     """A message and how it stands.  `at`: its ack deadline (OUTSTANDING), or when it is tried again (RETRY_AT).
 
     `attempt_number`: so often it was handed out (0: never), last at `delivered_at` (None: that is not known).
-    `held_by`: the sequence of the message that it waits for (HELD_BY_KEY).  `failure`: how its last attempt failed,
-    if that was asked for and is known.  `redriven`: it came back from a dead-letter topic, if that was asked for.
-    `id_seq`: what its id is made of (None: `seq`).
+    `held_by`: the message that it waits for (HELD_BY_KEY), by what its id is made of.  `failure`: how its last
+    attempt failed, if that was asked for and is known.  `redriven`: it came back from a dead-letter topic, if that
+    was asked for.  `id_seq`: what its id is made of (None: `seq`).
     """
 
     shard_id: int

@@ -29,7 +29,7 @@ from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, Id, choose_letters, discard, find_piles
-from broker.store.log.scheduled_messages import located
+from broker.store.log.scheduled_messages import id_seqs_at, located
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DISCARDED
 from broker.telemetry.state_changes import StateChanges
@@ -72,7 +72,10 @@ class DiscardService:
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
         ids, rest = await self._chosen(subscription, options)
-        given, ids = ids, await self._located(ids)
+        if options.letters.message_ids:
+            given, ids = ids, await self._located(ids)
+        else:
+            given = await self._named(ids)
         asked = Discard(
             subscription_id=subscription.subscription_id,
             shard_ids=subscription.shard_ids,
@@ -98,6 +101,11 @@ class DiscardService:
             return ids
         async with self._database.hot() as hot:
             return await located(hot, ids)
+
+    async def _named(self, sequences: Sequence[Id]) -> Sequence[Id]:
+        async with self._database.hot() as hot:
+            names = await id_seqs_at(hot, sequences)
+        return [(shard_id, names[shard_id, seq]) for shard_id, seq in sequences]
 
     async def _chosen(
         self, subscription: Subscription, options: DiscardOptions

@@ -1,6 +1,7 @@
 """Messages that are to come later, over REST and gRPC, an extension of topics (J1)."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -208,7 +209,7 @@ async def test_edits_and_discards_of_dead_letters_name_a_message_by_the_id_that_
     await rest.create_subscription("dead-sub", "dead")
     policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 1}
     await rest.create_subscription(deadLetterPolicy=policy)
-    ids = await rest.publish(delayed("a", "0.1s"), delayed("b", "0.1s"))
+    ids = await rest.publish(delayed("a", "0.1s"), delayed("b", "0.1s"), delayed("c", "0.1s"))
 
     async def given_up() -> bool:
         if received := await rest.pull():
@@ -220,8 +221,13 @@ async def test_edits_and_discards_of_dead_letters_name_a_message_by_the_id_that_
     edit = {"messageId": ids[0], "setAttributes": {"mended": "yes"}}
     edited = await rest.ok("POST", f"{rest.subscription()}:editDeadLetter", edit)
     assert edited["replaces"] == [ids[0]]
-    done = await rest.ok("POST", f"{rest.subscription()}:discard", {"messageIds": [ids[1]]})
-    assert done["results"] == [{"messageId": ids[1], "outcome": "discarded"}]
+    for choice, id_ in (({"messageIds": [ids[1]]}, ids[1]), ({"filter": "attributes:broker-delay"}, ids[2])):
+        done = await rest.ok("POST", f"{rest.subscription()}:discard", choice)
+        assert {"messageId": id_, "outcome": "discarded"} in done["results"]
+        assert {each["messageId"] for each in done["results"]} <= {*ids}
+    started = await rest.ok("POST", f"{rest.subscription()}:redrive")
+    ended = await rest.ok("POST", f"{started['name']}:wait", {"timeout": "30s"})
+    assert {each["messageId"] for each in ended["metadata"]["skipped"]} == {*ids[1:]}
 
 
 async def test_it_cannot_be_switched_on_while_an_older_broker_runs(rest: Rest, database_url: str) -> None:
@@ -295,3 +301,40 @@ async def test_a_purge_and_a_reset_of_the_project_take_what_waits_with_them(rest
     await rest.create_topic(extensions=ON)
     assert await waiting(rest) == []
     assert (await rest.error("GET", f"{rest.topic()}/scheduled/{lost}"))[0] == "NOT_FOUND"
+
+
+async def _held_by(rest: Rest, held: str) -> set[str]:
+    """Where a message is told for which other one it waits."""
+    listed = await rest.ok("GET", f"{rest.subscription()}/messages", params={"state": "held"})
+    of_topic = await rest.ok("GET", f"{rest.topic()}/messages/{held}")
+    of_subscription = await rest.ok("GET", f"{rest.subscription()}/messages/{held}")
+    [lag] = (await rest.ok("GET", f"{rest.project}/lag"))["subscriptions"]
+    told = [*listed["messages"], *of_topic["subscriptions"], of_subscription]
+    return {each["heldByMessageId"] for each in told} | {lag["stuckKey"]["messageId"]}
+
+
+async def test_whoever_looks_is_told_the_id_that_publish_gave(rest: Rest) -> None:
+    await rest.create_topic(extensions=ON, messageRetentionDuration="600s")
+    journal = {"journal": {"mode": "ALL"}}
+    await rest.create_subscription(enableMessageOrdering=True, extensions=journal, ackDeadlineSeconds=600)
+    first, held = await rest.publish(*(delayed(text_, "0.1s", orderingKey="k") for text_ in "ab"))
+
+    async def came() -> list[Json]:
+        return await rest.pull("sub", 1)
+
+    await rest.modify_ack_deadline(await eventually(came), 0)
+    out = await eventually(came)
+    assert [each["message"]["messageId"] for each in out] == [first]
+    assert await _held_by(rest, held) == {first}
+    told = await rest.ok("GET", f"{rest.subscription()}/messages/{first}")
+    assert (told["messageId"], [entry["event"] for entry in told["timeline"]]) == (
+        first, ["HANDED_OUT", "NACKED", "HANDED_OUT"],
+    )  # fmt: skip
+    exported = (await rest.call("POST", f"{rest.topic()}:export", {})).text.splitlines()
+    assert [json.loads(line)["messageId"] for line in exported] == [first, held]
+    await rest.acknowledge(out)
+    await rest.acknowledge(await rest.drain())
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2026-01-01T00:00:00Z"})
+    assert [each["message"]["messageId"] for each in await rest.drain()] == [first, held]
+    told = await rest.ok("GET", f"{rest.subscription()}/messages/{first}")
+    assert (told["messageId"], told["state"]) == (first, "ACKNOWLEDGED")

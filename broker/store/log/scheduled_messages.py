@@ -4,7 +4,7 @@ Whoever deletes a row of `scheduled_messages` decides: a message is appended to 
 deletes its row, or its row was deleted and it is never seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -36,6 +36,7 @@ _TAKE_DUE_MESSAGES = statements.hot("take_due_messages")
 _APPEND_DUE_MESSAGES = statements.hot("append_due_messages")
 _INSERT_SCHEDULED_IDS = statements.hot("insert_scheduled_ids")
 _READ_SCHEDULED_ID = statements.hot("read_scheduled_id")
+_READ_ID_SEQS = statements.hot("read_id_seqs")
 _CANCEL_SCHEDULED_MESSAGE = statements.hot("cancel_scheduled_message")
 _MOVE_SCHEDULED_MESSAGE = statements.hot("move_scheduled_message")
 _DELETE_CLOSED_SCHEDULES = statements.hot("delete_closed_schedules")
@@ -188,6 +189,17 @@ async def located(connection: HotConnection, ids: Sequence[tuple[int, int]]) -> 
         seq = await sequence_of(connection, shard_id=shard_id, id_seq=id_seq)
         found.append((shard_id, id_seq if seq is None else seq))
     return found
+
+
+async def id_seqs_at(
+    connection: HotConnection, sequences: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], int]:
+    """What the ids of the messages at these shards and sequences are made of; without any, nothing is asked."""
+    if not sequences:
+        return {}
+    shard_ids, seqs = map(list, zip(*sequences, strict=True))
+    [rows] = await connection.run((_READ_ID_SEQS, {"shard_ids": shard_ids, "seqs": seqs}))
+    return {each: each[1] for each in sequences} | {(row.shard_id, row.seq): row.id_seq for row in rows}
 
 
 async def delete_scheduled_ids(connection: Connection, *, now: datetime) -> int:

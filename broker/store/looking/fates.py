@@ -15,8 +15,8 @@ from broker.domain.subscription import Subscription
 from broker.filtering.body import MAX_BODY_BYTES
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.scheduled_messages import sequence_of
-from broker.store.looking.standing_messages import standing_in
+from broker.store.log.scheduled_messages import id_seqs_at, sequence_of
+from broker.store.looking.standing_messages import standing_in, with_ids
 
 _FIND_MESSAGE = statements.hot("find_message")
 _READ_FATES = statements.hot("read_fates")
@@ -58,7 +58,26 @@ async def read_facts(
     }
     [rows] = await connection.run((_READ_FATES, asked))
     by_id = {row.subscription_id: row for row in rows}
-    return [_facts(by_id[s.subscription_id], message, s, now) for s in subscriptions if s.subscription_id in by_id]
+    found = [_facts(by_id[s.subscription_id], message, s, now) for s in subscriptions if s.subscription_id in by_id]
+    return await _with_ids(connection, found)
+
+
+async def _with_ids(connection: HotConnection, found: list[Facts]) -> list[Facts]:
+    """Those who hold others are known by their sequences; they are told by their ids."""
+    holders = {facts.held_by for facts in found} | {facts.standing.held_by for facts in found if facts.standing}
+    shard_ids = {facts.shard_id for facts in found}
+    sequences = [(shard_id, seq) for shard_id in shard_ids for seq in holders if seq is not None]
+    if not sequences:
+        return found
+    names = await id_seqs_at(connection, sequences)
+    return [
+        replace(
+            facts,
+            held_by=facts.held_by and names[facts.shard_id, facts.held_by],
+            standing=facts.standing and with_ids([facts.standing], names)[0],
+        )
+        for facts in found
+    ]
 
 
 async def count_before(connection: HotConnection, facts: Facts, *, now: datetime) -> tuple[int, bool]:

@@ -1,7 +1,7 @@
 """Where all subscriptions of a project stand (F3): what is read of many at once."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from broker.domain.message_id import message_id
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.scheduled_messages import id_seqs_at
 
 _READ_LAG = statements.hot("read_lag")
 
@@ -26,23 +27,25 @@ async def read_lag(
         "max_scanned": MAX_SCANNED,
     }
     [rows] = await connection.run((_READ_LAG, asked))
-    return [_shard_lag(row) for row in rows]
+    holders = {(row.shard_id, json.loads(row.holder)["seq"]) for row in rows if row.holder is not None}
+    names = await id_seqs_at(connection, holders)
+    return [_shard_lag(row, names) for row in rows]
 
 
-def _shard_lag(row: Any) -> ShardLag:
+def _shard_lag(row: Any, names: Mapping[tuple[int, int], int]) -> ShardLag:
     return ShardLag(
         **{name: value for name, value in row._asdict().items() if name not in ("holder", "shard_id")},
-        holder=_holder(row.shard_id, row.holder),
+        holder=_holder(row.shard_id, row.holder, names),
     )
 
 
-def _holder(shard_id: int, text: str | None) -> KeyHolder | None:
+def _holder(shard_id: int, text: str | None, names: Mapping[tuple[int, int], int]) -> KeyHolder | None:
     if text is None:
         return None
     row = json.loads(text)
     return KeyHolder(
         ordering_key=row["ordering_key"],
-        message_id=message_id(shard_id, row["seq"]),
+        message_id=message_id(shard_id, names[shard_id, row["seq"]]),
         attempt_number=row["attempt_number"],
         is_out=row["status"] == "delivering",
         delivered_at=datetime.fromtimestamp(float(row["delivered_at"]), UTC),

@@ -4,7 +4,7 @@ Rows of what was handed out come first, with what waits for their ordering keys,
 shard after shard.  What changes meanwhile may come twice, or not at all: nothing is locked.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +22,7 @@ from broker.domain.standing_page import (
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.due_attempt import attempt_numbers
+from broker.store.log.scheduled_messages import id_seqs_at
 
 _LIST_ATTEMPTS = statements.hot("list_attempts")
 _LIST_HELD = statements.hot("list_held")
@@ -67,8 +68,16 @@ async def list_messages(connection: HotConnection, asked: Asked) -> StandingList
         elif rest.in_log:
             rest = None
         if rest is not None:
-            return StandingList(walk.found, walk.scanned, rest)
-    return StandingList(walk.found, walk.scanned, None)
+            return StandingList(await walk.named(), walk.scanned, rest)
+    return StandingList(await walk.named(), walk.scanned, None)
+
+
+def with_ids(found: Sequence[StandingMessage], names: Mapping[tuple[int, int], int]) -> list[StandingMessage]:
+    """Those that hold others told by what their ids are made of, instead of by their sequences."""
+    return [
+        each if each.held_by is None else replace(each, held_by=names[each.shard_id, each.held_by])
+        for each in found
+    ]
 
 
 @dataclass(slots=True)
@@ -82,6 +91,11 @@ class _Walk:
     @property
     def is_full(self) -> bool:
         return len(self.found) >= self.asked.page.size or self.scanned >= MAX_SCANNED or self.room <= 0
+
+    async def named(self) -> list[StandingMessage]:
+        """What was found, as it is told."""
+        held = {(each.shard_id, each.held_by) for each in self.found if each.held_by is not None}
+        return with_ids(self.found, await id_seqs_at(self.connection, held))
 
     async def rows(self, position: StandingPosition) -> StandingPosition | None:
         """What was handed out, from there on; where to go on in this shard, None: there is no more."""

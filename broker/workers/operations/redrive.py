@@ -15,6 +15,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.redrive import Redrive, Redriven, redrive
+from broker.store.log.scheduled_messages import id_seqs_at
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import REDRIVEN
 
@@ -61,6 +62,8 @@ class RedriveKind:
             ),
             self._attempt_ids,
         )
+        failed = [(shard_id, seq) for seq, outcome in done.outcomes.items() if outcome not in BACK]
+        names = await id_seqs_at(connection, failed[:MAX_TOLD])
         is_last = done.next_seq is None and len(later) == 1
         where = (
             {"shard": shard_id + 1, "seq": 0}
@@ -68,7 +71,7 @@ class RedriveKind:
             else {"shard": shard_id, "seq": done.next_seq}
         )
         return Step(
-            progress=where | {"skipped": _skipped(operation.progress, done, shard_id)},
+            progress=where | {"skipped": _skipped(operation.progress, done, names)},
             ended=is_last,
             done=len(done.outcomes),
             counts=Counter(done.outcomes.values()),
@@ -84,11 +87,12 @@ class RedriveKind:
             self._wake_ups.redeliverable(subscription_id)
 
 
-def _skipped(progress: Mapping[str, Any], done: Redriven, shard_id: int) -> list[dict[str, str]]:
-    """The first of those that did not come back."""
+def _skipped(
+    progress: Mapping[str, Any], done: Redriven, names: Mapping[tuple[int, int], int]
+) -> list[dict[str, str]]:
+    """The first of those that did not come back, by their ids."""
     skipped = [
-        {"messageId": message_id(shard_id, seq), "reason": outcome}
-        for seq, outcome in done.outcomes.items()
-        if outcome not in BACK
+        {"messageId": message_id(shard_id, id_seq), "reason": done.outcomes[seq]}
+        for (shard_id, seq), id_seq in names.items()
     ]
     return [*progress.get("skipped", ()), *skipped][:MAX_TOLD]

@@ -1,0 +1,8 @@
+-- What the ids of messages at these sequences are made of, for those that came later; the others have no row.
+-- parameters: shard_ids int8[], seqs int8[]
+-- columns: shard_id, seq, id_seq
+SELECT p.shard_id, p.seq, i.id_seq
+FROM unnest(%(shard_ids)s, %(seqs)s) AS p (shard_id, seq)
+CROSS JOIN LATERAL (
+    SELECT s.id_seq FROM scheduled_ids AS s WHERE s.shard_id = p.shard_id AND s.seq = p.seq LIMIT 1
+) AS i
