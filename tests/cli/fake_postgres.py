@@ -9,9 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _SSL_REQUEST, _GSS_REQUEST = 80877103, 80877104
+
+
+def _says(name: str, value: str) -> bytes:
+    text = f"{name}\0{value}\0".encode()
+    return b"S" + struct.pack("!i", 4 + len(text)) + text
+
+
 READY = (
     b"R" + struct.pack("!ii", 8, 0)  # AuthenticationOk
-    + b"S" + struct.pack("!i", 4 + 15 + 5) + b"server_version\0" + b"14.9\0"
+    + _says("server_version", "14.9")
+    + _says("in_hot_standby", "off") + _says("default_transaction_read_only", "off")
     + b"Z" + struct.pack("!i", 5) + b"I"
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Killing what does the work of an operation, and calls that go on all the same."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -23,12 +24,12 @@ async def patiently(call: Callable[[], Any]) -> Any:
     return answer
 
 
-def kill_one(broker: BrokerProcess, dice: random.Random) -> str:
-    """A worker, or a session of the database, which makes the server end all of them."""
+def kill_one(broker: BrokerProcess, dice: random.Random, killed: Counter[str]) -> None:
+    """A worker, or a session of the database, which makes the server end all of them: what was `killed` less."""
     sessions = [child for child in broker.postmaster().children() if "idle" in " ".join(child.cmdline())]
-    victims: list[psutil.Process] = sessions if dice.random() < 0.4 and sessions else broker.workers()
+    turn = killed["session"] < killed["worker"] or (killed["session"] == killed["worker"] and dice.random() < 0.5)
+    victims: list[psutil.Process] = sessions if turn and sessions else broker.workers()
     with suppress(psutil.NoSuchProcess, IndexError):
         victim = dice.choice(victims)
         victim.kill()
-        return "session" if victims is sessions else "worker"
-    return ""
+        killed["session" if victims is sessions else "worker"] += 1

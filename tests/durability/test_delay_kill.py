@@ -3,6 +3,7 @@ id; what was cancelled does not come (J1).
 """
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, Rest, eventually,
 
 StartBroker = Callable[..., BrokerProcess]
 
-REQUESTS, OF_A_REQUEST = 60, 20
+REQUESTS, OF_A_REQUEST = 60, 20  # at the least, until enough of them were answered
 LONGEST = 10.0  # seconds ahead
 SEED = 20261124
 
@@ -37,7 +38,9 @@ async def _publish(rest: Rest, dice: random.Random) -> tuple[dict[str, str], set
     """
     answered: dict[str, str] = {}
     cancelled, perhaps = set(), set()
-    for number in range(REQUESTS):
+    for number in itertools.count():
+        if number >= REQUESTS and len(answered) > 200 and len(cancelled) > 5:
+            break
         texts = [f"{number}-{n}" for n in range(OF_A_REQUEST)]
         with suppress(httpx.HTTPError, AssertionError):
             ids = await rest.publish(*(_later(data, dice) for data in texts))
@@ -65,7 +68,7 @@ async def test_each_message_comes_once_whatever_is_killed(start_broker: StartBro
             while asyncio.get_running_loop().time() < end or not publishing.done():
                 await patiently(lambda: rest.ok("GET", rest.topic()))  # or there is nobody to be killed
                 await asyncio.sleep(dice.uniform(0.1, 0.7))
-                killed[kill_one(broker, dice)] += 1
+                kill_one(broker, dice, killed)
 
         await kill_for(3.0)
         answered, cancelled, perhaps = await publishing
@@ -81,8 +84,6 @@ async def test_each_message_comes_once_whatever_is_killed(start_broker: StartBro
             came += [each["message"] for each in received]
             await patiently(lambda received=received: rest.acknowledge(received))  # type: ignore[misc]
     assert min(killed["session"], killed["worker"]) >= 1, killed
-    assert len(answered) > 200
-    assert len(cancelled) > 5
     texts = Counter(text({"message": each}) for each in came)
     assert max(texts.values()) == 1, "twice"
     ids = {each["messageId"]: text({"message": each}) for each in came}

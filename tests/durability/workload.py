@@ -61,6 +61,7 @@ class History:
     received: list[list[Received]] = field(default_factory=list)  # by puller, in order
     acked_at: dict[str, float] = field(default_factory=dict)  # by message id: when its ack was answered
     ack_in_doubt: set[str] = field(default_factory=set)  # acks that were sent and got no answer
+    answered_count: int = 0  # messages whose publish was answered
     failures: Counter[str] = field(default_factory=Counter)
     fault_at: float = float("inf")  # when something was killed
 
@@ -167,10 +168,10 @@ class Workload:
 
     async def until(self, *, answered: int = 0, acked: int = 0) -> None:
         """Wait until so many messages more than now have been published and acked."""
-        answered += len(self.history.answered)
+        answered += self.history.answered_count
         acked += len(self.history.acked_at)
         async with asyncio.timeout(30):
-            while len(self.history.answered) < answered or len(self.history.acked_at) < acked:
+            while self.history.answered_count < answered or len(self.history.acked_at) < acked:
                 self._progress.clear()
                 await self._progress.wait()
 
@@ -227,6 +228,7 @@ class Workload:
                 continue
             publishes[-1].ids = answer["messageIds"]
             assert len(answer["messageIds"]) == len(texts)
+            self.history.answered_count += len(texts)
             self._progress.set()
 
     async def _pull(self, session: aiohttp.ClientSession, number: int, received: list[Received]) -> None:
