@@ -17,6 +17,8 @@ from broker.port.listener import CannotListen
 from tests.cli.processes import alive, family, faults, is_ready
 from tests.fixtures.broker import NO_TLS, BrokerProcess, eventually
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 StartBroker = Callable[..., BrokerProcess]
 
 

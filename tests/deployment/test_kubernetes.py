@@ -16,6 +16,8 @@ from broker.settings import NAMES, PREFIX
 from tests.deployment.chart import rendered
 from tests.fixtures.broker import repository
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 kubernetes_validate = pytest.importorskip("kubernetes_validate")  # the schemas of Kubernetes, 100 MB
 
 DEPLOY = repository() / "deploy"

@@ -18,6 +18,8 @@ from tests.fixtures.database import begin, temporary_database
 from tests.fixtures.dead_letters import make_letters
 from tests.fixtures.log import ACK_DEADLINE, Log, make_log, texts
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 
 @contextmanager
 def _as_it_was(server_url: str, url: str) -> Iterator[str]:
