@@ -257,13 +257,33 @@ async def test_ids_are_understood_however_many_shards_there_were(rest: Rest, dat
     with psycopg.connect(database_url, autocommit=True) as admin:
         admin.execute("SELECT setval(pg_get_serial_sequence('shards', 'shard_id'), 20000)")
     await rest.create_topic(extensions=ON)
-    await rest.create_subscription()
-    now_id, later_id = await rest.publish("now", delayed("later"))
+    await rest.create_topic("dead")
+    await rest.create_subscription("dead-sub", "dead")
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 1}
+    await rest.create_subscription(deadLetterPolicy=policy)
+    now_id, other_id, later_id = await rest.publish("now", "other", delayed("later"))
     assert now_id.startswith("20001")
-    found = await rest.ok("GET", f"{rest.topic()}/messages/{now_id}")
-    assert found["message"]["messageId"] == now_id
+    for place in (rest.topic(), rest.project):
+        found = await rest.ok("GET", f"{place}/messages/{now_id}")
+        assert found["message"]["messageId"] == now_id
+    assert (await rest.ok("GET", f"{rest.subscription()}/messages/{now_id}"))["state"] == "WAITING"
     await rest.ok("DELETE", f"{rest.topic()}/scheduled/{later_id}")
     assert await waiting(rest) == []
+
+    async def given_up() -> bool:
+        if received := await rest.pull():
+            await rest.modify_ack_deadline(received, 0)
+        return len((await rest.ok("GET", f"{rest.subscription()}/deadLetters")).get("deadLetters", [])) == 2
+
+    await eventually(given_up)
+    done = await rest.ok("POST", f"{rest.subscription()}:discard", {"messageIds": [other_id]})
+    assert done["results"] == [{"messageId": other_id, "outcome": "discarded"}]
+    edit = {"messageId": now_id, "setAttributes": {"mended": "yes"}}
+    assert (await rest.ok("POST", f"{rest.subscription()}:editDeadLetter", edit))["replaces"] == [now_id]
+    started = await rest.ok("POST", f"{rest.subscription()}:redrive", {"messageIds": [other_id]})
+    ended = await rest.ok("POST", f"{started['name']}:wait", {"timeout": "30s"})
+    assert ended["response"]["redriven"] == "1"  # whoever names it gets it back
+    assert other_id in [each["message"]["messageId"] for each in await rest.drain()]
 
 
 async def test_what_became_of_a_message_that_waits_says_until_when_and_where_it_is_found(rest: Rest) -> None:
