@@ -43,6 +43,9 @@ class Session:
     def operation(self, given: str) -> str:
         return full_name(given, "operations", self.short_project)
 
+    def schedule(self, given: str) -> str:
+        return full_name(given, "schedules", self.short_project)
+
 
 class ClientCommand(Leaf):
     """A command with examples, each of which a test runs."""

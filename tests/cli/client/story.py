@@ -99,6 +99,20 @@ broker scheduled move reminders $WAITING --delay 2h
 broker scheduled cancel reminders $WAITING
 # broker scheduled list reminders
 # broker topic delete reminders
+# broker topic create jobs
+broker schedule create nightly 'Close up.' --topic jobs --cron '30 2 * * *'
+broker schedule create beat 'tick {{tick}}' --topic jobs --every 90s --template
+# broker schedule create nightly 'Close.' --topic jobs --cron '30 2 * * *' --time-zone Europe/Berlin
+broker schedule list
+broker schedule show nightly
+broker schedule next nightly --max 3
+broker schedule run nightly
+broker schedule history nightly
+broker schedule pause nightly
+broker schedule resume nightly
+broker schedule delete nightly
+# broker schedule delete beat
+# broker topic delete jobs
 broker doctor
 broker bench --messages 200 --batch 20 --connections 2
 broker snapshot delete before-release
