@@ -101,7 +101,7 @@ broker scheduled cancel reminders $WAITING
 # broker topic delete reminders
 # broker topic create jobs
 broker schedule create nightly 'Close up.' --topic jobs --cron '30 2 * * *'
-broker schedule create beat 'tick {{tick}}' --topic jobs --every 90s --template
+broker schedule create beat '{{tick}}' --topic jobs --every 90s --template
 # broker schedule create nightly 'Close.' --topic jobs --cron '30 2 * * *' --time-zone Europe/Berlin
 broker schedule list
 broker schedule show nightly

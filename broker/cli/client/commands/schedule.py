@@ -33,7 +33,7 @@ def list_(session: Session) -> Shown:
     COMMANDS,
     "create",
     "broker schedule create nightly 'Close up.' --topic jobs --cron '30 2 * * *'",
-    "broker schedule create beat 'tick {{tick}}' --topic jobs --every 90s --template",
+    "broker schedule create beat '{{tick}}' --topic jobs --every 90s --template",
 )
 @_schedule
 @click.argument("text")
