@@ -232,6 +232,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     # Of the dead-letter topic's subscriptions it touches those that the caller may consume.
     "Redrive": _CONSUME,
     "Discard": _CONSUME,  # as a redrive
+    "ResendMessages": _CONSUME,  # as a seek
     "CopyTopic": (Need("pubsub.topics.attachSubscription"),),  # as a subscription, and Publish's on the target
     "ExportTopic": (Need("pubsub.topics.attachSubscription"),),  # as TailTopic
     "ImportTopic": (Need(_PUBLISH),),

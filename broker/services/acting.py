@@ -19,6 +19,7 @@ from broker.services.operations import OperationService
 from broker.services.pauses import PauseService
 from broker.services.purges import PurgeService
 from broker.services.redrive import RedriveService
+from broker.services.resends import ResendService
 from broker.services.resets import ResetService
 from broker.services.schedule import ScheduleService
 from broker.services.schedules import SchedulesService
@@ -37,6 +38,7 @@ class ActingServices:
     purges: PurgeService
     redrives: RedriveService
     discards: DiscardService
+    resends: ResendService
     copies: CopyService
     imports: ImportService
     edits: EditService
@@ -72,6 +74,7 @@ def make_acting(
         redrives=RedriveService(database, clock, operations),
         edits=EditService(database, clock, wake_ups, attempt_ids, states),
         discards=DiscardService(database, clock, wake_ups, attempt_ids, states, counters),
+        resends=ResendService(database, clock, wake_ups, attempt_ids, states, counters),
         copies=CopyService(database, clock, operations),
         imports=ImportService(database, clock, resources, wake_ups, quotas, schemas, counters),
         resets=ResetService(database, wake_ups, states, allowed=allows_reset),

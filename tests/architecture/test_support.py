@@ -63,6 +63,7 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "PurgeTopic",
         "PreviewSeek",
         "Discard",
+        "ResendMessages",
         "EditDeadLetter",
         "CopyTopic",
         "ExportTopic",

@@ -30,6 +30,7 @@ from broker.front.rest.handlers import (
     pull,
     pushes,
     quotas,
+    resends,
     resets,
     roles,
     schedule,
@@ -198,6 +199,7 @@ ROUTES = [
     *_SCHEDULES,
     Route("POST", f"{SUBSCRIPTION}:redrive", "Redrive", operations.redrive),  # extensions (G2)
     Route("POST", f"{SUBSCRIPTION}:discard", "Discard", discards.discard),
+    Route("POST", f"{SUBSCRIPTION}:resend", "ResendMessages", resends.resend),
     Route("POST", f"{SUBSCRIPTION}:editDeadLetter", "EditDeadLetter", edits.edit_dead_letter),
     Route("POST", f"{TOPIC}:copy", "CopyTopic", copies.copy_topic),
     Route("POST", f"{TOPIC}:export", "ExportTopic", exports.export_topic),

@@ -62,6 +62,9 @@ DEAD_LETTERED: Final = SUBSCRIPTION.counter(
 REDRIVEN: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_redriven_messages", "Messages that came back from a dead-letter topic."
 )
+RESENT: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_resent_messages", "Messages that were resent to the subscription."
+)
 DISCARDED: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_discarded_messages", "Messages and dead letters that an operator has discarded."
 )

@@ -39,6 +39,7 @@ broker message show $ID
 broker pull billing --max 2
 broker lag
 broker message show $ID --sub billing
+broker push resend billing $ID
 broker seek billing --time 1h --preview
 broker seek billing --time 1h
 broker seek billing --snapshot before-release --undoable

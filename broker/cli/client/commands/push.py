@@ -8,7 +8,7 @@ from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Shown
-from broker.cli.client.words import short_time
+from broker.cli.client.words import leaf, short_time
 from broker.cli.command_line import Group
 
 COMMANDS = Group("push", help="How pushes to an endpoint go; these need this broker.")
@@ -75,3 +75,14 @@ def test(session: Session, *, subscription: str, text: str | None) -> Shown | in
     answer = session.api.call("POST", f"{session.subscription(subscription)}:testPush", body)
     session.out.show(Shown(data=answer, fields=answer))
     return DONE if answer.get("delivered") else REFUSED
+
+
+@calling(COMMANDS, "resend", "broker push resend billing $ID")
+@_subscription
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+def resend(session: Session, *, subscription: str, ids: tuple[str, ...]) -> Shown:
+    """Deliver retained messages once more to this subscription alone, pushed or pulled, even if they were acked."""
+    name = session.subscription(subscription)
+    answer = session.api.call("POST", f"{name}:resend", {"messageIds": list(ids)})
+    told = ", ".join(f"{count} {outcome}" for outcome, count in answer["counts"].items())
+    return Shown(data=answer, line=f"Of {leaf(name)}: {told}.")

@@ -1,0 +1,39 @@
+"""Resend: retained messages are delivered once more to one subscription, whatever became of them there (G2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.message_id import parse_message_id
+
+MAX_RESENT = 1_000  # messages of one call
+ANSWER = "resent"  # how the journal's REPLAYED is answered then
+
+
+class Outcome(StrEnum):
+    """What became of a message."""
+
+    RESENT = "resent"
+    OUTSTANDING = "outstanding"  # somebody has it just now, or it is being given up
+    WAITING = "waiting"  # it is delivered, or delivered again, anyway
+    FILTERED = "filtered"  # the subscription's filter does not match it
+    NOT_RETAINED = "notRetained"
+    UNKNOWN = "unknown"  # no message of the subscription's topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResendOptions:
+    """As it was asked for; `one`: a single id, where what cannot be done is an error."""
+
+    message_ids: Sequence[str]
+    one: bool = False
+
+
+def check_resend(options: ResendOptions) -> None:
+    """Raises InvalidArgument."""
+    count = len(options.message_ids)
+    if not 1 <= count <= MAX_RESENT:
+        raise InvalidArgument(f"messageIds has {count} ids, from 1 to {MAX_RESENT:,} are needed.")
+    for text in options.message_ids:
+        parse_message_id(text)

@@ -1,0 +1,103 @@
+"""Resending messages to one subscription; an extension (G2)."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from broker.domain.errors import Aborted, FailedPrecondition, NotFound
+from broker.domain.journal import Author
+from broker.domain.message_id import parse_message_id
+from broker.domain.names import leaf
+from broker.domain.resend import Outcome, ResendOptions, check_resend
+from broker.domain.subscription import Subscription
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
+from broker.services.subscriptions import existing_subscription
+from broker.store.driver.database import Database
+from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.resend import Id, Resend, resend
+from broker.store.log.scheduled_messages import located
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import RESENT
+from broker.telemetry.state_changes import StateChanges
+
+_TRIES = 5  # of a call that met somebody else
+
+
+class ResendService:
+    """It is done when the call is answered: what is resent may be claimed."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        wake_ups: WakeUps,
+        attempt_ids: AttemptIds,
+        states: StateChanges,
+        counters: Counters,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake_ups = wake_ups
+        self._attempt_ids = attempt_ids
+        self._states = states
+        self._counters = counters
+
+    async def resend(self, name: str, options: ResendOptions, *, by: str = "") -> Mapping[str, Outcome]:
+        """What became of each message.
+
+        Raises InvalidArgument (the ids), NotFound (no subscription; a single message that is not there),
+        FailedPrecondition (detached; a single one that the filter does not match), Aborted (others were at the
+        same messages again and again).
+        """
+        check_resend(options)
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+        if subscription.detached:
+            raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+        given = list(dict.fromkeys(options.message_ids))
+        async with self._database.hot() as hot:
+            ids = await located(hot, [parse_message_id(text) for text in given])
+        done = await self._done(subscription, list(dict.fromkeys(ids)), Author(principal=by))
+        outcomes = {text: done[id_] for text, id_ in zip(given, ids, strict=True)}
+        if options.one:
+            _check_one(name, given[0], outcomes[given[0]])
+        count = Counter(done.values())[Outcome.RESENT]
+        if count:
+            self._counters.subscription(name)[RESENT] += count
+            who = f" by {by}" if by else ""
+            self._states.tell("resends", f"{count:,} messages of {name} are resent{who}")
+            self._wake_ups.redeliverable(subscription.subscription_id)
+        return outcomes
+
+    async def _done(self, subscription: Subscription, ids: Sequence[Id], author: Author) -> Mapping[Id, Outcome]:
+        for left in reversed(range(_TRIES)):
+            try:
+                async with self._database.hot() as connection:
+                    try:
+                        await connection.run((BEGIN, {}))
+                        asked = Resend(subscription=subscription, ids=ids, author=author, now=self._clock.now())
+                        done = await resend(connection, asked, self._attempt_ids)
+                        await connection.run((COMMIT, {}))
+                    except BaseException:
+                        await connection.close()  # its transaction is open
+                        raise
+                    return done
+            except Aborted:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+
+def _check_one(name: str, message_id: str, outcome: Outcome) -> None:
+    """Raises NotFound, FailedPrecondition."""
+    where = f"(resource={leaf(name)}, messageId={message_id})"
+    if outcome is Outcome.UNKNOWN:
+        raise NotFound(f"There is no such message of the subscription's topic {where}.")
+    if outcome is Outcome.NOT_RETAINED:
+        raise NotFound(
+            "The message is not retained any more: a subscription with retainAckedMessages, or a topic with "
+            f"messageRetentionDuration, keeps what is acknowledged {where}."
+        )
+    if outcome is Outcome.FILTERED:
+        raise FailedPrecondition(f"The subscription's filter does not match the message {where}.")

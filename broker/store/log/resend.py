@@ -1,0 +1,142 @@
+"""Resend: retained messages are handed out once more to one subscription (G2).
+
+One transaction, of which the caller begins and ends the rest.  As what a redrive brings back, each becomes a
+row that nobody has had yet, for its own sequence; what the subscription has anyway is left as it is.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from broker.domain.errors import FailedPrecondition
+from broker.domain.journal import Author, Event, ranges_of, rows_of
+from broker.domain.resend import ANSWER, Outcome
+from broker.domain.subscription import Subscription
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.journal import journal_statement
+from broker.store.log.pending_rows import Pending, PendingRows
+from broker.store.log.piles import Hold, Pile, lock_letters, lock_piles
+
+_HOLD_RETENTION = statements.hot("hold_retention")
+_LOCATE_MESSAGES = statements.hot("locate_messages")
+_READ_DUE_MESSAGES = statements.hot("read_due_messages")
+_READ_HEADS = statements.hot("read_heads")
+
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+Id = tuple[int, int]  # shard, sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resend:
+    """Of a subscription."""
+
+    subscription: Subscription
+    ids: Sequence[Id]
+    author: Author
+    now: datetime
+
+
+async def resend(connection: HotConnection, asked: Resend, attempt_ids: AttemptIds) -> dict[Id, Outcome]:
+    """Within the caller's transaction, which has read nothing of the log yet.
+
+    Raises FailedPrecondition (no cursor: the subscription is gone or detached).
+    """
+    subscription_id = asked.subscription.subscription_id
+    shard_ids = sorted({shard_id for shard_id, _ in asked.ids} & {*asked.subscription.shard_ids})
+    await connection.run((_HOLD_RETENTION, {}))
+    by_shard = await lock_piles(
+        connection, shard_ids=[], own=(subscription_id, shard_ids), consumable=(), now=asked.now
+    )
+    if by_shard.keys() != {*shard_ids}:
+        raise FailedPrecondition("The subscription is detached, or was deleted.")
+    outcomes = dict.fromkeys(asked.ids, Outcome.UNKNOWN)
+    writes: list[Bound] = []
+    for shard_id in shard_ids:
+        seqs = sorted({seq for of_shard, seq in asked.ids if of_shard == shard_id})
+        [pile] = by_shard[shard_id]
+        of_shard, again = await _judge(connection, asked, pile, seqs)
+        outcomes |= {(shard_id, seq): outcome for seq, outcome in of_shard.items()}
+        if again:
+            writes += _writes(asked, pile, again, attempt_ids)
+    if writes:
+        await connection.run(*writes)
+    return outcomes
+
+
+async def _judge(
+    connection: HotConnection, asked: Resend, pile: Pile, seqs: Sequence[int]
+) -> tuple[Mapping[int, Outcome], Sequence[Any]]:
+    """What becomes of each of them that there is or was, and those that are resent, in the order of the log."""
+    where = {"shard_ids": [pile.shard_id] * len(seqs), "seqs": seqs}
+    located, heads = await connection.run((_LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": [pile.shard_id]}))
+    head = max((head for _, head in heads), default=0)
+    outcomes = {seq: Outcome.NOT_RETAINED for seq in seqs if 0 < seq <= head}
+    messages = sorted(located, key=lambda row: row.seq)
+    await lock_letters(connection, [pile], messages)
+    matching = await _matching(connection, asked.subscription, pile.shard_id, messages)
+    again = []
+    for message in messages:
+        outcome = _outcome(asked, pile, message, matching)
+        outcomes[message.seq] = outcome
+        if outcome is Outcome.RESENT:
+            again.append(message)
+    return outcomes, again
+
+
+def _outcome(asked: Resend, pile: Pile, message: Any, matching: Collection[int]) -> Outcome:
+    hold = pile.holds(message, asked.now)
+    if hold is Hold.OUT:
+        return Outcome.OUTSTANDING
+    if message.seq not in matching:
+        return Outcome.FILTERED
+    if hold is Hold.HELD:
+        return Outcome.WAITING
+    if message.seq >= pile.cursor.next_seq:  # too old before anybody has come to it: the cursor passes it
+        return Outcome.NOT_RETAINED
+    return Outcome.RESENT
+
+
+async def _matching(
+    connection: HotConnection, subscription: Subscription, shard_id: int, messages: Sequence[Any]
+) -> set[int]:
+    """Which of these the filter matches: a claim asks it of whatever comes again."""
+    if subscription.filter_path is None or not messages:
+        return {message.seq for message in messages}
+    times = [message.publish_time for message in messages]
+    asked = {
+        "shard_id": shard_id,
+        "first_publish_times": times,
+        "last_publish_times": times,
+        "seqs": [f"{{[{message.seq},{message.seq + 1})}}" for message in messages],
+        "retained_since": _EVER,
+        "filter_path": subscription.filter_path,
+        "body_path": subscription.body_path,
+        "max_bytes": 1,  # the bodies are not wanted
+    }
+    [rows] = await connection.run((_READ_DUE_MESSAGES, asked))
+    return {row.seq for row in rows}
+
+
+def _writes(asked: Resend, pile: Pile, messages: Sequence[Any], attempt_ids: AttemptIds) -> list[Bound]:
+    rows = PendingRows(
+        shard_id=pile.shard_id,
+        subscription_id=pile.subscription_id,
+        ordered=pile.cursor.ordered,
+        next_seq=pile.cursor.next_seq,
+        redriven=True,
+        messages=[Pending(message.seq, message.publish_time, message.ordering_key) for message in messages],
+    )
+    told = rows_of(
+        None,
+        pile.subscription_id,
+        Event.REPLAYED,
+        0,
+        ranges_of(message.seq for message in messages),
+        author=asked.author,
+        answer=ANSWER,
+    )
+    return [*rows.statements(attempt_ids, asked.now), journal_statement(pile.shard_id, list(told), asked.now)]
