@@ -83,6 +83,10 @@ async def test_schedules_are_put_shown_listed_and_deleted(rest: Rest) -> None:
     # What is changed but for its times keeps its next tick.
     changed = await rest.ok("PUT", f"{PATH}/one", json=body(timeZone="Europe/Berlin", message=message("other")))
     assert (changed["nextTime"], changed["createTime"]) == (shown["nextTime"], shown["createTime"])
+    hourly = await rest.ok("PUT", f"{PATH}/hourly", json=body(schedule=None, interval="3600s"))
+    await asyncio.sleep(1.1)
+    changed = await rest.ok("PUT", f"{PATH}/hourly", json=body(schedule=None, interval="3600s", missed="SKIP"))
+    assert (changed["nextTime"], changed["missed"]) == (hourly["nextTime"], "SKIP")
     await rest.ok("DELETE", f"{PATH}/one")
     assert (await rest.call("GET", f"{PATH}/one")).status_code == 404
     assert (await rest.call("DELETE", f"{PATH}/one")).status_code == 404
