@@ -72,7 +72,7 @@ PARTITIONS = 6
 EMPTY_PARTITIONS = 6  # and known to be so: the planner thinks that reading them costs nothing
 MESSAGES_PER_PARTITION = 5_000
 BODY_PATH = 'exists($[1]."a" ? (@.type() == "number" && @ > 5))'
-HOT_TABLES = re.compile(r"messages|delivery_attempts|cursors|shards|straggler_batches")
+HOT_TABLES = re.compile(r"messages|scheduled_messages|delivery_attempts|cursors|shards|straggler_batches")
 
 # What makes messages of a batch, in the order of their sequences.
 EACH_MESSAGE = {"Nested Loop", "Function Scan"}
@@ -151,6 +151,7 @@ EXPECTED = {
     },
     "retained_bytes._READ_PROJECTS": set(),
     "retained_bytes._SUM_BATCHES": {"_pkey"},
+    "retained_bytes._SUM_SCHEDULED": {"scheduled_messages_pkey"},
     "shards._READ_HEADS": {"shards_pkey"},
     "copying._READ_ENDS": {"shards_pkey", "_pkey"},
     "copying._SCAN_OLDEST": {"_pkey"},
@@ -321,6 +322,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await retained_bytes.read_projects(session)
     await retained_bytes.read_kept(session, projects=["projects/p"], now=later)
     await retained_bytes.sum_batches(session, {log.shard_id: Tally(span_of(log.start))}, limit=10)
+    await retained_bytes.sum_scheduled(session, {log.shard_id: 0}, limit=10)
     await _list_dead_letters(log, session, later)
     await _run_push_statements(log, session)
     to_come = encode_scheduled([NewMessage(data=b"later")], [later])
