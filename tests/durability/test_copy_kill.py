@@ -72,4 +72,5 @@ async def _import_all(rest: Rest) -> None:
 
 async def _exported(rest: Rest, topic: str) -> list[Json]:
     answer = await rest.call("POST", f"{rest.topic(topic)}:export", {})
+    assert answer.status_code == 200, answer.text
     return [json.loads(line) for line in answer.content.splitlines()]

@@ -40,7 +40,7 @@ async def test_each_tick_is_one_message_whatever_is_killed(start_broker: StartBr
         while asyncio.get_running_loop().time() < end or min(killed["session"], killed["worker"]) < 2:
             await patiently(lambda: rest.ok("GET", rest.topic()))  # or there is nobody to be killed
             await asyncio.sleep(dice.uniform(0.1, 0.7))
-            killed[kill_one(broker, dice)] += 1
+            kill_one(broker, dice, killed)
         for name in names:
             await patiently(lambda name=name: rest.ok("POST", f"{name}:pause", {}))  # type: ignore[misc]
         came: list[Json] = []
