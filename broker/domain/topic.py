@@ -12,7 +12,7 @@ from broker.domain.freeze import Freeze
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
 from broker.domain.schema import SchemaSettings, check_settings
-from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions
+from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions, check_extensions
 from broker.domain.transforms import Transforms, check_transforms, is_at_work
 
 DELETED_TOPIC = "_deleted-topic_"  # what a subscription shows once its topic is gone (Google's spec)
@@ -44,7 +44,8 @@ class Topic:
 
     `name` is the full resource name.  `kept` holds the fields that are stored and given back but have no
     effect here (api_spec/support.toml lists them), keyed by their JSON name.  `freeze`: publishes are refused
-    (None: they are not); an update leaves it alone.
+    (None: they are not); an update leaves it alone.  Ordering keys are in the first `key_shards` of its shards
+    (None: in all): a topic that got more later leaves each key where it is (docs/decisions/0051).
     """
 
     topic_id: int = 0
@@ -57,6 +58,7 @@ class Topic:
     transforms: Transforms = ()
     freeze: Freeze | None = None
     extensions: TopicExtensions = NO_EXTENSIONS
+    key_shards: int | None = None
 
     @property
     def transforms_messages(self) -> bool:
@@ -71,7 +73,7 @@ class Topic:
 
     def shard_of(self, ordering_key: str) -> int:
         """Where all messages of an ordering key are; the first shard for "", no key."""
-        return self.shard_ids[crc32(ordering_key.encode()) % len(self.shard_ids)]
+        return self.shard_ids[crc32(ordering_key.encode()) % (self.key_shards or len(self.shard_ids))]
 
     def updated(self, wanted: "Topic", fields: Collection[str]) -> "Topic":
         """This topic with these fields of `wanted` (as a mask names them); one that is absent there is cleared."""
@@ -96,6 +98,7 @@ def check_topic(topic: Topic) -> None:
     if topic.schema_settings is not None:
         check_settings(topic.schema_settings)
     check_transforms(topic.transforms)
+    check_extensions(topic.extensions)
 
 
 def check_retention(retention: timedelta) -> None:

@@ -2,12 +2,29 @@
 
 from dataclasses import dataclass
 
+from broker.domain.errors import InvalidArgument
+
+MAX_SHARDS = 256  # as of the setting shards_per_topic
+
 
 @dataclass(frozen=True, slots=True)
 class TopicExtensions:
-    """`delay`: publishers may have messages delivered later (delay.py)."""
+    """`delay`: publishers may have messages delivered later (delay.py).
+
+    `shards`: how many logs the topic has beyond one; None: one, or, as a wish, as many as it has already.
+    """
 
     delay: bool = False
+    shards: int | None = None
 
 
 NO_EXTENSIONS = TopicExtensions()
+
+
+def check_extensions(extensions: TopicExtensions) -> None:
+    """Raises InvalidArgument for a value that none can have."""
+    if extensions.shards is not None and not 1 <= extensions.shards <= MAX_SHARDS:
+        raise InvalidArgument(
+            f"Invalid value at 'extensions.shards': {extensions.shards} is not a whole number from 1 to "
+            f"{MAX_SHARDS}."
+        )

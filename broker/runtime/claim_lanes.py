@@ -1,6 +1,7 @@
 """What the scheduler of claims knows: consumers in their shards, and the lanes in which they wait for turns."""
 
 import asyncio
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
@@ -88,8 +89,57 @@ class Member:
     """A consumer, in all its shards.  `held_up`: the longest waiting first."""
 
     consumer: Consumer
+    shard_ids: tuple[int, ...] = ()  # of its subscription, as it was when its watches were made
     watches: list[Watch] = field(default_factory=list)
     held_up: dict[Watch, None] = field(default_factory=dict)
     alarm: asyncio.TimerHandle | None = None
     alarm_at: float = 0.0  # not asked of the handle: uvloop's has no time if that is less than a millisecond away
     removed: bool = False
+
+
+_IN_DOUBT = "in doubt"  # in place of a project
+
+
+class Lanes:
+    """The common lanes of all shards that there is a consumer for."""
+
+    def __init__(self) -> None:
+        self._shards: dict[int, dict[str, Lane]] = {}  # of each shard, by project
+        self._doubtful: dict[int, Lane] = {}  # for what is in doubt, by shard
+
+    @property
+    def shards(self) -> Collection[int]:
+        return self._shards.keys()
+
+    def of_shard(self, shard_id: int) -> Iterable[Lane]:
+        return self._shards.get(shard_id, {}).values()
+
+    def watch(self, member: Member) -> None:
+        """Its consumer in each shard of its subscription, in which it is not watched yet."""
+        subscription = member.consumer.subscription
+        project = project_of(subscription.name)
+        for shard_id in [each for each in subscription.shard_ids if each not in member.shard_ids]:
+            lanes = self._shards.setdefault(shard_id, {})
+            lane = lanes.setdefault(project, Lane(shard_id, (project, shard_id)))
+            watch = lane.watches[subscription.subscription_id] = Watch(member, shard_id, lane, lane)
+            member.watches.append(watch)
+        member.shard_ids = subscription.shard_ids
+
+    def forget(self, member: Member) -> None:
+        subscription = member.consumer.subscription
+        project = project_of(subscription.name)
+        for watch in member.watches:
+            watch.lane.looks.pop(watch, None)
+            lanes = self._shards[watch.shard_id]
+            del lanes[project].watches[subscription.subscription_id]
+            if not lanes[project].watches:
+                del lanes[project]
+            if not lanes:
+                del self._shards[watch.shard_id]
+                self._doubtful.pop(watch.shard_id, None)
+
+    def doubtful(self, shard_id: int) -> Lane:
+        lane = self._doubtful.get(shard_id)
+        if lane is None:
+            lane = self._doubtful[shard_id] = Lane(shard_id, (_IN_DOUBT, shard_id))
+        return lane

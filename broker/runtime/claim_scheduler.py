@@ -18,8 +18,7 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 from broker.domain.errors import Aborted, Unavailable
-from broker.domain.names import project_of
-from broker.runtime.claim_lanes import Lane, Member, State, Watch
+from broker.runtime.claim_lanes import Lane, Lanes, Member, State, Watch
 from broker.runtime.consumer import Answer, Consumer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_transforms import DeliveryTransforms
@@ -37,7 +36,6 @@ from broker.telemetry.metrics.counters import Counters
 _LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
 _FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again
 _SHORTEST_ALARM_SECONDS = 0.001
-_IN_DOUBT = "in doubt"  # in place of a project
 LONG_SECONDS = 0.05  # of a claim that leaves the last slot to others; a plain one takes a tenth of it
 
 
@@ -68,8 +66,7 @@ class ClaimScheduler:
         self._turns_at_once = turns_at_once
         self._waits = waits
         self._members: dict[int, Member] = {}  # by subscription
-        self._shards: dict[int, dict[str, Lane]] = {}  # the common lanes of each, by project
-        self._doubtful: dict[int, Lane] = {}  # for what is in doubt, by shard
+        self._lanes = Lanes()
         self._turns = FairTurns[Lane](turns_at_once, long=LONG_SECONDS)
         self._serving = 0  # tasks that serve turns
         self._transforming = 0  # claims whose messages are being transformed
@@ -85,29 +82,15 @@ class ClaimScheduler:
         member = self._members.get(subscription.subscription_id)
         if member is None:
             member = self._members[subscription.subscription_id] = Member(consumer)
-            project = project_of(subscription.name)
-            for shard_id in subscription.shard_ids:
-                lanes = self._shards.setdefault(shard_id, {})
-                lane = lanes.setdefault(project, Lane(shard_id, (project, shard_id)))
-                watch = lane.watches[subscription.subscription_id] = Watch(member, shard_id, lane, lane)
-                member.watches.append(watch)
+        if member.shard_ids != subscription.shard_ids:
+            self._lanes.watch(member)
         self._look_everywhere(member)
 
     def remove(self, consumer: Consumer) -> None:
         """Nothing is claimed for a consumer any more; it gets what is being claimed."""
-        subscription_id = consumer.subscription.subscription_id
-        member = self._members.pop(subscription_id)
+        member = self._members.pop(consumer.subscription.subscription_id)
         member.removed = True
-        project = project_of(consumer.subscription.name)
-        for watch in member.watches:
-            watch.lane.looks.pop(watch, None)
-            lanes = self._shards[watch.shard_id]
-            del lanes[project].watches[subscription_id]
-            if not lanes[project].watches:
-                del lanes[project]
-            if not lanes:
-                del self._shards[watch.shard_id]
-                self._doubtful.pop(watch.shard_id, None)
+        self._lanes.forget(member)
         if member.alarm is not None:
             member.alarm.cancel()
 
@@ -117,7 +100,7 @@ class ClaimScheduler:
             if subscription_id in self._members:
                 self._look_everywhere(self._members[subscription_id])
         elif shard_id is not None:
-            for lane in self._shards.get(shard_id, {}).values():
+            for lane in self._lanes.of_shard(shard_id):
                 lane.woken = True
                 self._queue(lane)
         else:
@@ -133,7 +116,7 @@ class ClaimScheduler:
 
     def watched_shards(self) -> Collection[int]:
         """The shards that there is a consumer for."""
-        return self._shards.keys()
+        return self._lanes.shards
 
     async def stop(self) -> None:
         """Begin no claim any more, and wait for those under way."""
@@ -160,14 +143,9 @@ class ClaimScheduler:
         elif watch.state is not State.QUEUED:
             watch.member.held_up.pop(watch, None)
             watch.state = State.QUEUED
-            watch.go_with(self._doubtful_lane(watch) if watch.member.consumer.in_doubt else watch.home)
+            in_doubt = watch.member.consumer.in_doubt
+            watch.go_with(self._lanes.doubtful(watch.shard_id) if in_doubt else watch.home)
             watch.lane.looks[watch] = None
-
-    def _doubtful_lane(self, watch: Watch) -> Lane:
-        lane = self._doubtful.get(watch.shard_id)
-        if lane is None:
-            lane = self._doubtful[watch.shard_id] = Lane(watch.shard_id, (_IN_DOUBT, watch.shard_id))
-        return lane
 
     def _look_at_held_up(self, member: Member) -> None:
         if member.held_up and member.consumer.wants():

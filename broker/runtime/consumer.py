@@ -62,7 +62,7 @@ class Consumer(Protocol):
 
     @property
     def subscription(self) -> Subscription:
-        """As it is known now; its shards never change."""
+        """As it is known now; its topic may have got more shards than it had."""
         ...
 
     @property

@@ -143,6 +143,10 @@ class PublishCoalescer:
             self._tasks.start(self._run(shard_id, queue), name=f"flush shard {shard_id}")
         return await publish.appended
 
+    def is_busy(self, shard_id: int) -> bool:
+        """Whether something waits to be stored in it, or is being stored."""
+        return shard_id in self._queues
+
     def check_room(self, shard_id: int) -> None:
         """Raises ResourceExhausted if a publish to the shard would be refused now."""
         queue = self._queues.get(shard_id)

@@ -1,6 +1,5 @@
 """Publish (A1, B1): limits, then the coalescer."""
 
-import random
 from collections.abc import Sequence
 
 from broker.domain.delay import due_times
@@ -16,6 +15,7 @@ from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
+from broker.runtime.shard_choice import ShardChoice
 from broker.runtime.transforms import TopicTransforms
 from broker.store.log.messages import Appended, EncodedMessages, encode_messages, encode_with_gaps
 from broker.store.log.scheduled_messages import encode_scheduled
@@ -47,8 +47,7 @@ class PublishService:
         self._coalescer = coalescer
         self._schemas = schemas
         self._transforms = transforms
-        # A process keeps to one shard of each topic for messages without a key: fewer, larger commits.
-        self._preference = random.getrandbits(30)
+        self._choice = ShardChoice(coalescer.is_busy)
 
     @property
     def is_traced(self) -> bool:
@@ -94,7 +93,7 @@ class PublishService:
             gauge.take(now, requests=1, messages=batch.count + later, size=batch.size)
         tries = 1
         while True:
-            shard_id = self._shard(topic, messages[0].ordering_key)
+            shard_id = self._shard(topic, messages)
             try:
                 appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
                 if batch.scheduled is not None:
@@ -164,7 +163,7 @@ class PublishService:
         indexes = range(batch.count + batch.scheduled.count)
         return [message_id(shard_id, later[index]) if index in later else next(at_once) for index in indexes]
 
-    def _shard(self, topic: Topic, ordering_key: str) -> int:
-        if ordering_key:
-            return topic.shard_of(ordering_key)
-        return topic.shard_ids[self._preference % len(topic.shard_ids)]
+    def _shard(self, topic: Topic, messages: Sequence[NewMessage]) -> int:
+        if messages[0].ordering_key:
+            return topic.shard_of(messages[0].ordering_key)
+        return self._choice.choose(topic.topic_id, topic.shard_ids, len(messages))

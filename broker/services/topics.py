@@ -16,9 +16,10 @@ from broker.runtime.transforms import TransformChecks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database, ResourceConnection
-from broker.store.resources import payload_schemas, processes, topics
+from broker.store.resources import payload_schemas, processes, topic_logs, topics
 
 _DELAYS = "0033"  # the schema from which on brokers know messages that are to come later
+_KEY_SHARDS = "0035"  # and topics with shards that have no keys
 
 
 def topic_not_found(name: str) -> BrokerError:
@@ -56,7 +57,10 @@ class TopicService:
             await _require_delays(connection, wanted)
             wanted = await _with_schema(connection, wanted, None)
             topic = await topics.insert_topic(
-                connection, topic=wanted, shard_count=self._shards_per_topic, now=self._clock.now()
+                connection,
+                topic=wanted,
+                shard_count=wanted.extensions.shards or self._shards_per_topic,
+                now=self._clock.now(),
             )
             if topic is not None:
                 await self._quotas.check_count(connection, project_of(topic.name), "topics")
@@ -92,8 +96,28 @@ class TopicService:
                 await _require_delays(connection, topic)
             topic = await _with_schema(connection, topic, current.schema_settings)
             await topics.update_topic(connection, topic=topic)
-        await self._wake_ups.announce(topic.name)
+            names = await self._add_shards(connection, current, topic.extensions.shards)
+            topic = await topics.find_topic(connection, name=topic.name) or topic
+        await self._wake_ups.announce(topic.name, *names)
         return topic
+
+    async def _add_shards(self, connection: ResourceConnection, topic: Topic, wanted: int | None) -> Sequence[str]:
+        """Of a topic that is locked; returns the subscriptions that have to know.  Raises FailedPrecondition."""
+        there = len(topic.shard_ids)
+        if wanted is None or wanted == there:
+            return ()
+        if wanted < there:
+            raise FailedPrecondition(
+                f"The topic has {there} shards (extensions.shards={wanted}): there may be more, but not fewer, "
+                "since messages, and the order of ordering keys, stay in the shards in which they are."
+            )
+        if await processes.has_processes_before(connection, revision=_KEY_SHARDS):
+            raise FailedPrecondition(
+                "An older broker that runs on this database would put ordering keys into other shards than this "
+                f"one (extensions.shards={wanted}); try again when all are of this release. One that was killed is "
+                "believed to run for five minutes more."
+            )
+        return await topic_logs.add_shards(connection, topic=topic, count=wanted - there, now=self._clock.now())
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic; its subscriptions stay, with their backlog.  Raises NotFound."""

@@ -11,6 +11,7 @@ from broker.front.resources.carried import carried, carry
 
 class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     delay: bool = False
+    shards: int | None = None
 
 
 _decode = msgspec.json.Decoder(_Body).decode
@@ -22,7 +23,8 @@ def extensions_from(message: Any) -> TopicExtensions:
     if said is None:
         return NO_EXTENSIONS
     try:
-        return TopicExtensions(delay=_decode(said).delay)
+        body = _decode(said)
+        return TopicExtensions(delay=body.delay, shards=body.shards)
     except msgspec.ValidationError as error:
         why, _, at = str(error).partition(" - at `$")
         raise InvalidArgument(f"Invalid value at 'extensions{at.rstrip('`')}': {why}.") from None
@@ -33,4 +35,4 @@ def extensions_from(message: Any) -> TopicExtensions:
 def put_extensions(message: Any, extensions: TopicExtensions) -> None:
     """Nothing, if none is switched on."""
     if extensions != NO_EXTENSIONS:
-        carry(message, msgspec.json.encode(_Body(delay=extensions.delay)))
+        carry(message, msgspec.json.encode(_Body(delay=extensions.delay, shards=extensions.shards)))

@@ -34,6 +34,7 @@ _RESTORE_ORDERED_ATTEMPTS = statements.load("restore_ordered_attempts")
 _MOVE_CURSORS = statements.load("move_cursors")
 _LOWER_FIRST_SEQUENCE = statements.load("lower_first_sequence")
 _READ_SNAPSHOT_POSITION = statements.load("read_snapshot_position")
+_IS_PRIVATE = statements.load("is_private")
 _READ_UNSETTLED = statements.load("read_unsettled")
 _COUNT_REPLAYED = statements.load("count_replayed")
 _READ_POSITIONS = statements.load("read_positions")
@@ -112,15 +113,18 @@ async def seek_to_snapshot(
 ) -> ShardReplay | None:
     """Make outstanding exactly what the snapshot holds; within the caller's transaction.
 
-    None if there is no cursor.  A shard that came later than the snapshot, which the caller has locked, is left as
-    it is: it is the subscription's private one.
+    None if there is no cursor.  Of a shard that the topic got later than the snapshot, which the caller has locked,
+    all comes again; the subscription's private one is left as it is, if that came later.
     """
     cursor = await lock(connection, seek)
     if cursor is None:
         return None
     held = await _rows(connection, _READ_SNAPSHOT_POSITION, {"snapshot_id": snapshot_id, "shard_id": seek.shard_id})
     if not held:
-        return ShardReplay(0)
+        [(private,)] = await _rows(connection, _IS_PRIVATE, {"shard_id": seek.shard_id})
+        if private:
+            return ShardReplay(0)
+        held = [await position_at(connection, seek, _EVER)]
     [row] = held
     before = await _unsettled(connection, seek, cursor[1])
     await connection.exec_driver_sql(_DELETE_ALL_ATTEMPTS, seek.where)

@@ -1,4 +1,4 @@
-"""The logs of a topic, when they are rerows."""
+"""The logs of a topic: new ones in their place, and more of them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,6 +17,7 @@ from broker.store.schema.tables import (
     snapshot_positions,
     snapshots,
     subscriptions,
+    topics,
 )
 
 _NOBODY = 0  # the topic of a log that nothing refers to: the janitor deletes it
@@ -34,18 +35,43 @@ async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: dateti
     for shard_id in topic.shard_ids:  # by id: the one lock order
         closed = update(shards).where(shards.c.shard_id == shard_id).values(open=False, topic_id=_NOBODY)
         await connection.execute(closed)
-    await _begin(connection, topic, waiting, now)
+    # Nothing of a key is left that what is published from now on could overtake: keys may spread.
+    await connection.execute(update(topics).where(topics.c.topic_id == topic.topic_id).values(key_shards=None))
+    await _begin(connection, topic, waiting, now, range(len(topic.shard_ids)))
     names = select(subscriptions.c.name).where(subscriptions.c.topic_id == topic.topic_id)
     return (await connection.scalars(names)).all()
 
 
-async def _begin(connection: AsyncConnection, topic: Topic, waiting: Mapping[int, bool], now: datetime) -> None:
+async def add_shards(connection: AsyncConnection, *, topic: Topic, count: int, now: datetime) -> Sequence[str]:
+    """Give a topic so many more shards, at whose beginnings its subscriptions stand; the caller has locked its row.
+
+    Keys stay in those that it has.  Returns the names of the subscriptions.
+    """
+    stays = topic.key_shards or len(topic.shard_ids)
+    await connection.execute(update(topics).where(topics.c.topic_id == topic.topic_id).values(key_shards=stays))
+    # Held, so that none is deleted, detached or paused meanwhile without the new cursors.
+    of_topic = (subscriptions.c.topic_id == topic.topic_id) & subscriptions.c.detached.is_(False)
+    held = select(subscriptions.c.subscription_id, subscriptions.c.name).where(of_topic)
+    rows = (
+        await connection.execute(held.order_by(subscriptions.c.subscription_id).with_for_update(read=True))
+    ).all()
+    ids = select(subscriptions.c.subscription_id).where(of_topic)
+    paused = select(cursors.c.subscription_id).where(cursors.c.subscription_id.in_(ids), cursors.c.paused)
+    waits = set((await connection.scalars(paused)).all())
+    waiting = {row.subscription_id: row.subscription_id in waits for row in rows}
+    await _begin(connection, topic, waiting, now, range(len(topic.shard_ids), len(topic.shard_ids) + count))
+    return [row.name for row in rows]
+
+
+async def _begin(
+    connection: AsyncConnection, topic: Topic, waiting: Mapping[int, bool], now: datetime, ordinals: range
+) -> None:
     """New shards, and these subscriptions at their beginnings."""
     start = whole_milliseconds(now)
     end = None if topic.freeze is None else 0
     made = [
         {"topic_id": topic.topic_id, "ordinal": ordinal, "last_publish_time": start, "frozen_at": end}
-        for ordinal in range(len(topic.shard_ids))
+        for ordinal in ordinals
     ]
     shard_ids = (await connection.scalars(insert(shards).returning(shards.c.shard_id), made)).all()
     position = {"next_publish_time": start, "next_seq": 1, "due_floor": now, "first_seq": 1}

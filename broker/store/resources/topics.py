@@ -30,17 +30,19 @@ _TOPIC: Select[Any] = select(topics, _SHARD_IDS, payload_schemas.c.name.label("s
 
 
 def _topic(row: Row[Any]) -> Topic:
+    shard_ids = tuple(sorted(row.shard_ids or ()))
     return Topic(
         topic_id=row.topic_id,
         name=row.name,
-        shard_ids=tuple(sorted(row.shard_ids or ())),
+        shard_ids=shard_ids,
+        key_shards=row.key_shards,
         labels=row.labels,
         message_retention=row.message_retention,
         kept=row.kept,
         schema_settings=None if row.schema_id is None else _schema_settings(row),
         transforms=decode_transforms(row.message_transforms),
         freeze=None if row.frozen is None else _freeze(row.frozen),
-        extensions=TopicExtensions(delay=row.delay),
+        extensions=TopicExtensions(delay=row.delay, shards=len(shard_ids) if len(shard_ids) > 1 else None),
     )
 
 

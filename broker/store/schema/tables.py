@@ -67,6 +67,8 @@ topics = Table(
     Column("message_transforms", Text),
     # Publishers may have messages delivered later (domain/delay.py).
     Column("delay", Boolean, nullable=False, server_default=text("false")),
+    # Ordering keys are in so many of its shards, the first ones; null: in all (docs/decisions/0051).
+    Column("key_shards", Integer),
 )
 
 # A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at

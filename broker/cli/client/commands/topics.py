@@ -21,6 +21,9 @@ from broker.cli.stop import Misuse
 COMMANDS = Group("topic", help="Topics: what messages are published on.")
 
 _topic = click.argument("topic")
+_shards = click.option(
+    "--shards", metavar="N", type=click.IntRange(1, 256), help="Logs of the topic: more, but not fewer."
+)
 _retention = click.option("--retention", metavar="DURATION", help="Keep messages so long, acknowledged or not: 7d.")
 
 
@@ -44,6 +47,7 @@ def list_(session: Session) -> Shown:
 )
 @_topic
 @_retention
+@_shards
 @LABEL
 @SET
 def create(session: Session, *, topic: str, **options: Any) -> Shown:
@@ -64,10 +68,15 @@ def show(session: Session, *, topic: str) -> Shown:
 
 
 @calling(
-    COMMANDS, "update", "broker topic update orders --retention 1d", "broker topic update orders --clear labels"
+    COMMANDS,
+    "update",
+    "broker topic update orders --retention 1d",
+    "broker topic update orders --shards 4",
+    "broker topic update orders --clear labels",
 )
 @_topic
 @_retention
+@_shards
 @LABEL
 @SET
 @click.option("--clear", "cleared", metavar="FIELD", multiple=True, help="Back to its default. Repeatable.")
@@ -195,9 +204,12 @@ def unfreeze(session: Session, *, topic: str) -> Shown:
     return Shown(data=session.api.call("POST", f"{name}:unfreeze", {}), line=f"Unfroze {name}.")
 
 
-def _body(*, retention: str | None, labels: tuple[str, ...], assigned: tuple[str, ...]) -> dict[str, Any]:
+def _body(
+    *, retention: str | None, shards: int | None, labels: tuple[str, ...], assigned: tuple[str, ...]
+) -> dict[str, Any]:
     fields = {
         "messageRetentionDuration": duration_text(retention, "--retention") if retention else None,
+        "extensions.shards": shards,
         "labels": pairs(labels, "--label"),
     }
     return assign(given(fields), assigned)

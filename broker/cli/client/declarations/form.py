@@ -34,6 +34,7 @@ _DEFAULTS: dict[str, Any] = {
     "deadLetterPolicy.maxDeliveryAttempts": 5,
     "pushConfig.attributes": {"x-goog-version": "v1"},
     "extensions.delay": False,
+    "extensions.shards": 1,
     "extensions.journal.sample": 1,
     "extensions.journal.retention": "604800s",
     "extensions.push.digest.maxMessages": 100,

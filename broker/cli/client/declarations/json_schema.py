@@ -80,7 +80,11 @@ def topic_schema() -> Schema:
             lastRevisionId=_TEXT,
         ),
         messageTransforms={"type": "array", "items": _ANY},
-        extensions=_fields("", delay=_said({"type": "boolean"}, "Publishers may have messages delivered later.")),
+        extensions=_fields(
+            "",
+            delay=_said({"type": "boolean"}, "Publishers may have messages delivered later."),
+            shards=_said(_NUMBER, "Logs of the topic, from 1 to 256; there may be more later, but not fewer."),
+        ),
         messageStoragePolicy=_ANY,
         kmsKeyName=_TEXT,
         ingestionDataSourceSettings=_ANY,

@@ -1,0 +1,69 @@
+"""A topic that gets more shards gives each of its subscriptions a cursor in them (docs/decisions/0051)."""
+
+import asyncio
+
+import pytest
+
+from broker.store.resources import subscriptions, topic_logs, topics
+from tests.fixtures.log import Log, add_subscription
+from tests.store.interleavings.steps import until_waiting
+
+_THERE = "SELECT subscription_id, shard_id FROM cursors"
+_WANTED = "SELECT subscription_id, shard_id FROM subscriptions JOIN shards USING (topic_id) WHERE NOT detached"
+
+
+async def raise_shards(log: Log) -> None:
+    async with log.database.transaction() as connection:
+        topic = await topics.lock_topic(connection, name=log.topic.name)
+        assert topic is not None
+        await topic_logs.add_shards(connection, topic=topic, count=2, now=log.start)
+
+
+async def without_cursors(log: Log) -> list[tuple[int, int]]:
+    """Pairs of subscription and shard that belong together, without a cursor, or have one and do not."""
+    return await log.rows(  # type: ignore[return-value]
+        f"({_WANTED} EXCEPT {_THERE}) UNION ALL ({_THERE} EXCEPT {_WANTED})"
+    )
+
+
+async def test_a_subscription_that_is_made_meanwhile_has_all_cursors(log: Log) -> None:
+    async with log.database.transaction() as connection:
+        topic = await topics.lock_topic(connection, name=log.topic.name, share=True)
+        assert topic is not None
+        await add_subscription(connection, topic, "second", log.start)
+        raising = asyncio.create_task(raise_shards(log))
+        await until_waiting(log.database)
+    await raising
+    assert await without_cursors(log) == []
+
+
+@pytest.mark.parametrize("detach", [False, True])
+async def test_one_that_is_deleted_or_detached_meanwhile_leaves_none(log: Log, detach: bool) -> None:
+    subscription_id = log.subscription.subscription_id
+    async with log.database.transaction() as connection:
+        if detach:
+            await subscriptions.lock_subscription(connection, name=log.subscription.name)
+            await subscriptions.detach_subscription(connection, subscription_id=subscription_id, now=log.start)
+        else:
+            await subscriptions.delete_subscription(connection, subscription_id=subscription_id)
+        raising = asyncio.create_task(raise_shards(log))
+        await until_waiting(log.database)
+    await raising
+    assert await without_cursors(log) == []
+
+
+async def test_one_that_is_deleted_after_waits_and_takes_the_new_cursors_along(log: Log) -> None:
+    subscription_id = log.subscription.subscription_id
+    async with log.database.transaction() as connection:
+        topic = await topics.lock_topic(connection, name=log.topic.name)
+        assert topic is not None
+        await topic_logs.add_shards(connection, topic=topic, count=2, now=log.start)
+
+        async def delete() -> None:
+            async with log.database.transaction() as other:
+                await subscriptions.delete_subscription(other, subscription_id=subscription_id)
+
+        deleting = asyncio.create_task(delete())
+        await until_waiting(log.database)
+    await deleting
+    assert await without_cursors(log) == []
