@@ -27,6 +27,11 @@ class Verb(StrEnum):
     COPY = "copy"
 
 
+def known_verb(text: str) -> Verb | str:
+    """As it is stored; a newer broker, which started the operation, may know more of them."""
+    return next((verb for verb in Verb if verb == text), text)
+
+
 class OperationState(StrEnum):
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
@@ -42,7 +47,7 @@ class Operation:
 
     name: str
     project: str
-    verb: Verb
+    verb: Verb | str
     target: str
     started_by: str = ""
     request: Mapping[str, Any]

@@ -50,6 +50,11 @@ async def test_letters_stay_where_the_caller_may_not_consume_and_operations_are_
         refused = await broker.call("POST", f"{sub}:editDeadLetter", edit, **ours)
         assert (refused.status_code, "theirs" in refused.text) == (400, True), "it lies there as well"
         assert (await broker.call("POST", f"{sub}:discard", {"reasons": ["nack"]}, **others)).status_code == 403
+        resend = {"messageId": received["message"]["messageId"]}
+        assert (await broker.call("POST", f"{sub}:resend", resend, **others)).status_code == 403
+        assert (
+            await broker.call("POST", f"{sub}:resend", {"messageId": "999000000000000001"}, **ours)
+        ).status_code == 404
         started = await broker.ok("POST", f"{sub}:redrive", {}, **ours)
         assert started["metadata"]["startedBy"].startswith("serviceAccount:our-account@")
         assert started["metadata"]["takenFrom"] == [f"{project}/subscriptions/mine"]

@@ -59,6 +59,17 @@ class Acting:
             body = {"messageId": letter["sourceMessageId"], "setAttributes": {"mended": "yes"}}
             await self.call(name, "editDeadLetter", body)
 
+    async def resend(self, name: str) -> None:
+        found = await self.rest.ok("GET", f"{self.rest.topic(name)}/messages", params={"pageSize": 50})
+        ids = [each["messageId"] for each in found.get("messages", [])]
+        if ids:
+            await self.call(name, "resend", {"messageIds": self.dice.sample(ids, min(20, len(ids)))})
+
+    async def ack(self, name: str) -> None:
+        received = (await self.call(name, "pull", {"maxMessages": 20})).get("receivedMessages", [])
+        if received:
+            await self.call(name, "acknowledge", {"ackIds": [each["ackId"] for each in received]})
+
     async def pause(self, name: str) -> None:
         await self.call(name, "pause")
         await self.call(name, "resume")
@@ -67,9 +78,11 @@ class Acting:
         a_while_ago = {"time": "2020-01-01T00:00:00Z"}
         return [
             self.traffic,
+            self.ack,
             self.edit,
             self.pause,
             lambda name: self.call(name, "redrive"),
+            self.resend,
             lambda name: self.call(name, "discard", {"filter": "NOT attributes:n"}),
             lambda name: self.call(name, "seek", a_while_ago),
             lambda name: self.call(name, "previewSeek", a_while_ago),
@@ -96,7 +109,7 @@ async def test_nobody_waits_in_a_circle(database_url: str, database: Database) -
                 for name in ("one", "two"):
                     group.create_task(_again(act, name))
     assert acting.bad == []
-    wanted = {"redrive", "discard", "seek", "previewSeek", "purge", "pause", "resume"}
+    wanted = {"redrive", "resend", "acknowledge", "discard", "seek", "previewSeek", "purge", "pause", "resume"}
     assert wanted <= acting.done.keys(), acting.done
     async with database.connection() as connection:  # the broker's sessions have told what they met as they ended
         query = b"SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"

@@ -6,13 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from broker.domain.errors import FailedPrecondition
+from broker.domain.delivery import Delivery
+from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import NOBODY
 from broker.domain.resend import Outcome
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log import piles
+from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.log.resend import Resend, resend
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
-from tests.store.interleavings.steps import open_transaction, until_waiting
+from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 
 RESENT, OUT, WAITING = Outcome.RESENT, Outcome.OUTSTANDING, Outcome.WAITING
 
@@ -26,6 +30,12 @@ async def _resend(log: Log, *seqs: int, connection: HotConnection | None = None)
         async with open_transaction(log.database) as session:
             done = await resend(session, asked, log.attempt_ids)
     return [done[id_] for id_ in ids]
+
+
+async def _ack_in_order(log: Log, *deliveries: Delivery) -> None:
+    acks = {log.name(delivery): set(range(len(delivery.messages))) for delivery in deliveries}
+    async with log.session() as session:
+        await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=(), now=log.start)
 
 
 async def test_what_was_acked_comes_once_more_and_what_is_to_come_is_left_as_it_is(log: Log) -> None:
@@ -80,3 +90,40 @@ async def test_a_subscription_that_is_detached_gets_nothing(log: Log) -> None:
     await log.execute("DELETE FROM cursors")
     with pytest.raises(FailedPrecondition, match="detached"):
         await _resend(log, 1)
+
+
+@pytest.mark.parametrize("rule", [True, False])
+async def test_an_ack_of_the_same_keys_does_not_wait_in_a_circle(
+    log: Log, monkeypatch: pytest.MonkeyPatch, rule: bool
+) -> None:
+    """The row of the key that a message is to wait for is locked with those that hold any, and none later."""
+    if not rule:
+        held = "OR d.ordering_key = ANY (%(ordering_keys)s::text[])".replace("%(ordering_keys)s", "$4")
+        monkeypatch.setattr(
+            piles, "_LOCK_HOLDING_ATTEMPTS", changed(piles._LOCK_HOLDING_ATTEMPTS, held, "OR false AND $4 IS NULL")
+        )
+    log.subscription = replace(log.subscription, enable_message_ordering=True)
+    await log.execute("UPDATE subscriptions SET enable_message_ordering = true")
+    await log.publish("a", key="k")
+    await _ack_in_order(log, *await log.pull(ordered=True))
+    await log.publish("b", key="k")
+    [early] = await log.pull(ordered=True)
+    await log.publish("c", key="l")
+    [late] = await log.pull(ordered=True, now=log.start + SECOND)
+    assert early.attempt_id < late.attempt_id
+    async with paused(log.database, before="ON CONFLICT (shard_id, subscription_id, ordering_key)") as session:
+        await session.run((BEGIN, {}))
+        resending = asyncio.create_task(_resend(log, 1, 3, connection=session))
+        await session.reached.wait()
+        acking = asyncio.create_task(_ack_in_order(log, early, late))
+        await until_waiting(log.database)
+        session.go.set()
+        [done] = await asyncio.gather(resending, return_exceptions=True)
+        if isinstance(done, BaseException):
+            await session.close()
+        else:
+            await session.run((COMMIT, {}))
+    [acked] = await asyncio.gather(acking, return_exceptions=True)
+    assert any(isinstance(each, Aborted) for each in (done, acked)) is not rule
+    if rule:
+        assert (done, await log.pull_texts(ordered=True, now=log.start + SECOND)) == ([RESENT, OUT], ["a"])

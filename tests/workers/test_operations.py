@@ -1,6 +1,7 @@
 """Operations go on where they were, whatever is killed; shown by redrives, whose counts are exact (G1)."""
 
 import asyncio
+import logging
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -65,7 +66,7 @@ class Careless(OperationRunner):
     """Writes down how far it has come in a transaction of its own, before the work."""
 
     async def _step(self, connection: HotConnection, operation: Operation) -> Step:
-        step = await self._kinds[operation.verb].step(connection, operation)
+        step = await self._kind(operation).step(connection, operation)
         await connection.run((COMMIT, {}))
         await self._killed_here(connection)
         await connection.run((BEGIN, {}), store.step_written(operation, step, self._clock.now()), (COMMIT, {}))
@@ -104,14 +105,14 @@ class Office:
         states = StateChanges()
         return cls(self.database, self.clock, self.wake_ups(), {Verb.REDRIVE: kind}, states, Counters())
 
-    async def start(self, **request: Any) -> str:
+    async def start(self, verb: Verb = Verb.REDRIVE, **request: Any) -> str:
         now = self.clock.now()
         log = self.letters.log
         wanted = self.letters.wanted(now=now)
         operation = Operation(
             name=f"projects/p/operations/{now.timestamp():.6f}",
             project="projects/p",
-            verb=Verb.REDRIVE,
+            verb=verb,
             target=log.subscription.name,
             request={"chosen": to_json(wanted.chosen), "consumable": list(wanted.consumable), **request},
             total=MESSAGES,
@@ -263,3 +264,22 @@ async def test_a_defect_is_tried_again_and_then_ends_it(office: Office) -> None:
     name = await office.start()
     ended = await office.run(office.runner(defect), name=name)
     assert (ended.state, ended.error_code, defect.tries) == ("FAILED", "INTERNAL", 5)
+
+
+async def test_one_of_a_verb_that_only_newer_brokers_know_is_left_to_them_and_the_log_says_so_once(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others go on, though it has waited the longest."""
+    newer = await office.start()
+    await office.letters.log.execute("UPDATE operations SET verb = 'transmute'")
+    name = await office.start()
+    runner = office.runner(office.kind())
+    with caplog.at_level(logging.WARNING, "broker.state"):
+        ended = await office.run(runner, name=name)
+        assert [await runner.run_once() for _ in range(2)] == [runner_module.POLL_SECONDS] * 2
+    assert (ended.state, ended.done) == ("SUCCEEDED", MESSAGES)
+    left = await office.find(newer)
+    assert (left.verb, left.state, left.done) == ("transmute", "RUNNING", 0)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{newer} is left to a newer broker: this one does not know what the verb transmute is"
+    ]

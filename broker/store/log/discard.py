@@ -69,6 +69,10 @@ class _Found:
             found.append(self.own[id_])
         return found
 
+    def all_of(self, asked: Discard, pile: Pile) -> list[Any]:
+        """What all ids mean in a pile."""
+        return [letter for id_ in asked.ids for letter in self.of(id_, asked.subscription_id, pile)]
+
 
 @dataclass(slots=True)
 class _Judged:
@@ -131,13 +135,16 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
     for shard_id, piles in by_shard.items():  # what may be given up just now: it is known then whether it was
         own = [message for message in found.own.values() if message.shard_id == shard_id]
         letters = [each for some in found.letters.values() for each in some if each.shard_id == shard_id]
+        for pile in piles:
+            if pile.may_consume:
+                await pile.look_ahead(connection, found.all_of(asked, pile))
         await lock_letters(connection, piles, [*own, *letters])
     again = await _find(connection, asked)
     if _names(again) != _names(found):
         raise Aborted("Messages were given up, or came back, meanwhile; it is tried again.")
     piles = list(chain.from_iterable(by_shard.values()))
     judged = _judge(asked, found, piles)
-    writes = await _writes(connection, asked, judged, attempt_ids)
+    writes = _writes(asked, judged, attempt_ids)
     if writes:
         await connection.run(*writes)
     known = {*found.own, *found.letters}
@@ -192,12 +199,10 @@ def _judge(asked: Discard, found: _Found, piles: Sequence[Pile]) -> _Judged:
     return judged
 
 
-async def _writes(
-    connection: HotConnection, asked: Discard, judged: _Judged, attempt_ids: AttemptIds
-) -> list[Bound]:
+def _writes(asked: Discard, judged: _Judged, attempt_ids: AttemptIds) -> list[Bound]:
     writes: list[Bound] = []
     for pile, held in judged.held.items():
-        until = await pile.look_ahead(connection, list(chain.from_iterable(held.values())))
+        until = pile.go_past(list(chain.from_iterable(held.values())))
         reached = []
         for id_, letters in held.items():
             for letter in letters:

@@ -1,5 +1,6 @@
--- The rows of some subscriptions that hold any of these sequences, or in which they wait for one of their keys; locked
--- in key order, as by everybody else.  What is exhausted is due never, which is no time.
+-- The rows of some subscriptions that hold any of these sequences, and those of some keys, in which they may wait or are
+-- about to; locked in key order, as by everybody else, and at once: who locks some of them first, and others later that
+-- come before them, waits in a circle with an ack.  What is exhausted is due never, which is no time.
 -- parameters: shard_id int8, subscription_ids int8[], seqs text, ordering_keys text[]
 -- columns: subscription_id, attempt_id, part, status, attempt_number, next_delivery_at, seqs, open, first_publish_time,
 --     last_publish_time, ordering_key, out_count, attempt_numbers, waiting
@@ -13,7 +14,7 @@ WHERE d.shard_id = %(shard_id)s
   AND d.subscription_id = ANY (%(subscription_ids)s::int8[])
   AND (
       d.seqs && %(seqs)s::text::int8multirange
-      OR d.ordering_key = ANY (%(ordering_keys)s::text[]) AND d.waiting && %(seqs)s::text::int8multirange
+      OR d.ordering_key = ANY (%(ordering_keys)s::text[])
   )
 ORDER BY d.subscription_id, d.attempt_id, d.part
 FOR UPDATE

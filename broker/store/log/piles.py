@@ -55,7 +55,9 @@ class Pile:
     rows: list[Any] = field(default_factory=list)
     _open: dict[int, Any] = field(default_factory=dict)  # by sequence: its row
     _waiting: dict[int, Any] = field(default_factory=dict)
-    _passed: Sequence[Any] = ()
+    _ahead: Sequence[Any] = ()  # what the cursor may pass, and how far that was read
+    _read_until: tuple[datetime, int] | None = None
+    _passed: Sequence[Any] = ()  # and what it passes
     _passed_seqs: Collection[int] = ()
     _end: tuple[datetime, int] | None = None  # where the cursor goes
 
@@ -95,14 +97,11 @@ class Pile:
                 waiting = (seq for seq in from_multirange(row.waiting) if seq < self.cursor.next_seq)
                 self._waiting |= {seq: row for seq in waiting if keys[seq] == row.ordering_key}
 
-    async def look_ahead(self, connection: HotConnection, letters: Sequence[Any]) -> int | None:
-        """Read what the cursor has to pass to be past these letters.
-
-        Returns the sequence up to which it can, if that is before the last of them.
-        """
+    async def look_ahead(self, connection: HotConnection, letters: Sequence[Any]) -> None:
+        """Read what the cursor would have to pass to be past these letters, before any of its rows is locked."""
         ahead = [letter for letter in letters if letter.seq >= self.cursor.next_seq]
         if not ahead:
-            return None
+            return
         last = max(ahead, key=lambda letter: letter.seq)
         asked = {
             "shard_id": self.shard_id,
@@ -113,13 +112,32 @@ class Pile:
             "until_publish_time": last.publish_time,
             "max_messages": MAX_PASSED,
         }
-        [self._passed] = await connection.run((_FIND_PASSED, asked))
-        self._passed_seqs = {row.seq for row in self._passed}
-        if len(self._passed) < MAX_PASSED or self._passed[-1].seq == last.seq:
-            self._end = last.publish_time, last.seq + 1
+        [self._ahead] = await connection.run((_FIND_PASSED, asked))
+        is_all = len(self._ahead) < MAX_PASSED
+        self._read_until = (
+            (last.publish_time, last.seq) if is_all else (self._ahead[-1].publish_time, self._ahead[-1].seq)
+        )
+
+    @property
+    def keys_ahead(self) -> set[str]:
+        """The keys of which something may wait, once the cursor has passed it."""
+        return {row.ordering_key for row in self._ahead if row.ordering_key is not None and self.cursor.ordered}
+
+    def go_past(self, letters: Sequence[Any]) -> int | None:
+        """Let the cursor pass these letters, of those that it was looked ahead for.
+
+        Returns the sequence up to which it can, if that is before the last of them.
+        """
+        ahead = [letter for letter in letters if letter.seq >= self.cursor.next_seq]
+        if not ahead:
             return None
-        self._end = self._passed[-1].publish_time, self._passed[-1].seq + 1
-        return int(self._passed[-1].seq)
+        assert self._read_until is not None
+        last = max(((letter.publish_time, letter.seq) for letter in ahead), key=lambda place: place[1])
+        end = min(last, self._read_until, key=lambda place: place[1])
+        self._passed = [row for row in self._ahead if row.seq <= end[1]]
+        self._passed_seqs = {row.seq for row in self._passed}
+        self._end = end[0], end[1] + 1
+        return None if end == last else end[1]
 
     def taken_out(
         self, letters: Sequence[Any], attempt_ids: AttemptIds, now: datetime, author: Author
@@ -135,7 +153,7 @@ class Pile:
             yield journal_statement(self.shard_id, list(rows), now)
 
     def reaches(self, letter: Any, until: int | None) -> bool:
-        """Whether it can be settled now, of what is held.  `until`: what `look_ahead` has returned."""
+        """Whether it can be settled now, of what is held.  `until`: what `go_past` has returned."""
         row = self._open.get(letter.seq)
         if row is not None and row.ordering_key is not None and row.status == "exhausted":
             return bool(letter.seq == _head(row))  # another is being dead-lettered, and why must be kept
@@ -296,11 +314,15 @@ async def lock_piles(
 
 
 async def lock_letters(connection: HotConnection, piles: Sequence[Pile], letters: Sequence[Any]) -> None:
-    """What of these letters the piles of one shard have been handed out, or have waiting."""
+    """What of these letters the piles of one shard have been handed out, or have waiting.  With the rows of all
+    keys that are written afterwards, so it comes after `look_ahead`.
+    """
     if not piles or not letters:
         return
     keys = {letter.seq: letter.ordering_key for letter in letters}
-    rows = await lock_holding(connection, piles[0].shard_id, [pile.subscription_id for pile in piles], keys)
+    ahead = set().union(*(pile.keys_ahead for pile in piles))
+    subscription_ids = [pile.subscription_id for pile in piles]
+    rows = await lock_holding(connection, piles[0].shard_id, subscription_ids, keys, ahead)
     for pile in piles:
         pile.take_rows([row for row in rows if row.subscription_id == pile.subscription_id], keys)
 
@@ -310,13 +332,14 @@ async def lock_holding(
     shard_id: int,
     subscription_ids: Sequence[int],
     keys: Mapping[int, str | None],
+    more_keys: Collection[str] = (),
 ) -> list[Any]:
-    """The rows that hold any of some sequences, each with its key, or in which such a one waits for a key."""
+    """The rows that hold any of some sequences, each with its key, and those of these keys and of `more_keys`."""
     asked = {
         "shard_id": shard_id,
         "subscription_ids": subscription_ids,
         "seqs": to_multirange(sorted(keys)),
-        "ordering_keys": sorted({key for key in keys.values() if key is not None}),
+        "ordering_keys": sorted({key for key in keys.values() if key is not None}.union(more_keys)),
     }
     [rows] = await connection.run((_LOCK_HOLDING_ATTEMPTS, asked))
     return rows

@@ -4,8 +4,8 @@ One step is one transaction, of which the caller begins and commits the rest.  I
 the log, which is that of their keys; each of them comes back as a row of delivery_attempts that nobody has had yet,
 for its own sequence, so under its first id and for nobody else, and its dead letters go.
 
-    where the letters lie ──► lock the cursors, its own and the piles' ──► read the letters ──► what the piles and
-      the subscription have, and the log ──► how far the piles' cursors can go ──► write
+    where the letters lie ──► lock the cursors, its own and the piles' ──► read the letters ──► how far the piles'
+      cursors can go ──► what the piles and the subscription have, and the log ──► write
 
 What the log still has is not copied; it stays there, since nothing is dropped before this commits (hold_retention).
 """
@@ -96,7 +96,7 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
     await _lock_rows(connection, groups, piles)
     _judge(step, groups, piles)
     logged = await _decide(connection, step, groups, own.next_seq)
-    cut = await _look_ahead(connection, groups, piles)
+    cut = _go_past(groups, piles)
     if cut is not None:  # some stand too far behind the cursor of a pile: that moves, and the next step goes on
         groups, next_seq = groups[:cut], groups[cut].seq
     writes = [
@@ -179,7 +179,11 @@ async def _lock_rows(
     if not {letter.shard_id for letter in letters} <= piles.keys():
         raise Aborted("Messages were given up meanwhile; it is tried again.")
     for shard_id, of_shard in piles.items():
-        await lock_letters(connection, of_shard, [letter for letter in letters if letter.shard_id == shard_id])
+        in_shard = [letter for letter in letters if letter.shard_id == shard_id]
+        for pile in of_shard:
+            if pile.may_consume:
+                await pile.look_ahead(connection, in_shard)
+        await lock_letters(connection, of_shard, in_shard)
 
 
 def _judge(step: Redrive, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]) -> None:
@@ -233,9 +237,7 @@ def _standing(rows: Sequence[Any], keys: Mapping[int, str | None]) -> set[int]:
     return standing
 
 
-async def _look_ahead(
-    connection: HotConnection, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]
-) -> int | None:
+def _go_past(groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]) -> int | None:
     """Which is the first group that has to wait for the next step; None: none has."""
     first: int | None = None
     for shard_id, of_shard in piles.items():
@@ -243,7 +245,7 @@ async def _look_ahead(
             each for group in groups if group.comes_back for each in group.letters if each.shard_id == shard_id
         ]
         for pile in of_shard:
-            until = await pile.look_ahead(connection, letters) if pile.may_consume else None
+            until = pile.go_past(letters) if pile.may_consume else None
             if until is None:
                 continue
             too_far = (

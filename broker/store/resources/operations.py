@@ -1,13 +1,14 @@
 """Rows of `operations` (G1)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from sqlalchemy import delete, func, insert, select, text, update
 
-from broker.domain.operation import Operation, Step, Verb, added, next_step_at
+from broker.domain.operation import Operation, Step, Verb, added, known_verb, next_step_at
 from broker.domain.page import Page
 from broker.store.driver import statements
 from broker.store.driver.database import Connection, ResourceConnection
@@ -27,15 +28,17 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-async def lock_operation(connection: HotConnection, *, now: datetime) -> Operation | None:
-    """Begin a transaction and lock an operation whose next step is due; None: there is none, nor a transaction."""
-    _, rows = await connection.run((BEGIN, {}), (_LOCK_OPERATION, {"now": now}))
+async def lock_operation(connection: HotConnection, *, verbs: Collection[Verb], now: datetime) -> Operation | None:
+    """Begin a transaction and lock an operation of these verbs whose next step is due; None: there is none, nor a
+    transaction.
+    """
+    _, rows = await connection.run((BEGIN, {}), (_LOCK_OPERATION, {"now": now, "verbs": list(verbs)}))
     if not rows:
         await connection.run(*NOTHING_CHANGED)
         return None
     values = rows[0]._asdict()
     texts = {name: _decode(values[name]) for name in ("request", "progress", "counts")}
-    return Operation(**{**values, **texts, "verb": Verb(values["verb"])})
+    return Operation(**{**values, **texts, "verb": known_verb(values["verb"])})
 
 
 def step_written(operation: Operation, step: Step, now: datetime) -> Bound:
@@ -53,10 +56,21 @@ def step_written(operation: Operation, step: Step, now: datetime) -> Bound:
     }
 
 
-async def read_next_step(connection: HotConnection) -> datetime | None:
-    """When the next step of any operation is due; None: there is none under way."""
-    [rows] = await connection.run((_READ_NEXT_STEP, {}))
-    return rows[0].next_step_at if rows else None
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """When the next step of any operation is due (None: there is none under way); and an operation under way of
+    another verb, by its name and that verb.
+    """
+
+    next_step_at: datetime | None = None
+    unknown: tuple[str, str] | None = None
+
+
+async def read_next_step(connection: HotConnection, *, verbs: Collection[Verb]) -> Ahead:
+    """Of operations of these verbs."""
+    [rows] = await connection.run((_READ_NEXT_STEP, {"verbs": list(verbs)}))
+    due = next((row.next_step_at for row in rows if row.next_step_at is not None), None)
+    return Ahead(due, next(((row.name, row.verb) for row in rows if row.name is not None), None))
 
 
 async def insert_operation(connection: ResourceConnection, *, operation: Operation) -> None:
@@ -117,5 +131,5 @@ async def delete_old_operations(connection: Connection, *, now: datetime, days: 
 
 
 def _operation(row: Mapping[Any, Any]) -> Operation:
-    values = dict(row) | {"verb": Verb(row["verb"])}
+    values = dict(row) | {"verb": known_verb(row["verb"])}
     return Operation(**values | {name: row[name] or "" for name in ("error_code", "error_message")})

@@ -8,6 +8,7 @@ an operation, and operations take turns by when their next step is due.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Protocol
@@ -66,6 +67,7 @@ class OperationRunner:
         self._counts = counters.process
         self._something = asyncio.Event()
         self._failures: dict[str, int] = {}
+        self._left: set[str] = set()  # verbs of newer brokers, which the log has been told of
 
     @property
     def healthy_seconds(self) -> float:
@@ -93,9 +95,9 @@ class OperationRunner:
         operation: Operation | None = None
         try:
             async with self._database.hot() as connection:
-                operation = await store.lock_operation(connection, now=self._clock.now())
+                operation = await store.lock_operation(connection, verbs=self._kinds.keys(), now=self._clock.now())
                 if operation is None:
-                    return self._until(await store.read_next_step(connection))
+                    return self._until(await store.read_next_step(connection, verbs=self._kinds.keys()))
                 step = await self._step(connection, operation)
         except Exception as error:
             if operation is None:
@@ -103,27 +105,35 @@ class OperationRunner:
             await self._failed(operation, error)
             return 0.0
         self._failures.pop(operation.name, None)
-        self._kinds[operation.verb].committed(operation, step)
+        self._kind(operation).committed(operation, step)
         self._counts[OPERATION_STEPS] += 1
         if step.ended:
             self._ended(operation, "succeeded", operation.done + step.done)
             await self._wake_ups.announce(operation.name)
         return 0.0
 
-    def _until(self, next_step: object) -> float:
-        if next_step is None:
+    def _until(self, ahead: store.Ahead) -> float:
+        if ahead.unknown is not None and ahead.unknown[1] not in self._left:
+            name, verb = ahead.unknown
+            self._left.add(verb)
+            what = f"{name} is left to a newer broker: this one does not know what the verb {verb} is"
+            self._states.tell("operations", what, level=logging.WARNING)
+        if ahead.next_step_at is None:
             return POLL_SECONDS
-        seconds = (next_step - self._clock.now()).total_seconds()  # type: ignore[operator]
-        return float(seconds) if seconds > 0 else _BUSY_SECONDS
+        seconds = (ahead.next_step_at - self._clock.now()).total_seconds()
+        return seconds if seconds > 0 else _BUSY_SECONDS
 
     async def _step(self, connection: HotConnection, operation: Operation) -> Step:
         try:
-            step = await self._kinds[operation.verb].step(connection, operation)
+            step = await self._kind(operation).step(connection, operation)
             await connection.run(store.step_written(operation, step, self._clock.now()), (COMMIT, {}))
         except BaseException:
             await connection.close()  # its transaction is open
             raise
         return step
+
+    def _kind(self, operation: Operation) -> Kind:
+        return self._kinds[Verb(operation.verb)]
 
     async def _failed(self, operation: Operation, error: Exception) -> None:
         """End it, unless another try may go well: then others go before it.

@@ -45,7 +45,7 @@ async def crowded(log: Log) -> Log:
 )
 async def test_a_step_finds_its_operation_by_index(crowded: Log, name: str, index: str) -> None:
     values = dict.fromkeys(("done", "total"), 0) | dict.fromkeys(("now", "next_step_at"), NOW)
-    parameters = values | {"name": OURS, "progress": "{}", "counts": "{}", "ended": False}
+    parameters = values | {"name": OURS, "progress": "{}", "counts": "{}", "ended": False, "verbs": ["copy"]}
     async with crowded.database.connection() as connection:
         plan = await plan_of(connection, statements.load(name), parameters)
     assert index in plan, plan

@@ -71,7 +71,7 @@ def operation_json(operation: Operation) -> dict[str, Any]:
         "done": operation.ended_at is not None,
     }
     if operation.state is OperationState.SUCCEEDED:
-        kind = f"{_TYPES}{operation.verb.value.capitalize()}Response"
+        kind = f"{_TYPES}{operation.verb.capitalize()}Response"
         return body | {"response": {"@type": kind, **_counts(operation)}}
     if operation.ended_at is not None:
         return body | {"error": {"code": _CODES.get(operation.error_code, 2), "message": operation.error_message}}

@@ -1,6 +1,7 @@
 """Long work: starting it, looking at it, ending it; extensions (G1, G2)."""
 
-from broker.domain.errors import PermissionDenied
+from broker.domain.errors import FailedPrecondition, PermissionDenied
+from broker.domain.names import leaf
 from broker.domain.operation import Operation, Verb
 from broker.domain.page import parse_page
 from broker.front.rest.call import Call
@@ -64,5 +65,10 @@ async def _seen(call: Call) -> Operation:
 async def _owned(call: Call) -> Operation:
     operation = await call.services.operations.get_operation(call.name)
     if call.gate is not None:
+        if not isinstance(operation.verb, Verb):
+            raise FailedPrecondition(
+                f"The operation is a newer broker's, and of a verb that this one does not know: ask that one "
+                f"(resource={leaf(call.name)}, verb={operation.verb})."
+            )
         await call.gate.allow(call.caller, _STARTED_BY[operation.verb], operation.target)
     return operation
