@@ -26,6 +26,7 @@ from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
 from broker.workers.operations.copying import CopyKind
 from broker.workers.operations.redrive import RedriveKind
 from broker.workers.operations.runner import Kind, OperationRunner
+from broker.workers.operations.targets import Targets
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.retention_janitor import RetentionJanitor
 from broker.workers.schedules import ScheduleWorker
@@ -70,9 +71,10 @@ class Passes:
             *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
         )
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
+        targets = Targets(clock, resources, quotas, schemas)
         kinds: dict[Verb, Kind] = {
-            Verb.REDRIVE: RedriveKind(clock, resources, wake_ups, attempt_ids, counters),
-            Verb.COPY: CopyKind(clock, resources, wake_ups, quotas, schemas, counters),
+            Verb.REDRIVE: RedriveKind(clock, resources, targets, wake_ups, attempt_ids, counters),
+            Verb.COPY: CopyKind(targets, wake_ups, counters),
         }
         self.operations = OperationRunner(*parts, wake_ups, kinds, states, counters)
 

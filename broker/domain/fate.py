@@ -133,6 +133,8 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
         tries = f"after attempt {entry.attempt}" if entry.attempt else "and was never handed out"
         verdict = f"It was past its retention at {at}, {tries}."
         return replace(fate, state=Fate.EXPIRED, verdict=verdict)
+    if entry.event is Event.WITHDRAWN and entry.answer:
+        return replace(fate, verdict=f"It was sent to {entry.answer} at {at}, as a new message.")
     if entry.event is Event.WITHDRAWN:
         return replace(fate, verdict=f"It was taken out at {at}: its message went back to where it came from.")
     return replace(fate, state=Fate.SEEKED_PAST, verdict=f"A seek at {at} has passed it.")

@@ -1,4 +1,4 @@
-"""Redrive: messages that a subscription gave up come back to it, and to nobody else (G2)."""
+"""Redrive: messages that a subscription gave up come back to it, and to nobody else, or go to a topic (G2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,16 +24,20 @@ EVER, END_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzi
 
 
 class Outcome(StrEnum):
-    """What became of a message.  ALREADY_THERE: the subscription had it again; only its dead letter has gone."""
+    """What became of a message.  ALREADY_THERE: the subscription had it again; only its dead letter has gone.
+    SENT, REFUSED: to another topic, by its limits or its schema.
+    """
 
     REDRIVEN = "redriven"
+    SENT = "sent"
     ALREADY_THERE = "alreadyThere"
     OUTSTANDING = "outstanding"  # somebody has its dead letter just now
     ACKED = "acked"  # its dead letter was dealt with
     GONE = "gone"  # neither it nor its dead letter is retained any more
+    REFUSED = "refused"
 
 
-BACK = frozenset({Outcome.REDRIVEN, Outcome.ALREADY_THERE})
+DONE = frozenset({Outcome.REDRIVEN, Outcome.ALREADY_THERE, Outcome.SENT})  # the letter has gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +63,9 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveOptions:
-    """As it was asked for; times None: any."""
+    """As it was asked for; times None: any.  `target`: the topic to send to ("": they come back)."""
 
+    target: str = ""
     filter: str = ""
     message_ids: Sequence[str] = ()
     start_time: datetime | None = None

@@ -48,11 +48,8 @@ class CopyService:
         paths = compiled(options.filter)
         async with self._database.transaction() as connection:
             source = await _existing(connection, name)
-            target = await _existing(connection, options.target)
+            target = await open_target(connection, options.target)
             longest = await subscriptions.longest_retention(connection, topic_id=source.topic_id)
-        if target.freeze is not None:
-            raise target.freeze.refusal(target.name)
-        check_takes_copies(target)
         kept_since = self._clock.now() - max(longest or timedelta(0), source.message_retention or timedelta(0))
         since = max(kept_since, options.start_time or kept_since)
         until = min(options.end_time or END_OF_TIME, END_OF_TIME)
@@ -69,6 +66,18 @@ class CopyService:
             body_path=paths.body_path,
         )
         return meant, sum(end.count for end in ends.values())
+
+
+async def open_target(connection: ResourceConnection, name: str) -> Topic:
+    """A topic that messages are published on as they are.
+
+    Raises NotFound, FailedPrecondition (it is frozen, or has transforms).
+    """
+    topic = await _existing(connection, name)
+    if topic.freeze is not None:
+        raise topic.freeze.refusal(topic.name)
+    check_takes_copies(topic)
+    return topic
 
 
 async def _existing(connection: ResourceConnection, name: str) -> Topic:

@@ -1,7 +1,8 @@
-"""Redrive: dead letters go back to the subscription that gave them up (G2); an extension."""
+"""Redrive: dead letters go back to the subscription that gave them up, or to a topic (G2); an extension."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from broker.domain.errors import FailedPrecondition, PermissionDenied
 from broker.domain.message_id import FIRST_ID_SEQ
@@ -9,7 +10,9 @@ from broker.domain.names import leaf
 from broker.domain.operation import Operation, Verb, check_rate
 from broker.domain.redrive import Chosen, RedriveOptions, check_redrive, chosen_by, to_json
 from broker.domain.subscription import Subscription
+from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
+from broker.services.copies import open_target
 from broker.services.filters import compiled
 from broker.services.operations import OperationService
 from broker.services.subscriptions import existing_subscription
@@ -45,14 +48,15 @@ class RedriveService:
     ) -> RedrivePlan:
         """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
 
-        Raises InvalidArgument (the filter, the rate, ids, times), NotFound, FailedPrecondition (detached),
-        QuotaExceeded (too many operations).
+        Raises InvalidArgument (the filter, the rate, ids, times), NotFound, FailedPrecondition (detached; the
+        target is frozen or has transforms), QuotaExceeded (too many operations).
         """
         check_redrive(request)
         check_rate(request.max_rate)
         paths = compiled(request.filter)
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, name)
+            target = await open_target(connection, request.target) if request.target else None
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
         chosen = chosen_by(
@@ -64,13 +68,12 @@ class RedriveService:
         chosen = await self._located(chosen)
         counts, piles = await self._look(subscription, chosen)
         allowed = await consumable(piles, may_consume)
-        rate = {} if request.max_rate is None else {"maxMessagesPerSecond": request.max_rate}
         begin = self._operations.plan if request.validate_only else self._operations.start
         operation = await begin(
             Verb.REDRIVE,
             name,
             started_by=started_by,
-            request={"chosen": to_json(chosen), "consumable": sorted(allowed)} | rate,
+            request=_stored(request, chosen, allowed, target),
             total=sum(counts.values()),
             is_estimate=bool(request.filter),
         )
@@ -96,6 +99,18 @@ class RedriveService:
         async with self._database.hot() as hot:
             counts = await count_letters(hot, chosen=chosen, shard_ids=shard_ids)
             return counts, await list_piles(hot, subscription_id=subscription.subscription_id, shard_ids=shard_ids)
+
+
+def _stored(
+    request: RedriveOptions, chosen: Chosen, allowed: Iterable[int], target: Topic | None
+) -> Mapping[str, Any]:
+    """What the operation is to know."""
+    stored: dict[str, Any] = {"chosen": to_json(chosen), "consumable": sorted(allowed)}
+    if target is not None:
+        stored |= {"targetTopic": target.name, "targetId": target.topic_id}
+    if request.max_rate is not None:
+        stored["maxMessagesPerSecond"] = request.max_rate
+    return stored
 
 
 async def consumable(piles: Iterable[tuple[int, str]], may_consume: MayConsume) -> dict[int, str]:

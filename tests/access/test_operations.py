@@ -55,6 +55,9 @@ async def test_letters_stay_where_the_caller_may_not_consume_and_operations_are_
         assert (
             await broker.call("POST", f"{sub}:resend", {"messageId": "999000000000000001"}, **ours)
         ).status_code == 404
+        elsewhere = {"target": f"{project}/topics/orders"}
+        refused = await broker.call("POST", f"{sub}:redrive", elsewhere, **ours)
+        assert (refused.status_code, "pubsub.topics.publish" in refused.text) == (403, True)
         started = await broker.ok("POST", f"{sub}:redrive", {}, **ours)
         assert started["metadata"]["startedBy"].startswith("serviceAccount:our-account@")
         assert started["metadata"]["takenFrom"] == [f"{project}/subscriptions/mine"]

@@ -186,7 +186,7 @@ async def test_a_project_has_so_many_at_once(rest: Rest) -> None:
         ({"maxMessagesPerSecond": 0}, "maxMessagesPerSecond=0"),
         ({"startTime": "yesterday"}, "startTime"),
         ({"startTime": "2026-01-02T00:00:00Z", "endTime": "2026-01-01T00:00:00Z"}, "startTime"),
-        ({"target": "t"}, "target"),
+        ({"target": "t"}, "name=t"),
     ],
 )
 async def test_what_cannot_be_meant_is_refused(rest: Rest, body: Json, said: str) -> None:
@@ -206,3 +206,58 @@ async def test_what_came_back_is_looked_at_as_what_waits(rest: Rest) -> None:
     assert [fate["state"] for fate in fates] == ["WAITING", "DEAD_LETTERED"]
     assert fates[0]["verdict"].startswith("It came back from the dead-letter topic")
     assert [entry["event"] for entry in fates[0]["timeline"]] == ["DEAD_LETTERED", "REDRIVEN"]
+
+
+async def test_letters_are_sent_to_another_topic_as_new_messages_and_nothing_comes_back(rest: Rest) -> None:
+    keyed = [message(f"{key}{n}", {"n": str(n)}, orderingKey=key) for n in range(3) for key in "ab"]
+    ids = await _give_up(rest, *keyed, enableMessageOrdering=True)
+    await rest.create_topic("elsewhere")
+    await rest.create_subscription("reader", "elsewhere", enableMessageOrdering=True)
+    plan = await rest.ok(
+        "POST", f"{rest.subscription()}:redrive", {"target": rest.topic("elsewhere"), "validateOnly": True}
+    )
+    assert (plan["response"]["chosen"], plan["metadata"]["targetTopic"]) == ("6", rest.topic("elsewhere"))
+    ended = await _redrive(rest, target=rest.topic("elsewhere"))
+    assert ended["response"] == {"@type": "type.googleapis.com/broker.v1.RedriveResponse", "sent": "6"}
+    received = await rest.drain("reader")
+    assert {each["message"]["messageId"] for each in received}.isdisjoint(ids)
+    for key in "ab":
+        of_key = [each["message"] for each in received if each["message"]["orderingKey"] == key]
+        assert [one["attributes"] for one in of_key] == [{"n": str(n)} for n in range(3)]
+    assert (await rest.pull(), await rest.pull("dead-sub"), await rest.pull("bystander")) == ([], [], [])
+    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[0]}")
+    assert (fate["state"], fate["verdict"].startswith(f"It was sent to {rest.topic('elsewhere')} at ")) == (
+        "SETTLED",
+        True,
+    )
+    assert (await _redrive(rest))["metadata"]["done"] == "0"
+
+
+async def test_what_the_target_refuses_stays_a_dead_letter_and_is_named(rest: Rest) -> None:
+    definition = {
+        "type": "AVRO",
+        "definition": '{"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]}',
+    }
+    await rest.ok("POST", f"{rest.project}/schemas?schemaId=numbers", definition)
+    body = {"schemaSettings": {"schema": f"{rest.project}/schemas/numbers", "encoding": "JSON"}}
+    await rest.ok("PUT", rest.topic("strict"), body)
+    await rest.create_subscription("reader", "strict")
+    first, second = await _give_up(rest, '{"n": 1}', "plain")
+    ended = await _redrive(rest, target=rest.topic("strict"))
+    assert ended["metadata"]["counts"] == {"sent": "1", "refused": "1"}
+    assert ended["metadata"]["skipped"] == [{"messageId": second, "reason": "refused"}]
+    [sent] = await rest.drain("reader")
+    assert (text(sent), sent["message"]["attributes"]["googclient_schemaencoding"]) == ('{"n": 1}', "JSON")
+    assert (await _redrive(rest))["response"]["redriven"] == "1"
+    assert [each["message"]["messageId"] for each in await rest.drain()] == [second]
+    assert first != second
+
+
+async def test_a_target_that_is_frozen_or_not_there_is_refused(rest: Rest) -> None:
+    await _give_up(rest, "a")
+    await rest.create_topic("elsewhere")
+    await rest.ok("POST", f"{rest.topic('elsewhere')}:freeze", {})
+    redrive = f"{rest.subscription()}:redrive"
+    assert (await rest.error("POST", redrive, {"target": rest.topic("elsewhere")}))[0] == "FAILED_PRECONDITION"
+    assert (await rest.error("POST", redrive, {"target": rest.topic("none")}))[0] == "NOT_FOUND"
+    assert await _letters(rest) == 1

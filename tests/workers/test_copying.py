@@ -31,6 +31,7 @@ from broker.telemetry.state_changes import StateChanges
 from broker.workers.operations import runner as runner_module
 from broker.workers.operations.copying import CopyKind
 from broker.workers.operations.runner import Kind, OperationRunner
+from broker.workers.operations.targets import Targets
 from tests.fixtures.log import Log, make_log, texts
 from tests.workers.test_operations import Careless, Dying
 
@@ -55,7 +56,7 @@ class Office:
         counters = Counters()
         resources = ResourceCache(self.database, self.tasks, counters=counters)
         quotas = quotas or Quotas(self.database, self.clock)
-        return CopyKind(self.clock, resources, self.wake_ups(), quotas, SchemaChecks(resources), counters)
+        return CopyKind(Targets(self.clock, resources, quotas, SchemaChecks(resources)), self.wake_ups(), counters)
 
     def wake_ups(self) -> WakeUps:
         return WakeUps(self.database, wake=lambda *_: None, drop=lambda _: None)
@@ -187,7 +188,7 @@ async def test_shards_that_are_frozen_or_closed_get_nothing(office: Office) -> N
     """What a process knows of a topic may be old."""
     batches = encode_for_shards(office.other.topic, [NewMessage(data=b"x")])
     kind, name = office.kind(), await office.start()
-    await kind._topic(office.other.topic.name, office.other.topic.topic_id)
+    await kind._targets.topic(office.other.topic.name, office.other.topic.topic_id)
     for change in ("frozen_at = head", "frozen_at = NULL, open = false"):
         await office.log.execute(f"UPDATE shards SET {change} WHERE shard_id = {office.other.shard_id}")
         async with office.database.hot() as connection:

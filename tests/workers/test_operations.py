@@ -16,12 +16,15 @@ from broker.domain.operation import Operation, Step, Verb
 from broker.domain.redrive import to_json
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
+from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log import letter_groups
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.resources import operations as store
 from broker.telemetry.metrics.counters import Counters
@@ -29,8 +32,9 @@ from broker.telemetry.state_changes import StateChanges
 from broker.workers.operations import runner as runner_module
 from broker.workers.operations.redrive import RedriveKind
 from broker.workers.operations.runner import Kind, OperationRunner
+from broker.workers.operations.targets import Targets
 from tests.fixtures.dead_letters import Letters, make_letters
-from tests.fixtures.log import Log, texts
+from tests.fixtures.log import Log, make_log, texts
 
 MESSAGES = 120
 SEED = 20261123
@@ -96,7 +100,9 @@ class Office:
     def kind(self) -> RedriveKind:
         counters = Counters()
         resources = ResourceCache(self.database, self.tasks, DeadLetterNews(StateChanges()), counters)
-        return RedriveKind(self.clock, resources, self.wake_ups(), AttemptIds(), counters)
+        quotas = Quotas(self.database, self.clock)
+        targets = Targets(self.clock, resources, quotas, SchemaChecks(resources))
+        return RedriveKind(self.clock, resources, targets, self.wake_ups(), AttemptIds(), counters)
 
     def wake_ups(self) -> WakeUps:
         return WakeUps(self.database, wake=lambda *_: None, drop=lambda _: None)
@@ -180,6 +186,29 @@ async def test_counts_are_exact_and_keys_in_order_however_often_it_dies(office: 
         of_key = [int(text) for text in came_back if int(text) % 3 == key]
         assert of_key == sorted(of_key)
     assert await office.letters.dead.pull(ordered=True, now=office.clock.now()) == []
+
+
+async def test_what_is_sent_to_another_topic_is_there_once_however_often_it_dies(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of each key, and nothing of it comes back; a step sends fewer than it has seen to, by bytes."""
+    monkeypatch.setattr(letter_groups, "_MAX_BYTES", 30)
+    log = office.letters.log
+    other = await make_log(office.database, log.start, "elsewhere")
+    dice = random.Random(SEED)
+    dying = [Dying(office.kind(), dice) for _ in range(2)]
+    name = await office.start(targetTopic=other.topic.name, targetId=other.topic.topic_id)
+    ended = await office.run(*(office.runner(kind) for kind in dying), name=name)
+    assert sum(kind.deaths for kind in dying) > 10
+    assert (ended.state, ended.done, ended.counts) == ("SUCCEEDED", MESSAGES, {"sent": MESSAGES})
+    sent = texts(await other.pull(now=office.clock.now()))
+    assert Counter(sent) == Counter(str(number) for number in range(MESSAGES))
+    for key in range(3):
+        of_key = [int(text) for text in sent if int(text) % 3 == key]
+        assert of_key == sorted(of_key)
+    for each in (log, office.letters.dead):
+        assert await each.pull(ordered=True, now=office.clock.now()) == []
+    assert await log.rows("SELECT count(*) FROM dead_letters") == [(0,)]
 
 
 async def test_a_cursor_that_moves_in_a_transaction_of_its_own_is_found_out(office: Office) -> None:

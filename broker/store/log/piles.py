@@ -132,24 +132,27 @@ class Pile:
         if not ahead:
             return None
         assert self._read_until is not None
-        last = max(((letter.publish_time, letter.seq) for letter in ahead), key=lambda place: place[1])
-        end = min(last, self._read_until, key=lambda place: place[1])
+        last = max(((letter.publish_time, letter.seq) for letter in ahead), key=lambda position: position[1])
+        end = min(last, self._read_until, key=lambda position: position[1])
         self._passed = [row for row in self._ahead if row.seq <= end[1]]
         self._passed_seqs = {row.seq for row in self._passed}
         self._end = end[0], end[1] + 1
         return None if end == last else end[1]
 
     def taken_out(
-        self, letters: Sequence[Any], attempt_ids: AttemptIds, now: datetime, author: Author
+        self, letters: Sequence[Any], attempt_ids: AttemptIds, now: datetime, author: Author, answer: str = ""
     ) -> Iterator[Bound]:
-        """What takes these letters out, for their messages to come back; none is out."""
+        """What takes these letters out, for their messages to come back, or go where the `answer` says; none is
+        out.
+        """
         taken = {letter.seq for letter in letters if self.holds(letter, now) is Hold.HELD}
         if taken:
             yield from self._out_of_rows(taken, attempt_ids, now)
         yield from self._pass(taken, attempt_ids, now)
         if taken:
             yield from self._stop_waiting(letters, taken)
-            rows = rows_of(None, self.subscription_id, Event.WITHDRAWN, 0, ranges_of(sorted(taken)), author=author)
+            told = ranges_of(sorted(taken))
+            rows = rows_of(None, self.subscription_id, Event.WITHDRAWN, 0, told, author=author, answer=answer)
             yield journal_statement(self.shard_id, list(rows), now)
 
     def reaches(self, letter: Any, until: int | None) -> bool:

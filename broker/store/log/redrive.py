@@ -1,4 +1,5 @@
-"""Redrive: messages come back from their dead letters to the subscription that gave them up (G2).
+"""Redrive: messages come back from their dead letters to the subscription that gave them up, or are published on
+another topic (G2).
 
 One step is one transaction, of which the caller begins and commits the rest.  It takes the messages in the order of
 the log, which is that of their keys; each of them comes back as a row of delivery_attempts that nobody has had yet,
@@ -18,12 +19,13 @@ from typing import Any
 
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import Author, Event, ranges_of, rows_of
-from broker.domain.redrive import ADDED, BACK, Chosen, Outcome
+from broker.domain.redrive import ADDED, Chosen, Outcome
 from broker.domain.sequences import from_multirange
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.journal import journal_statement
+from broker.store.log.letter_groups import Group, Recipient, offer, read_sent
 from broker.store.log.pending_rows import Pending, PendingRows
 from broker.store.log.piles import Hold, Pile, lock_holding, lock_letters, lock_piles
 
@@ -44,7 +46,7 @@ _MORE = 20  # letters beyond those that are wanted: of the last message there ma
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
     """One step in one shard of the subscription, from a sequence on.  `consumable`: the subscriptions that letters
-    are taken out of.
+    are taken out of; `recipient`: where the messages go (None: back).
     """
 
     chosen: Chosen
@@ -55,6 +57,7 @@ class Redrive:
     consumable: Collection[int]
     author: Author
     now: datetime
+    recipient: Recipient | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +72,6 @@ class Redriven:
     woken: Collection[int] = ()
 
 
-@dataclass(slots=True)
-class _Group:
-    """A message, and its letters: it has several if it was sought back and failed again."""
-
-    seq: int
-    letters: Sequence[Any]
-    outcome: Outcome | None = None
-    ordering_key: str | None = None  # known once it is decided what becomes of it
-
-    @property
-    def comes_back(self) -> bool:
-        return self.outcome in BACK
-
-
 async def redrive(connection: HotConnection, step: Redrive, attempt_ids: AttemptIds) -> Redriven:
     """Within the caller's transaction, which has read nothing of the log yet.
 
@@ -95,23 +84,41 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
         return Redriven({}, next_seq)
     await _lock_rows(connection, groups, piles)
     _judge(step, groups, piles)
-    logged = await _decide(connection, step, groups, own.next_seq)
+    logged: set[int] = set()
+    if step.recipient is None:
+        logged = await _decide(connection, step, groups, own.next_seq)
+    else:
+        fitting = await read_sent(connection, step.shard_id, groups)
+        if fitting < len(groups):
+            groups, next_seq = groups[:fitting], groups[fitting].seq
     cut = _go_past(groups, piles)
     if cut is not None:  # some stand too far behind the cursor of a pile: that moves, and the next step goes on
         groups, next_seq = groups[:cut], groups[cut].seq
+    if step.recipient is not None:
+        await offer(step.recipient, groups)
     writes = [
         *_takes_out(step, groups, piles, attempt_ids),
         *_brings_back(step, groups, own, logged, attempt_ids),
+        *_tells(step, groups),
     ]
-    forgotten = [letter for group in groups if group.comes_back for letter in group.letters]
-    if forgotten:
-        writes.append((_FORGET_LETTERS, _named(forgotten)))
-    results = await connection.run(*writes) if writes else []
-    if forgotten and len(results[-1]) != len(forgotten):
-        raise Aborted("Somebody else was at these dead letters; it is tried again.")
+    await _write(connection, step, groups, writes)
     woken = {pile.subscription_id for each in piles.values() for pile in each} | {step.chosen.subscription_id}
     outcomes = {group.seq: group.outcome for group in groups if group.outcome is not None}
     return Redriven(outcomes, next_seq, woken)
+
+
+async def _write(
+    connection: HotConnection, step: Redrive, groups: Sequence[Group], writes: Sequence[Bound]
+) -> None:
+    """Raises Aborted."""
+    forgotten = [letter for group in groups if group.goes for letter in group.letters]
+    if forgotten:
+        writes = [*writes, (_FORGET_LETTERS, _named(forgotten))]
+    results = await connection.run(*writes) if writes else []
+    if forgotten and len(results[-1]) != len(forgotten):
+        raise Aborted("Somebody else was at these dead letters; it is tried again.")
+    if step.recipient is not None:
+        await step.recipient.append(connection)
 
 
 def _asked(step: Redrive) -> dict[str, Any]:
@@ -140,9 +147,9 @@ def _chosen(chosen: Chosen) -> dict[str, Any]:
     }
 
 
-def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[_Group], int | None]:
+def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[Group], int | None]:
     """The messages of this step, and where the next one goes on."""
-    all_groups = [_Group(seq, list(some)) for seq, some in groupby(letters, lambda letter: letter.source_seq)]
+    all_groups = [Group(seq, list(some)) for seq, some in groupby(letters, lambda letter: letter.source_seq)]
     is_all = len(letters) < _max_scanned(step)
     if not is_all and len(all_groups) > 1:
         all_groups.pop()  # it may have more letters
@@ -172,7 +179,7 @@ async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Any, 
 
 
 async def _lock_rows(
-    connection: HotConnection, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]
+    connection: HotConnection, groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]]
 ) -> None:
     """Raises Aborted: a letter has come to a shard whose cursors are not locked."""
     letters = [letter for group in groups for letter in group.letters]
@@ -186,7 +193,7 @@ async def _lock_rows(
         await lock_letters(connection, of_shard, in_shard)
 
 
-def _judge(step: Redrive, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]) -> None:
+def _judge(step: Redrive, groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]]) -> None:
     """Which messages are left alone because of how their letters stand."""
     for group in groups:
         holds = [
@@ -200,7 +207,7 @@ def _judge(step: Redrive, groups: Sequence[_Group], piles: Mapping[int, Sequence
             group.outcome = Outcome.ACKED
 
 
-async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[_Group], next_seq: int) -> set[int]:
+async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Group], next_seq: int) -> set[int]:
     """Decide on the others; returns those that the log still has."""
     open_groups = [group for group in groups if group.outcome is None]
     if not open_groups:
@@ -237,13 +244,11 @@ def _standing(rows: Sequence[Any], keys: Mapping[int, str | None]) -> set[int]:
     return standing
 
 
-def _go_past(groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]) -> int | None:
+def _go_past(groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]]) -> int | None:
     """Which is the first group that has to wait for the next step; None: none has."""
     first: int | None = None
     for shard_id, of_shard in piles.items():
-        letters = [
-            each for group in groups if group.comes_back for each in group.letters if each.shard_id == shard_id
-        ]
+        letters = [each for group in groups if group.goes for each in group.letters if each.shard_id == shard_id]
         for pile in of_shard:
             until = pile.go_past(letters) if pile.may_consume else None
             if until is None:
@@ -251,7 +256,7 @@ def _go_past(groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]) -> i
             too_far = (
                 number
                 for number, group in enumerate(groups)
-                if group.comes_back
+                if group.goes
                 and any(letter.shard_id == shard_id and letter.seq > until for letter in group.letters)
             )
             first = min(next(too_far), len(groups) if first is None else first)
@@ -259,19 +264,18 @@ def _go_past(groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]]) -> i
 
 
 def _takes_out(
-    step: Redrive, groups: Sequence[_Group], piles: Mapping[int, Sequence[Pile]], attempt_ids: AttemptIds
+    step: Redrive, groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]], attempt_ids: AttemptIds
 ) -> Iterator[Bound]:
     for shard_id, of_shard in piles.items():
-        letters = [
-            each for group in groups if group.comes_back for each in group.letters if each.shard_id == shard_id
-        ]
+        letters = [each for group in groups if group.goes for each in group.letters if each.shard_id == shard_id]
         for pile in of_shard:
             if pile.may_consume:
-                yield from pile.taken_out(letters, attempt_ids, step.now, step.author)
+                answer = "" if step.recipient is None else step.recipient.name
+                yield from pile.taken_out(letters, attempt_ids, step.now, step.author, answer)
 
 
 def _brings_back(
-    step: Redrive, groups: Sequence[_Group], cursor: Any, logged: Collection[int], attempt_ids: AttemptIds
+    step: Redrive, groups: Sequence[Group], cursor: Any, logged: Collection[int], attempt_ids: AttemptIds
 ) -> Iterator[Bound]:
     back = [group for group in groups if group.outcome is Outcome.REDRIVEN]
     if not back:
@@ -299,12 +303,21 @@ def _brings_back(
     yield journal_statement(step.shard_id, list(told), step.now)
 
 
+def _tells(step: Redrive, groups: Sequence[Group]) -> Iterator[Bound]:
+    """Of what is sent."""
+    sent = [group.seq for group in groups if group.outcome is Outcome.SENT]
+    if sent and step.recipient is not None:
+        owner, where = step.chosen.subscription_id, step.recipient.name
+        told = rows_of(None, owner, Event.WITHDRAWN, 0, ranges_of(sent), author=step.author, answer=where)
+        yield journal_statement(step.shard_id, list(told), step.now)
+
+
 def _key_of(letters: Sequence[Any]) -> str | None:
     """Of a message that the log has no more: its letters have the same."""
     return next((letter.ordering_key for letter in letters if letter.is_there), None)
 
 
-def _copied(step: Redrive, groups: Sequence[_Group]) -> dict[str, Any]:
+def _copied(step: Redrive, groups: Sequence[Group]) -> dict[str, Any]:
     letters = [next(letter for letter in group.letters if letter.is_there) for group in groups]
     named = _named(letters)
     return {

@@ -62,6 +62,9 @@ DEAD_LETTERED: Final = SUBSCRIPTION.counter(
 REDRIVEN: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_redriven_messages", "Messages that came back from a dead-letter topic."
 )
+DEAD_LETTERS_SENT: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_sent_dead_letter_messages", "Messages that were given up, and sent to another topic."
+)
 RESENT: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_resent_messages", "Messages that were resent to the subscription."
 )

@@ -1,14 +1,18 @@
-"""Redrive as an operation: shard after shard, in the order of the log (G2)."""
+"""Redrive as an operation: shard after shard, in the order of the log; back, or to another topic (G2)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from broker.domain.errors import NotFound
 from broker.domain.journal import Author
+from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
 from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
-from broker.domain.redrive import BACK, Outcome, from_json
+from broker.domain.redrive import DONE, Chosen, Outcome, from_json
+from broker.domain.subscription import Subscription
+from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.wake_ups import WakeUps
@@ -17,7 +21,36 @@ from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.redrive import Redrive, Redriven, redrive
 from broker.store.log.scheduled_messages import id_seqs_at
 from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.metrics.families import REDRIVEN
+from broker.telemetry.metrics.families import DEAD_LETTERS_SENT, REDRIVEN
+from broker.workers.operations.targets import Targets, for_topic
+
+
+@dataclass(slots=True)
+class _Recipient:
+    """Of one step: what letter_groups.Recipient is."""
+
+    targets: Targets
+    topic: Topic
+    started_by: str
+    taken: Sequence[NewMessage] = ()
+    shared: Sequence[str] = ()
+    shard_ids: Sequence[int] = ()
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.topic.name
+
+    async def take(self, messages: Sequence[NewMessage]) -> Sequence[int]:
+        messages = for_topic(messages, self.topic)
+        numbers, self.shared = await self.targets.acceptable(self.topic, messages)
+        self.taken = [messages[number] for number in numbers]
+        return numbers
+
+    async def append(self, connection: HotConnection) -> None:
+        if self.taken:
+            self.shard_ids = await self.targets.append(
+                connection, self.topic, self.taken, self.shared, started_by=self.started_by
+            )
 
 
 class RedriveKind:
@@ -27,18 +60,22 @@ class RedriveKind:
         self,
         clock: DatabaseClock,
         resources: ResourceCache,
+        targets: Targets,
         wake_ups: WakeUps,
         attempt_ids: AttemptIds,
         counters: Counters,
     ) -> None:
         self._clock = clock
         self._resources = resources
+        self._targets = targets
         self._wake_ups = wake_ups
         self._attempt_ids = attempt_ids
         self._counters = counters
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
-        """Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached), Aborted."""
+        """Raises NotFound (the subscription was deleted, or the target), FailedPrecondition (it was detached, or
+        the target has transforms now), Aborted.
+        """
         chosen = from_json(operation.request["chosen"])
         subscription = await self._resources.subscription(operation.target)
         if subscription.subscription_id != chosen.subscription_id:
@@ -48,21 +85,11 @@ class RedriveKind:
             return Step(progress=operation.progress, ended=True)
         shard_id = min(later)
         begun = shard_id == operation.progress.get("shard")
-        done = await redrive(
-            connection,
-            Redrive(
-                chosen=chosen,
-                shard_id=shard_id,
-                from_seq=operation.progress["seq"] if begun else 0,
-                max_messages=step_size(operation),
-                ordered=subscription.enable_message_ordering,
-                consumable=frozenset(operation.request["consumable"]),
-                author=Author(principal=operation.started_by),
-                now=self._clock.now(),
-            ),
-            self._attempt_ids,
-        )
-        failed = [(shard_id, seq) for seq, outcome in done.outcomes.items() if outcome not in BACK]
+        from_seq = operation.progress["seq"] if begun else 0
+        recipient = await self._recipient(operation)
+        wanted = self._wanted(operation, subscription, chosen, recipient, shard_id=shard_id, from_seq=from_seq)
+        done = await redrive(connection, wanted, self._attempt_ids)
+        failed = [(shard_id, seq) for seq, outcome in done.outcomes.items() if outcome not in DONE]
         names = await id_seqs_at(connection, failed[:MAX_TOLD])
         is_last = done.next_seq is None and len(later) == 1
         where = (
@@ -76,13 +103,47 @@ class RedriveKind:
             done=len(done.outcomes),
             counts=Counter(done.outcomes.values()),
             woken=tuple(done.woken),
+            published=() if recipient is None else recipient.shard_ids,
         )
+
+    def _wanted(
+        self,
+        operation: Operation,
+        subscription: Subscription,
+        chosen: Chosen,
+        recipient: _Recipient | None,
+        *,
+        shard_id: int,
+        from_seq: int,
+    ) -> Redrive:
+        return Redrive(
+            chosen=chosen,
+            shard_id=shard_id,
+            from_seq=from_seq,
+            max_messages=step_size(operation),
+            ordered=subscription.enable_message_ordering,
+            consumable=frozenset(operation.request["consumable"]),
+            author=Author(principal=operation.started_by),
+            now=self._clock.now(),
+            recipient=recipient,
+        )
+
+    async def _recipient(self, operation: Operation) -> _Recipient | None:
+        if "targetTopic" not in operation.request:
+            return None
+        topic = await self._targets.topic(operation.request["targetTopic"], operation.request["targetId"])
+        self._targets.check_open(topic, operation.started_by)
+        return _Recipient(self._targets, topic, operation.started_by)
 
     def committed(self, operation: Operation, step: Step) -> None:
         """Its subscriptions may claim."""
         redriven = step.counts.get(Outcome.REDRIVEN, 0)
         if redriven:
             self._counters.subscription(operation.target)[REDRIVEN] += redriven
+        if sent := step.counts.get(Outcome.SENT, 0):
+            self._counters.subscription(operation.target)[DEAD_LETTERS_SENT] += sent
+        for shard_id in step.published:
+            self._wake_ups.published(shard_id)
         for subscription_id in step.woken:
             self._wake_ups.redeliverable(subscription_id)
 

@@ -82,6 +82,7 @@ broker dlq discard fragile --id $LETTER --yes
 broker dlq discard fragile --reason "push 410" --yes
 broker dlq edit fragile $LETTER --attribute env=test --data 'of stones'
 broker dlq redrive fragile --dry-run
+broker dlq redrive fragile --target parcels --dry-run
 broker dlq redrive fragile --reason reject --rate 500
 broker op list
 broker op show $OP

@@ -32,6 +32,7 @@ from broker.store.log import (
     discard,
     edits,
     journal,
+    letter_groups,
     messages,
     pending_rows,
     piles,
@@ -163,6 +164,7 @@ EXPECTED = {
     "redrive._FORGET_LETTERS": set(),
     "redrive._COUNT_LETTERS": set(),
     "redrive._LIST_PILES": {"cursors_pkey"},
+    "letter_groups._READ_BODIES": {"_pkey", "straggler_batches_pkey"},
     "edits._OPEN_SHARD": {"shards_pkey"},
     "edits._FORGET_LETTERS": set(),
     "discard._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
@@ -205,6 +207,7 @@ _MODULES = {
     "topic_messages": topic_messages,
     "traces": traces,
     "redrive": redrive,
+    "letter_groups": letter_groups,
     "discard": discard,
     "edits": edits,
     "retained_bytes": retained_bytes,
@@ -406,6 +409,8 @@ async def _run_redrive(database: Database, log: Log, session: Any) -> None:
         chosen = letters.wanted().chosen
         await redrive.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
         await redrive.list_piles(session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id])
+        groups = [letter_groups.Group(1, await letters.read(connection=session))]
+        await letter_groups.read_sent(session, source.shard_id, groups)
         await letters.step(connection=session, max_messages=3)
         await source.pull(connection=session, ordered=in_order)
         await _discard(letters, session, chosen)

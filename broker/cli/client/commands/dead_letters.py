@@ -87,6 +87,7 @@ def show(session: Session, *, subscription: str, message_id: str) -> Shown:
     COMMANDS,
     "redrive",
     "broker dlq redrive fragile --dry-run",
+    "broker dlq redrive fragile --target parcels --dry-run",
     "broker dlq redrive fragile --reason reject --rate 500",
 )
 @_subscription
@@ -96,16 +97,22 @@ def show(session: Session, *, subscription: str, message_id: str) -> Shown:
 @click.option("--since", metavar="TIME", help="Dead-lettered from then on: a time, or how long ago (1h).")
 @click.option("--until", metavar="TIME", help="Dead-lettered before then.")
 @click.option("--rate", metavar="N", type=click.FloatRange(0.001), help="So many messages a second at the most.")
+@click.option("--target", metavar="TOPIC", help="Publish them there, as new messages, instead.")
 @click.option("--dry-run", is_flag=True, help="Say how many it would be.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for its end.")
-def redrive(session: Session, *, subscription: str, dry_run: bool, no_wait: bool, **chosen: object) -> int:
+def redrive(
+    session: Session, *, subscription: str, target: str | None, dry_run: bool, no_wait: bool, **chosen: object
+) -> int:
     """Bring dead letters back to the subscription, to it alone, under their first ids. Without a choice, all."""
     name = session.subscription(subscription)
     body = _chosen(**chosen) | ({"validateOnly": True} if dry_run else {})
+    if target:
+        body["target"] = session.topic(target)
     started = session.api.call("POST", f"{name}:redrive", body)
     if dry_run:
         count = started["metadata"].get("total", "0")
-        session.out.show(Shown(data=started, line=f"{count} would come back to {leaf(name)}."))
+        what = f"be sent to {target}" if target else f"come back to {leaf(name)}"
+        session.out.show(Shown(data=started, line=f"{count} would {what}."))
         return DONE
     if no_wait:
         return finished(session.out, started)

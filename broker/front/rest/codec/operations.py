@@ -24,6 +24,7 @@ _CODES = {  # google.rpc.Code, those that an operation may end with
 
 
 class RedriveRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    target: str = ""
     filter: str = ""
     message_ids: list[str] = []
     start_time: str = ""
@@ -47,6 +48,7 @@ def decode_redrive(body: bytes) -> RedriveOptions:
     """Raises InvalidArgument."""
     request = decode_request(_redrive, body)
     return RedriveOptions(
+        target=request.target,
         filter=request.filter,
         message_ids=request.message_ids,
         start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,

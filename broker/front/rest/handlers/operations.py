@@ -17,8 +17,11 @@ async def redrive(call: Call) -> bytes:
         if call.gate is not None:
             await call.gate.allow(call.caller, "Redrive", name)
 
+    options = decode_redrive(call.body)
+    if call.gate is not None and options.target:
+        await call.gate.allow(call.caller, "Publisher.Publish", options.target)
     plan = await call.services.acting.redrives.redrive(
-        call.name, decode_redrive(call.body), started_by=call.caller.member, may_consume=may_consume
+        call.name, options, started_by=call.caller.member, may_consume=may_consume
     )
     return encode_resource(plan_json(plan))
 

@@ -1,0 +1,92 @@
+"""Messages with their dead letters, and what is sent to another topic of them (G2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from broker.domain.message import NewMessage
+from broker.domain.redrive import ADDED, DONE, Outcome
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import HotConnection
+
+_READ_BODIES = statements.hot("read_bodies")
+
+_MAX_BYTES = 4_000_000  # that a step sends, or one message that is larger
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Recipient(Protocol):
+    """A topic that messages are sent to instead of coming back."""
+
+    name: str
+
+    async def take(self, messages: Sequence[NewMessage]) -> Sequence[int]:
+        """Called once; the numbers of those that it takes."""
+
+    async def append(self, connection: HotConnection) -> None:
+        """Publish what it has taken, in the transaction that `connection` is in; shard heads come last.
+
+        Raises Aborted.
+        """
+
+
+@dataclass(slots=True)
+class Group:
+    """A message, and its letters: it has several if it was sought back and failed again."""
+
+    seq: int
+    letters: Sequence[Any]
+    outcome: Outcome | None = None
+    ordering_key: str | None = None  # known once it is decided what becomes of it
+    sent: NewMessage | None = None
+
+    @property
+    def goes(self) -> bool:
+        """Whether its letters do; also before it is known whether the recipient takes it."""
+        return self.outcome in DONE or (self.outcome is None and self.sent is not None)
+
+
+async def read_sent(connection: HotConnection, shard_id: int, groups: Sequence[Group]) -> int:
+    """What would be sent, from the letters or else from the log; returns how many of the groups fit into a step."""
+    open_groups = [group for group in groups if group.outcome is None]
+    if not open_groups:
+        return len(groups)
+    positions = [_position(shard_id, group) for group in open_groups]
+    columns = dict(
+        zip(("shard_ids", "publish_times", "seqs"), map(list, zip(*positions, strict=True)), strict=True)
+    )
+    [rows] = await connection.run((_READ_BODIES, columns | {"max_bytes": _MAX_BYTES}))
+    found = {(row.shard_id, row.seq): row for row in rows}
+    for group, (of_shard, _, seq) in zip(open_groups, positions, strict=True):
+        row = found.get((of_shard, seq))
+        if row is None:
+            group.outcome = Outcome.GONE
+        elif not row.fits:
+            return groups.index(group)
+        else:
+            group.sent = NewMessage(
+                data=row.data or b"",
+                attributes={
+                    key: text for key, text in _decode_attributes(row.attributes).items() if key not in ADDED
+                },
+                ordering_key=row.ordering_key or "",
+            )
+    return len(groups)
+
+
+def _position(shard_id: int, group: Group) -> tuple[int, datetime, int]:
+    """Where to read a message."""
+    for letter in group.letters:
+        if letter.is_there:
+            return letter.shard_id, letter.publish_time, letter.seq
+    return shard_id, group.letters[0].source_publish_time, group.seq
+
+
+async def offer(recipient: Recipient, groups: Sequence[Group]) -> None:
+    offered = [group for group in groups if group.sent is not None]
+    taken = {*await recipient.take([group.sent for group in offered if group.sent is not None])}
+    for number, group in enumerate(offered):
+        group.outcome = Outcome.SENT if number in taken else Outcome.REFUSED
