@@ -27,6 +27,7 @@ from broker.guard import guard_workers, make_access, make_audit_trail, make_audi
 from broker.passes import Passes
 from broker.port.http1.web_pages import WebPages
 from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.jitter import Jitter, retry_jitter
@@ -97,22 +98,20 @@ class Broker:
         jitter: Jitter = retry_jitter,
         counters: Counters | None = None,
     ) -> None:
-        """Every part asks the clock of `make_clock` what time it is; `jitter` lengthens retry delays;
-        `counters` are this process's.
-        """
+        """All ask the clock of `make_clock` for the time; `jitter` lengthens retry delays; `counters`: its own."""
         self._config = config
-        self.states, self.counters = StateChanges(), counters or Counters()
+        self.states, self.counters, self.company = StateChanges(), counters or Counters(), Company()
         self._database = make_database(config, self.states, self.counters)
-        self._clock = make_clock(self._database)
+        self._clock, attempt_ids = make_clock(self._database), AttemptIds()
         self._secrets, self._tasks, self.loop_turns = Secrets(config.secrets_key_file), Tasks(), LoopTurns()
-        attempt_ids = AttemptIds()
         self._dead_letter_news = DeadLetterNews(self.states)
         self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news, self.counters)
         most = config.request_memory_mb * 1_000_000
         self.requests, self.answers = RequestMemory(most), AnswerMemory(most)
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
         parts = self._database, self._clock, self._tasks
-        self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, self.counters)
+        shared = self.counters, self.company
+        self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, *shared)
         self.long_poll = self._long_poll()
         self._outstanding, self._schema_checks = Outstanding(*parts[:2]), SchemaChecks(self._resources)
         self.readers, self.tails, self._operation_news = Readers(*parts[:2]), Tails(), OperationNews()
@@ -125,7 +124,7 @@ class Broker:
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.transforms, self.pusher = self._transforming(acks), self._pusher(acks)
-        self._publishes = make_publishes(config, *parts, self._wake_ups, self.counters, self.loop_turns)
+        self._publishes = make_publishes(config, *parts, self._wake_ups, self.loop_turns, *shared)
         self.shard_heads, self.passes = self._shard_heads(), self._passes(attempt_ids)
         self.services = self._services(acks, attempt_ids)
         self._guard()
@@ -155,7 +154,7 @@ class Broker:
     def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
         parts = self._database, self._clock, attempt_ids, self._wake_ups
         used = self._tasks, self._activity, self._outstanding, self.readers
-        return make_acks(self._config, *parts, jitter, *used, self.counters)
+        return make_acks(self._config, *parts, jitter, *used, self.counters, self.company)
 
     def _quotas(self) -> Quotas:
         defaults = self._config.default_quotas

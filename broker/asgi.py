@@ -13,6 +13,7 @@ from broker.app_config import AppConfig
 from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
+from broker.front.hot_calls import HotCalls
 from broker.front.metrics import metrics_routes
 from broker.front.openapi import openapi_routes
 from broker.front.resource_calls import ResourceCalls
@@ -82,10 +83,12 @@ def _metrics_app(broker: Broker) -> ASGIApp:
 
 def for_port(broker: Broker) -> dict[str, Any]:
     """What port/first_bytes.py finds in the state of the lifespan."""
+    turns = ResourceTurns(counts=TurnCounts(broker.counters, "resource"), company=broker.company)
     limits: dict[str, Any] = {
         "requests": broker.requests,
         "answers": broker.answers,
-        "resource_calls": ResourceCalls(ResourceTurns(counts=TurnCounts(broker.counters, "resource")).of),
+        "resource_calls": ResourceCalls(turns.of),
+        "hot_calls": HotCalls(broker.company),
         "calls": broker.calls,
         "gate": broker.gate,
         "auditor": broker.auditor,

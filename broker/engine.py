@@ -7,6 +7,7 @@ from broker.app_config import AppConfig
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_writer import AckWriter
 from broker.runtime.claim_scheduler import ClaimScheduler
+from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.delivery_transforms import DeliveryTransforms
@@ -51,10 +52,11 @@ def make_claims(
     attempt_ids: AttemptIds,
     jitter: Jitter,
     counters: Counters,
+    company: Company,
 ) -> tuple[ClaimScheduler, ClaimScheduler]:
     """For pulls, and for pushes: a flood of one leaves connections to the other, to publishes and to acks."""
     parts = database, clock, attempt_ids, tasks
-    common: dict[str, Any] = {"jitter": jitter, "counters": counters}
+    common: dict[str, Any] = {"jitter": jitter, "counters": counters, "company": company}
     for_pulls = max(config.pool_size - 2, 1)
     return (
         ClaimScheduler(*parts, **common, turns_at_once=for_pulls, waits=True),
@@ -90,6 +92,7 @@ def make_acks(
     outstanding: Outstanding,
     readers: Readers,
     counters: Counters,
+    company: Company,
 ) -> AckCoalescer:
     """Of pulls and of pushes."""
     counts = DeliveryCounts(counters)
@@ -101,6 +104,7 @@ def make_acks(
         activity,
         flushes_at_once=at_once,
         counters=counters,
+        company=company,
         acked=readers.acked,
         settled=outstanding.remove,
     )
@@ -112,13 +116,15 @@ def make_publishes(
     clock: DatabaseClock,
     tasks: Tasks,
     wake_ups: WakeUps,
-    counters: Counters,
     loop_turns: LoopTurns,
+    counters: Counters,
+    company: Company,
 ) -> PublishCoalescer:
     """Leaves connections to claims and acks."""
     parts = database, clock, wake_ups, tasks
     at_once = max(config.pool_size - 2, 1)
-    return PublishCoalescer(*parts, shards_at_once=at_once, counters=counters, loop_turns=loop_turns)
+    shared: dict[str, Any] = {"counters": counters, "loop_turns": loop_turns, "company": company}
+    return PublishCoalescer(*parts, shards_at_once=at_once, **shared)
 
 
 class Transforming:

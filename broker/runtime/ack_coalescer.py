@@ -25,6 +25,7 @@ from broker.domain.fair_stock import FairStock
 from broker.domain.journal import Told
 from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks, own
 from broker.runtime.ack_writer import AckWriter
+from broker.runtime.company import Company
 from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity
@@ -65,6 +66,7 @@ class AckCoalescer:
         *,
         flushes_at_once: int,
         counters: Counters | None = None,
+        company: Company | None = None,
         acked: Callable[[Iterable[MessageNames]], None] = lambda _: None,
         settled: Callable[[Iterable[MessageNames]], None] = lambda _: None,
     ) -> None:
@@ -73,13 +75,14 @@ class AckCoalescer:
         `acked` is told what was acked, `settled` what was acked or nacked, once that is durable.
         """
         self._turn_counts = TurnCounts(counters or Counters(), "ack")
+        self._company = company or Company()
         self._acked = acked
         self._settled = settled
         self._writer = writer
         self._tasks = tasks
         self._activity = activity
         # That a flush waits for a lock shows too late: no project that has one ever takes the last, however short.
-        self._turns = FairTurns[_Line](flushes_at_once, long=0.0, most=MOST_CHARGED_SECONDS)
+        self._turns = FairTurns[_Line](flushes_at_once, long=0.0, most=MOST_CHARGED_SECONDS, company=self._company)
         self._waiting = _WaitingIds(MAX_WAITING_IDS)
         self._stopped = False
         # Those that wait, or whose flush is in flight, by project and shard.
@@ -160,6 +163,7 @@ class AckCoalescer:
         loop = asyncio.get_running_loop()
         line.began = loop.time()
         if len(self._lines) == 1 and not self._stopped:
+            self._company.had_turn(line.project)
             self._tasks.start(self._run(line, None), name="flush acks")
             return
         line.stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)

@@ -18,7 +18,9 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 from broker.domain.errors import Aborted, Unavailable
+from broker.domain.names import project_of
 from broker.runtime.claim_lanes import Lane, Lanes, Member, State, Watch
+from broker.runtime.company import Company
 from broker.runtime.consumer import Answer, Consumer
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_transforms import DeliveryTransforms
@@ -53,21 +55,20 @@ class ClaimScheduler:
         turns_at_once: int,
         waits: bool,
         counters: Counters | None = None,
+        company: Company | None = None,
     ) -> None:
         """`turns_at_once` claims, each on a connection.  `waits`: a claim for one waits for a cursor that somebody
         else holds; otherwise it is tried again in a moment.
         """
         self._counts = ClaimCounts(counters or Counters())
-        self._database = database
-        self._clock = clock
+        self._database, self._clock, self._tasks = database, clock, tasks
         self._attempt_ids = attempt_ids
-        self._tasks = tasks
         self._jitter = jitter
         self._turns_at_once = turns_at_once
         self._waits = waits
         self._members: dict[int, Member] = {}  # by subscription
         self._lanes = Lanes()
-        self._turns = FairTurns[Lane](turns_at_once, long=LONG_SECONDS)
+        self._turns = FairTurns[Lane](turns_at_once, long=LONG_SECONDS, company=company)
         self._serving = 0  # tasks that serve turns
         self._transforming = 0  # claims whose messages are being transformed
         self.transforms: DeliveryTransforms | None = None  # set by whoever connects the two

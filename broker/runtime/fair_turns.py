@@ -6,7 +6,8 @@ so nobody saves up a right to a rush; and who has used more than his part does n
 moment.  (Start-time fair queueing: Goyal, Vin and Cheng, 1996.)
 
 A turn is not cut short.  So a project whose turns are long does not take the last free slot beside others that it
-has: whoever comes finds it free.
+has: whoever comes finds it free.  And turns that are under way slow each other down, for they share processors: so
+a project has a few at once while another one has been there lately, and all when it is alone.
 
     turns = FairTurns[str](at_once=6, long=0.02)
     turns.ask(("projects/p", 17), "shard 17")    # any number; they wait
@@ -25,6 +26,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Generic, TypeVar
+
+from broker.runtime.company import Company
 
 _CREEP = 1 / 8  # what those who are there keep of an equal part, at the least, though newcomers never end
 
@@ -75,13 +78,16 @@ class _Lone(Generic[T]):
 class FairTurns(Generic[T]):
     """Turns for items of type T, of whoever asks under a path: a project, and something in it."""
 
-    def __init__(self, at_once: int, *, long: float, most: float = inf) -> None:
-        """`at_once` turns, 1 or more.  A turn that costs `long` or more is a long one.
+    def __init__(self, at_once: int, *, long: float, most: float = inf, company: Company | None = None) -> None:
+        """`at_once` turns, 1 or more; a third of them of one project while others are there as well, which
+        `company` knows; None: they never are.  A turn that costs `long` or more is a long one.
 
         No turn is charged more than `most`: what lasts longer waits for a lock or the disk, which nobody has the
         use of, and who paid for all of it would have no turn until each of the others has used as much.
         """
+        self._company = company
         self._at_once = at_once
+        self._beside = max(at_once // 3, 1)
         self._long = long
         self._most = most
         self._root: _Party[T] = _Party()
@@ -124,6 +130,8 @@ class FairTurns(Generic[T]):
             if self._lone.turn is not None:
                 return None
             self._lone.turn = Turn(self._lone.item, [])
+            if self._company is not None:
+                self._company.had_turn(self._lone.path[0])
             return self._lone.turn
         return self._begin()
 
@@ -131,11 +139,14 @@ class FairTurns(Generic[T]):
         free = self._at_once - self._root.under_way
         if free <= 0:
             return None
-        chosen = _least(self._root)
+        company = self._company
+        chosen = _least(self._root, below=self._beside if company is not None and company.is_there else inf)
         if free == 1 and chosen is not None and chosen.under_way and chosen.expected >= self._long:
-            chosen = _least(self._root, without_turn=True)
+            chosen = _least(self._root, below=1)
         if chosen is None:
             return None
+        if company is not None:
+            company.had_turn(chosen.key)
         party, charged = self._root, [(self._root, 0.0)]
         while chosen is not None:
             charged.append((chosen, chosen.expected))
@@ -192,15 +203,15 @@ class FairTurns(Generic[T]):
         heapq.heappush(heap, (party.used, party.entry, party))
 
 
-def _least(parent: _Party[T], *, without_turn: bool = False) -> _Party[T] | None:
-    """Who has used least of those that wait; `without_turn`: and have no turn, so it passes by as many as there are
+def _least(parent: _Party[T], *, below: float = inf) -> _Party[T] | None:
+    """Who has used least of those that wait and have fewer than `below` turns, so it passes by as many as there are
     slots.
     """
     passed = []
     chosen = None
     while parent.ready and chosen is None:
         _, entry, party = parent.ready[0]
-        if entry == party.entry and not (without_turn and party.under_way):
+        if entry == party.entry and party.under_way < below:
             chosen = party
         else:
             passed.append(heapq.heappop(parent.ready))

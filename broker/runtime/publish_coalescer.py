@@ -30,6 +30,7 @@ from typing import Any
 from broker.domain.errors import Aborted, BrokerError, NotFound, ResourceExhausted, Unavailable
 from broker.domain.fair_stock import FairStock
 from broker.domain.timestamps import whole_milliseconds
+from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.fair_turns import Turn
 from broker.runtime.loop_turns import LoopTurns
@@ -101,9 +102,10 @@ class PublishCoalescer:
         shards_at_once: int = 6,
         counters: Counters | None = None,
         loop_turns: LoopTurns | None = None,
+        company: Company | None = None,
     ) -> None:
-        """`shards_at_once`: how many are flushed at a time, each on a connection, 1 or more.  `loop_turns`: of the
-        process.
+        """`shards_at_once`: how many are flushed at a time, each on a connection, 1 or more.  `loop_turns`,
+        `company`: of the process.
         """
         self._loop_turns = loop_turns or LoopTurns()
         self._counters = counters or Counters()
@@ -114,7 +116,7 @@ class PublishCoalescer:
         self._queues: dict[int, _ShardQueue] = {}
         self._queued_bytes = 0
         self._large = FairStock(MAX_QUEUED_BYTES)
-        self._turns = PublishTurns(shards_at_once)
+        self._turns = PublishTurns(shards_at_once, company=company or Company())
         self._turn_counts = TurnCounts(self._counters, "publish")
 
     async def publish(self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str) -> Appended:
@@ -184,7 +186,7 @@ class PublishCoalescer:
     async def _take_turn(self, queue: _ShardQueue) -> None:
         loop = asyncio.get_running_loop()
         asked, queue.turn, queue.turn_waited = loop.time(), None, 0.0
-        if not self._turns.begin_at_once():
+        if not self._turns.begin_at_once(queue.project):
             stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
             try:
                 queue.turn = await self._turns.wait(queue.project)

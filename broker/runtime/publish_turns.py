@@ -1,12 +1,13 @@
 """Turns of flushes of publishes, shared by project once there are more of them than may be under way (M1).
 
 Nothing is counted while there is room: a flush begins at once.  Who finds no room waits, and is next when his
-project has used least of the time (fair_turns.py).
+project has used least of the time (fair_turns.py).  While several projects publish there is room for one.
 """
 
 import asyncio
 from typing import Any
 
+from broker.runtime.company import Company
 from broker.runtime.fair_turns import FairTurns, Turn
 
 LONG_SECONDS = 0.02  # a project whose flushes take so long leaves the last free turn to others
@@ -16,9 +17,12 @@ MOST_CHARGED_SECONDS = 0.5  # for a flush
 class PublishTurns:
     """Of one process; `at_once`, 1 or more, each on a connection."""
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, at_once: int, *, company: Company) -> None:
         self._at_once = at_once
-        self._turns = FairTurns[asyncio.Future[Any]](at_once, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS)
+        self._company = company
+        self._turns = FairTurns[asyncio.Future[Any]](
+            at_once, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS, company=company
+        )
         self._waiting = 0
         self._uncounted = 0  # under way, and begun while nobody waited
 
@@ -26,10 +30,12 @@ class PublishTurns:
     def any_waits(self) -> bool:
         return self._waiting > 0
 
-    def begin_at_once(self) -> bool:
+    def begin_at_once(self, project: str) -> bool:
         """Whether there is room, and nobody waits for it; then a flush has begun that ends with `end(None, …)`."""
-        if self._waiting or self._uncounted + self._turns.under_way >= self._at_once:
+        room = 1 if self._company.is_there else self._at_once
+        if self._waiting or self._uncounted + self._turns.under_way >= room:
             return False
+        self._company.had_turn(project)
         self._uncounted += 1
         return True
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.domain.errors import DeadlineExceeded, Unavailable
 from broker.domain.fair_stock import FairStock
+from broker.runtime.company import Company
 from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.turn_counts import TurnCounts
 from broker.telemetry.metrics.counters import Counters
@@ -28,11 +29,18 @@ class ResourceTurns:
     """Of one process."""
 
     def __init__(
-        self, *, at_once: int = AT_ONCE, max_under_way: int = MAX_UNDER_WAY, counts: TurnCounts | None = None
+        self,
+        *,
+        at_once: int = AT_ONCE,
+        max_under_way: int = MAX_UNDER_WAY,
+        counts: TurnCounts | None = None,
+        company: Company | None = None,
     ) -> None:
         self._counts = counts or TurnCounts(Counters(), "resource")
         self._stock = FairStock(max_under_way)
-        self._turns = FairTurns[asyncio.Future[Any]](at_once, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS)
+        self._turns = FairTurns[asyncio.Future[Any]](
+            at_once, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS, company=company
+        )
 
     @asynccontextmanager
     async def of(

@@ -14,9 +14,11 @@ from broker.front.call_log import CallLog
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.methods import Method
 from broker.front.grpc.server import GrpcDoor
+from broker.front.hot_calls import HotCalls
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
+from broker.runtime.company import Company
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.resource_turns import ResourceTurns
 from broker.telemetry.state_changes import StateChanges
@@ -277,6 +279,7 @@ def make_door(service: Service) -> GrpcDoor:
         requests=service.requests,
         answers=service.answers,
         resource_calls=ResourceCalls(ResourceTurns().of),
+        hot_calls=HotCalls(Company()),
         calls=CallLog(StateChanges()),
         turn_of=LoopTurns().call,
     )

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from broker.domain.errors import Unavailable
+from broker.runtime.company import Company
 from broker.runtime.resource_turns import ResourceTurns
 
 GREEDY, GOOD = "projects/greedy", "projects/good"
@@ -48,6 +49,29 @@ async def test_who_comes_is_next_though_many_of_another_project_wait() -> None:
     await calls.end_first()
     assert calls.begun == [GREEDY, GREEDY, GOOD]
     for task in (*greedy, good):
+        task.cancel()
+
+
+async def test_one_project_has_a_few_at_once_while_another_uses_the_process_for_whatever_it_is() -> None:
+    company = Company()
+    calls = Calls(ResourceTurns(at_once=8, company=company))
+    company.had_turn(GREEDY)
+    company.had_turn(GOOD)  # say a publish
+    greedy = [calls.call(GREEDY) for _ in range(40)]
+    await settled()
+    assert calls.begun == [GREEDY] * 2
+    for task in greedy:
+        task.cancel()
+
+
+async def test_who_is_alone_has_all_of_them_at_once() -> None:
+    company = Company()
+    calls = Calls(ResourceTurns(at_once=8, company=company))
+    company.had_turn(GREEDY)
+    greedy = [calls.call(GREEDY) for _ in range(40)]
+    await settled()
+    assert calls.begun == [GREEDY] * 8
+    for task in greedy:
         task.cancel()
 
 

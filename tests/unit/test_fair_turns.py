@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from broker.app_config import AppConfig
 from broker.engine import ACK_FLUSHES_AT_ONCE
 from broker.runtime import ack_coalescer, claim_scheduler, publish_turns, resource_turns
+from broker.runtime.company import Company
 from broker.runtime.fair_turns import FairTurns, Turn
 
 LONG = 0.02
@@ -43,12 +44,14 @@ class Slots:
     long: float = LONG
     most: float = inf
     charge: Callable[[float], float] = lambda cost: cost
+    in_company: bool = False
     now: float = 0.0
     served: Counter[str] = field(default_factory=Counter)
     most_at_once: int = 0
 
     def __post_init__(self) -> None:
-        self.turns = FairTurns[tuple[Tenant, int]](self.at_once, long=self.long, most=self.most)
+        company = Company(lambda: self.now) if self.in_company else None
+        self.turns = FairTurns[tuple[Tenant, int]](self.at_once, long=self.long, most=self.most, company=company)
         self._ends: list[tuple[float, int, float, Turn[tuple[Tenant, int]]]] = []
         self._begun = 0
 
@@ -101,12 +104,12 @@ def jain(shares: list[float]) -> float:
 costs = st.lists(st.floats(0.005, 0.5), min_size=1, max_size=5)
 
 
-@given(st.integers(1, 8), st.lists(st.tuples(costs, st.integers(1, 50)), min_size=2, max_size=8))
+@given(st.integers(1, 8), st.lists(st.tuples(costs, st.integers(1, 50)), min_size=2, max_size=8), st.booleans())
 def test_who_always_wants_gets_as_much_as_any_other_but_for_a_few_turns(
-    at_once: int, tenants: list[tuple[list[float], int]]
+    at_once: int, tenants: list[tuple[list[float], int]], in_company: bool
 ) -> None:
     """However many turns the others ask for, and however long theirs take."""
-    slots = Slots(at_once)
+    slots = Slots(at_once, in_company=in_company)
     for number, (each, asks) in enumerate(tenants):
         slots.ask(Tenant(str(number), each, at_once=max(asks, at_once)))
     slots.run(8.0)
@@ -125,11 +128,11 @@ def test_whoever_comes_begins_at_once_though_another_has_long_turns_without_end(
     assert slots.begin() == ["new"]
 
 
-@given(st.integers(1, 8), st.integers(1, 60), costs)
+@given(st.integers(1, 8), st.integers(1, 60), costs, st.booleans())
 def test_whoever_comes_waits_for_one_turn_of_each_other_at_most(
-    at_once: int, others: int, each: list[float]
+    at_once: int, others: int, each: list[float], in_company: bool
 ) -> None:
-    slots = Slots(at_once)
+    slots = Slots(at_once, in_company=in_company)
     for number in range(others):
         slots.ask(Tenant(str(number), each, at_once=20))
     slots.run(2.0)
@@ -175,7 +178,7 @@ KINDS = {  # of calls: as broker/engine.py and the parts have them, and about ho
 def test_a_thousand_equal_tenants_get_equal_shares_of_each_kind_of_call(kind: str) -> None:
     """However many of them each has waiting."""
     at_once, long, most, usual = KINDS[kind]
-    slots = Slots(at_once, long, most)
+    slots = Slots(at_once, long, most, in_company=True)
     for number in range(1_000):
         slots.ask(Tenant(str(number), [usual, usual / 10, usual / 2], at_once=1 + number % 20))
     slots.run(20 * 1_000 * usual / at_once)
@@ -204,6 +207,52 @@ def test_alone_a_tenant_gets_all_slots_and_all_but_one_if_its_turns_are_long() -
         slots.end()
         slots.begin()
     assert slots.turns.under_way == 5
+
+
+@given(
+    st.integers(1, 12),
+    st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0.001, 0.3)), min_size=2, max_size=80),
+)
+def test_no_project_has_more_than_a_third_of_the_turns_at_once_while_another_is_there(
+    at_once: int, asks: list[tuple[str, float]]
+) -> None:
+    """But for those that it had before the other came."""
+    now = 0.0
+    company = Company(lambda: now)
+    turns = FairTurns[tuple[str, float]](at_once, long=LONG, company=company)
+    under_way = list[Turn[tuple[str, float]]]()
+    for project, cost in asks:
+        turns.ask((project,), (project, cost))
+    while len(turns) or under_way:
+        before, alone = Counter(turn.item[0] for turn in under_way), not company.is_there
+        turn = turns.begin()
+        if turn is not None:
+            under_way.append(turn)
+            assert alone or before[turn.item[0]] < max(at_once // 3, 1)
+            continue
+        assert under_way, "there is a slot and somebody waits"
+        turn = under_way.pop(0)
+        now += turn.item[1]
+        turns.end(turn, turn.item[1])
+
+
+def test_who_is_alone_again_has_all_turns_a_second_later() -> None:
+    slots = Slots(6, in_company=True)
+    slots.ask(Tenant("steady", [0.01], at_once=40))
+    slots.run(0.1)
+    assert slots.turns.under_way == 5  # one has just ended
+    slots.ask(Tenant("guest", [0.01]))
+    slots.begin()
+    while slots.served["guest"] == 0:
+        slots.end(again=False)
+        slots.begin()
+    slots.ask(Tenant("steady", [0.01], at_once=40))
+    slots.run(0.5)
+    slots.begin()
+    assert slots.turns.under_way == 2
+    slots.run(1.0)
+    slots.begin()
+    assert slots.turns.under_way == 6
 
 
 def test_one_slot_is_everybodys() -> None:

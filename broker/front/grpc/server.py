@@ -21,6 +21,7 @@ from broker.front.grpc.methods import Method, Unary
 from broker.front.grpc.responses import refuse, refuse_content_type
 from broker.front.grpc.streaming import StreamingRpc
 from broker.front.grpc.unary import Ignored, Session, UnaryRpc
+from broker.front.hot_calls import BOUNDED, HotCalls
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.connection import Http2Connection, Registry
@@ -56,6 +57,7 @@ class GrpcDoor:
         requests: RequestMemory,
         answers: AnswerMemory,
         resource_calls: ResourceCalls,
+        hot_calls: HotCalls,
         calls: CallLog,
         turn_of: TurnOf,
         gate: Gate | None = None,
@@ -74,9 +76,7 @@ class GrpcDoor:
         self._targets = {
             method.path: _Target(
                 method,
-                resource_calls.bounded(method.unary, _resource_of)
-                if method.unary and method.is_bounded
-                else method.unary,
+                _bounded(method, resource_calls, hot_calls),
                 admission_of(method.rpc, requests),
                 method.rpc in WAITING_RPCS,
                 method.service in OPEN_SERVICES,
@@ -154,6 +154,13 @@ class GrpcDoor:
         service = path[1:].partition(b"/")[0]
         what = "method" if service in self._served else "service"
         return Unimplemented(f"There is no such {what} ({path.decode('latin-1')}).")
+
+
+def _bounded(method: Method, resource_calls: ResourceCalls, hot_calls: HotCalls) -> Unary | None:
+    if method.unary is None or not (method.is_bounded or method.rpc in BOUNDED):
+        return method.unary
+    calls = resource_calls if method.is_bounded else hot_calls
+    return calls.bounded(method.unary, _resource_of)
 
 
 def _resource_of(_: UnaryCall, body: bytes) -> str:

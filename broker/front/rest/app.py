@@ -18,6 +18,7 @@ from broker.front.answer_memory import AnswerMemory
 from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
+from broker.front.hot_calls import BOUNDED, HotCalls
 from broker.front.permissions import is_of_path
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import UNBOUNDED, ResourceCalls
@@ -52,7 +53,8 @@ class RestDoor:
     """Serves `routes` below /v1/.
 
     `requests` and `answers` are budgets of the process: of bodies from their arrival to the answer, and of large
-    answers until their readers have taken them.  `resource_calls` bounds the calls that are not hot.
+    answers until their readers have taken them.  `resource_calls` bounds the calls that are not hot,
+    `hot_calls` small ones that are.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class RestDoor:
         requests: RequestMemory,
         answers: AnswerMemory,
         resource_calls: ResourceCalls,
+        hot_calls: HotCalls,
         calls: CallLog,
         gate: Gate | None = None,
         auditor: Auditor | None = None,
@@ -75,7 +78,7 @@ class RestDoor:
         self._calls = calls
         self._answers = answers
         self._bodies = BodyReader(requests)
-        self._targets = _targets(routes, requests, resource_calls, auditor)
+        self._targets = _targets(routes, requests, resource_calls, hot_calls, auditor)
         self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # what _look_up has found, of short paths
 
     def has(self, path: bytes) -> bool:
@@ -190,12 +193,22 @@ async def _caller(gate: Gate, exchange: Exchange, rpc: str) -> Caller:
 
 
 def _targets(
-    routes: Sequence[Route], requests: RequestMemory, resource_calls: ResourceCalls, auditor: Auditor | None
+    routes: Sequence[Route],
+    requests: RequestMemory,
+    resource_calls: ResourceCalls,
+    hot_calls: HotCalls,
+    auditor: Auditor | None,
 ) -> dict[tuple[str, str], _Target]:
     """By method and path."""
+
+    def bounded(route: Route) -> Handler:
+        if route.rpc in UNBOUNDED:
+            return hot_calls.bounded(route.handler, _resource_of) if route.rpc in BOUNDED else route.handler
+        return resource_calls.bounded(route.handler, _resource_of)
+
     return {
         (route.method, route.path): _Target(
-            route.handler if route.rpc in UNBOUNDED else resource_calls.bounded(route.handler, _resource_of),
+            bounded(route),
             admission_of(route.rpc, requests),
             route.rpc in WAITING_RPCS,
             route.rpc,

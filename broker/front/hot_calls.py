@@ -1,0 +1,81 @@
+"""Small calls that are under way: a few of each project at once, while others use the process as well (M1).
+
+A small call takes the event loop some ten times, and waits each time for all that is ready by then.  So three
+hundred of one project that are under way at once are three hundred that a call of another one waits for, over and
+over.  Those that wait here wait for nothing but calls of their own project; and what they would bring to a flush
+together, the flushes of the others under way have as well.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import ParamSpec
+
+from broker.domain.errors import Unavailable
+from broker.domain.names import project_within
+from broker.runtime.company import Company
+
+BOUNDED = frozenset(
+    {"Publisher.Publish", "Subscriber.Acknowledge", "Subscriber.ModifyAckDeadline", "Nack", "Reject"}
+)  # which wait for nothing but a flush: a pull waits for messages
+AT_ONCE = 32
+MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
+
+P = ParamSpec("P")
+
+
+@dataclass(eq=False, slots=True)
+class _Project:
+    """Its places, and how many calls have one or wait for one."""
+
+    places: asyncio.Semaphore
+    calls: int = field(default=0)
+
+
+class HotCalls:
+    """Of one process, whichever door they come through.  Costs a question while a project is alone."""
+
+    def __init__(self, company: Company, at_once: int = AT_ONCE) -> None:
+        self._company = company
+        self._at_once = at_once
+        self._projects: dict[str, _Project] = {}
+
+    def bounded(
+        self, handler: Callable[P, Awaitable[bytes]], resource_of: Callable[P, str]
+    ) -> Callable[P, Awaitable[bytes]]:
+        """`handler`, once there is a place for a call of the resource's project; Unavailable if there is none for
+        too long.
+        """
+
+        async def call_in_company(*call: P.args, **options: P.kwargs) -> bytes:
+            name = project_within(resource_of(*call, **options))
+            project = self._projects.get(name)
+            if project is None:
+                project = self._projects[name] = _Project(asyncio.Semaphore(self._at_once))
+            project.calls += 1
+            try:
+                if project.places.locked():
+                    await _wait(project.places, name)
+                else:
+                    await project.places.acquire()
+                try:
+                    return await handler(*call, **options)
+                finally:
+                    project.places.release()
+            finally:
+                project.calls -= 1
+                if not project.calls:
+                    del self._projects[name]
+
+        def call_within_limits(*call: P.args, **options: P.kwargs) -> Awaitable[bytes]:
+            return (call_in_company if self._company.is_there else handler)(*call, **options)
+
+        return call_within_limits
+
+
+async def _wait(places: asyncio.Semaphore, project: str) -> None:
+    try:
+        async with asyncio.timeout(MAX_WAIT_SECONDS):
+            await places.acquire()
+    except TimeoutError:
+        raise Unavailable(f"Too many calls of {project} are under way; try again.") from None
