@@ -13,7 +13,6 @@ from typing import ParamSpec
 
 from broker.domain.errors import Unavailable
 from broker.domain.names import project_within
-from broker.runtime.company import Company
 
 BOUNDED = frozenset(
     {"Publisher.Publish", "Subscriber.Acknowledge", "Subscriber.ModifyAckDeadline", "Nack", "Reject"}
@@ -26,26 +25,25 @@ P = ParamSpec("P")
 
 @dataclass(eq=False, slots=True)
 class _Project:
-    """Its places, and how many calls have one or wait for one."""
+    """How many of its calls may begin, and how many are under way or wait."""
 
-    places: asyncio.Semaphore
+    free: asyncio.Semaphore
     calls: int = field(default=0)
 
 
 class HotCalls:
     """Of one process, whichever door they come through.  Costs a question while a project is alone."""
 
-    def __init__(self, company: Company, at_once: int = AT_ONCE) -> None:
-        self._company = company
+    def __init__(self, in_company: Callable[[], bool], at_once: int = AT_ONCE) -> None:
+        """`in_company()`: whether more than one project uses the process."""
+        self._in_company = in_company
         self._at_once = at_once
         self._projects: dict[str, _Project] = {}
 
     def bounded(
         self, handler: Callable[P, Awaitable[bytes]], resource_of: Callable[P, str]
     ) -> Callable[P, Awaitable[bytes]]:
-        """`handler`, once there is a place for a call of the resource's project; Unavailable if there is none for
-        too long.
-        """
+        """`handler`, once a call of the resource's project may begin; Unavailable if that takes too long."""
 
         async def call_in_company(*call: P.args, **options: P.kwargs) -> bytes:
             name = project_within(resource_of(*call, **options))
@@ -54,28 +52,28 @@ class HotCalls:
                 project = self._projects[name] = _Project(asyncio.Semaphore(self._at_once))
             project.calls += 1
             try:
-                if project.places.locked():
-                    await _wait(project.places, name)
+                if project.free.locked():
+                    await _wait(project.free, name)
                 else:
-                    await project.places.acquire()
+                    await project.free.acquire()
                 try:
                     return await handler(*call, **options)
                 finally:
-                    project.places.release()
+                    project.free.release()
             finally:
                 project.calls -= 1
                 if not project.calls:
                     del self._projects[name]
 
         def call_within_limits(*call: P.args, **options: P.kwargs) -> Awaitable[bytes]:
-            return (call_in_company if self._company.is_there else handler)(*call, **options)
+            return (call_in_company if self._in_company() else handler)(*call, **options)
 
         return call_within_limits
 
 
-async def _wait(places: asyncio.Semaphore, project: str) -> None:
+async def _wait(free: asyncio.Semaphore, project: str) -> None:
     try:
         async with asyncio.timeout(MAX_WAIT_SECONDS):
-            await places.acquire()
+            await free.acquire()
     except TimeoutError:
         raise Unavailable(f"Too many calls of {project} are under way; try again.") from None

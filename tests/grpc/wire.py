@@ -18,7 +18,6 @@ from broker.front.hot_calls import HotCalls
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
-from broker.runtime.company import Company
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.resource_turns import ResourceTurns
 from broker.telemetry.state_changes import StateChanges
@@ -279,7 +278,7 @@ def make_door(service: Service) -> GrpcDoor:
         requests=service.requests,
         answers=service.answers,
         resource_calls=ResourceCalls(ResourceTurns().of),
-        hot_calls=HotCalls(Company()),
+        hot_calls=HotCalls(lambda: False),
         calls=CallLog(StateChanges()),
         turn_of=LoopTurns().call,
     )

@@ -7,7 +7,6 @@ import pytest
 from broker.domain.errors import Unavailable
 from broker.front import hot_calls
 from broker.front.hot_calls import HotCalls
-from broker.runtime.company import Company
 
 GREEDY, GOOD = "projects/greedy/topics/t", "projects/good/topics/t"
 
@@ -16,10 +15,7 @@ class Calls:
     """That are under way until they are told to end."""
 
     def __init__(self, *, in_company: bool, at_once: int = 4) -> None:
-        company = Company()
-        for project in ("projects/greedy", "projects/good")[: 1 + in_company]:
-            company.had_turn(project)
-        self.hot_calls = HotCalls(company, at_once)
+        self.hot_calls = HotCalls(lambda: in_company, at_once)
         self._call = self.hot_calls.bounded(self._handle, lambda name: name)
         self.begun: list[str] = []
         self.ends: list[asyncio.Event] = []
