@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 from broker.domain.errors import Aborted, Unavailable
-from broker.domain.names import project_of
 from broker.runtime.claim_lanes import Lane, Lanes, Member, State, Watch
 from broker.runtime.company import Company
 from broker.runtime.consumer import Answer, Consumer
