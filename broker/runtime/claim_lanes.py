@@ -34,6 +34,7 @@ class Watch:
     state: State = State.IDLE
     again: bool = False
     due_at: datetime | None = None
+    claimed_at: float = 0.0  # when its last claim began, by the clock of the event loop
 
     def look_at(self, time: datetime | None) -> None:
         """For redeliveries then, or before."""
@@ -86,7 +87,7 @@ class Lane:
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """A consumer, in all its shards.  `held_up`: the longest waiting first."""
+    """A consumer, in all its shards.  `held_up`: watches that wait until it wants something."""
 
     consumer: Consumer
     shard_ids: tuple[int, ...] = ()  # of its subscription, as it was when its watches were made
@@ -96,8 +97,13 @@ class Member:
     alarm_at: float = 0.0  # not asked of the handle: uvloop's has no time if that is less than a millisecond away
     removed: bool = False
 
+    @property
+    def next_held_up(self) -> list[Watch]:
+        """Whose claim is longest ago first: what one turn brings may be all that is wanted."""
+        return sorted(self.held_up, key=lambda watch: watch.claimed_at)
 
-_IN_DOUBT = "in doubt"  # in place of a project
+
+_IN_DOUBT = ""  # in place of a project: of several
 
 
 class Lanes:

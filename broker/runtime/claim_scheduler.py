@@ -149,7 +149,7 @@ class ClaimScheduler:
 
     def _look_at_held_up(self, member: Member) -> None:
         if member.held_up and member.consumer.wants():
-            for watch in tuple(member.held_up):
+            for watch in member.next_held_up:
                 self._look(watch)
 
     def _queue(self, lane: Lane) -> None:
@@ -333,6 +333,7 @@ class ClaimScheduler:
         self._counts.expired(watch.member.consumer.subscription.name, answer.claimed.expired)
         watch.go_alone(self._goes_alone(watch, answer))
         again = self._note(watch, answer) or watch.again
+        watch.claimed_at = answer.begun_at
         watch.state = State.IDLE
         if again:
             self._hold_up(watch)  # until the consumer has been asked

@@ -16,8 +16,8 @@ class Company:
         self._changed_at: float | None = None  # when a turn was another project's than the one before it
 
     def had_turn(self, project: Hashable) -> None:
-        """A turn of a project begins."""
-        if project != self._latest:
+        """A turn of a project begins; one that several share has "" in place of it, which says nothing."""
+        if project and project != self._latest:
             if self._latest is not None:
                 self._changed_at = self._clock()
             self._latest = project
