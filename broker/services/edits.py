@@ -18,8 +18,9 @@ from broker.filtering.evaluate import matches
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
+from broker.services.private_shards import private_shard_of
 from broker.services.redrive import MayConsume, consumable
-from broker.services.subscriptions import attached_subscription, locked_subscription
+from broker.services.subscriptions import attached_subscription
 from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.attempt_ids import AttemptIds
@@ -27,7 +28,6 @@ from broker.store.log.discard import Discard, Done, find_letters, find_piles
 from broker.store.log.edits import Replacement, replace_letter
 from broker.store.log.scheduled_messages import located
 from broker.store.looking.fates import LoggedMessage, read_message
-from broker.store.resources.private_shards import find_private_shard
 from broker.telemetry.state_changes import StateChanges
 
 _TRIES = 10  # each gets past many messages that stand before a letter
@@ -76,7 +76,7 @@ class EditService:
             raise FailedPrecondition(
                 f"The subscription's filter leaves the edited message out (filter={subscription.filter})."
             )
-        shard_id = await self._private_shard(name)
+        shard_id = await private_shard_of(name, self._database, self._clock, self._wake_ups)
         wanted = Replacement(asked=replace(asked, consumable=allowed), message=message, shard_id=shard_id)
         new_id = message_id(shard_id, await self._replace(wanted))
         self._wake_ups.redeliverable(subscription.subscription_id)
@@ -108,17 +108,6 @@ class EditService:
             else:
                 raise FailedPrecondition(f"Its dead letter is not retained (messageId={edit.message_id}).")
         return letters, source, frozenset(await consumable(piles, may_consume))
-
-    async def _private_shard(self, name: str) -> int:
-        """Known to all processes before anything is in it."""
-        async with self._database.transaction() as connection:
-            subscription = await locked_subscription(connection, name)
-            shard_id, is_new = await find_private_shard(
-                connection, subscription=subscription, now=self._clock.now()
-            )
-        if is_new:
-            await self._wake_ups.announce(name)
-        return shard_id
 
     async def _replace(self, wanted: Replacement) -> int:
         for _ in range(_TRIES):

@@ -5,20 +5,29 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.domain.errors import FailedPrecondition, PermissionDenied
+from broker.domain.journal import NOBODY
+from broker.domain.log_page import LogPosition
 from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.names import leaf
 from broker.domain.operation import Operation, Verb, check_rate
-from broker.domain.redrive import Chosen, RedriveOptions, check_redrive, chosen_by, to_json
+from broker.domain.redrive import Chosen, RedriveOptions, Unrecorded, check_redrive, chosen_by, to_json
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.wake_ups import WakeUps
 from broker.services.copies import open_target
 from broker.services.filters import compiled
 from broker.services.operations import OperationService
+from broker.services.private_shards import private_shard_of
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
-from broker.store.log.redrive import count_letters, list_piles
+from broker.store.log.redrive import count_letters, list_piles, name_piles
 from broker.store.log.scheduled_messages import located
+from broker.store.log.unrecorded import UnrecordedStep, find_unrecorded, read_recorded_since
+from broker.store.resources import topics
+
+_MAX_COUNTED = 10_000  # letters of which nothing is recorded, in one look
+_MOST_LOOKS = 10  # for such letters, once any are found
 
 MayConsume = Callable[[str], Awaitable[None]]
 
@@ -38,9 +47,12 @@ class RedrivePlan:
 class RedriveService:
     """What it starts is done by workers/operations/redrive.py."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, operations: OperationService) -> None:
+    def __init__(
+        self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, operations: OperationService
+    ) -> None:
         self._database = database
         self._clock = clock
+        self._wake_ups = wake_ups
         self._operations = operations
 
     async def redrive(
@@ -54,11 +66,7 @@ class RedriveService:
         check_redrive(request)
         check_rate(request.max_rate)
         paths = compiled(request.filter)
-        async with self._database.transaction() as connection:
-            subscription = await existing_subscription(connection, name)
-            target = await open_target(connection, request.target) if request.target else None
-        if subscription.detached:
-            raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+        subscription, target = await self._resources(name, request.target)
         chosen = chosen_by(
             request,
             subscription_id=subscription.subscription_id,
@@ -66,16 +74,20 @@ class RedriveService:
             now=self._clock.now(),
         )
         chosen = await self._located(chosen)
-        counts, piles = await self._look(subscription, chosen)
+        unrecorded = await self._unrecorded(subscription, chosen)
+        counts, piles = await self._look(subscription, chosen, unrecorded)
         allowed = await consumable(piles, may_consume)
+        if unrecorded is not None and target is None and not request.validate_only:
+            shard_id = await private_shard_of(name, self._database, self._clock, self._wake_ups)
+            unrecorded = replace(unrecorded, private_shard=shard_id)
         begin = self._operations.plan if request.validate_only else self._operations.start
         operation = await begin(
             Verb.REDRIVE,
             name,
             started_by=started_by,
-            request=_stored(request, chosen, allowed, target),
-            total=sum(counts.values()),
-            is_estimate=bool(request.filter),
+            request=_stored(request, chosen, allowed, target, unrecorded),
+            total=sum(counts.values()) + (0 if unrecorded is None else unrecorded.count),
+            is_estimate=bool(request.filter) or unrecorded is not None,
         )
         return RedrivePlan(
             operation=operation,
@@ -84,6 +96,14 @@ class RedriveService:
             left_alone=sorted(pile_name for pile, pile_name in piles if pile not in allowed),
         )
 
+    async def _resources(self, name: str, target: str) -> tuple[Subscription, Topic | None]:
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+            topic = await open_target(connection, target) if target else None
+        if subscription.detached:
+            raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+        return subscription, topic
+
     async def _located(self, chosen: Chosen) -> Chosen:
         """By sequences: a message that came later has another id."""
         if not any(seq > FIRST_ID_SEQ for _, seq in chosen.ids):
@@ -91,23 +111,69 @@ class RedriveService:
         async with self._database.hot() as hot:
             return replace(chosen, ids=await located(hot, chosen.ids))
 
+    async def _unrecorded(self, subscription: Subscription, chosen: Chosen) -> Unrecorded | None:
+        """Those of before the upgrade, if there are any."""
+        async with self._database.hot() as hot:
+            until = min(await read_recorded_since(hot), chosen.until)
+        policy = subscription.dead_letter_policy
+        if policy is None or until < chosen.since or not chosen.takes_unrecorded:
+            return None
+        async with self._database.transaction() as connection:
+            topic = await topics.find_topic(connection, name=policy.dead_letter_topic)
+        if topic is None:
+            return None
+        letters = Unrecorded(subscription=subscription.name, shard_ids=topic.shard_ids, until=until)
+        count = await self._count_unrecorded(subscription, chosen, letters)
+        return replace(letters, count=count) if count else None
+
+    async def _count_unrecorded(self, subscription: Subscription, chosen: Chosen, letters: Unrecorded) -> int:
+        """Whoever has them; at the least, once some are found."""
+        step = UnrecordedStep(
+            chosen=chosen,
+            letters=letters,
+            after=LogPosition(0),
+            max_messages=0,
+            own_paths=(subscription.filter_path, subscription.body_path),
+            consumable=(),
+            author=NOBODY,
+            now=self._clock.now(),
+        )
+        count = looks = 0
+        async with self._database.hot() as hot:
+            for shard_id in letters.shard_ids:
+                after: LogPosition | None = LogPosition(shard_id, chosen.since, -1)
+                while after is not None and (not count or looks < _MOST_LOOKS):
+                    found, after = await find_unrecorded(hot, replace(step, after=after), most_matched=_MAX_COUNTED)
+                    count += len(found)
+                    looks += 1
+        return count
+
     async def _look(
-        self, subscription: Subscription, chosen: Chosen
+        self, subscription: Subscription, chosen: Chosen, unrecorded: Unrecorded | None
     ) -> tuple[Mapping[str, int], Sequence[tuple[int, str]]]:
         """How many messages are chosen, by reason, and the subscriptions that may have their letters."""
         shard_ids = subscription.shard_ids
         async with self._database.hot() as hot:
             counts = await count_letters(hot, chosen=chosen, shard_ids=shard_ids)
-            return counts, await list_piles(hot, subscription_id=subscription.subscription_id, shard_ids=shard_ids)
+            piles = await list_piles(hot, subscription_id=subscription.subscription_id, shard_ids=shard_ids)
+            if unrecorded is not None:
+                piles = sorted({*piles, *await name_piles(hot, unrecorded.shard_ids)})
+            return counts, piles
 
 
 def _stored(
-    request: RedriveOptions, chosen: Chosen, allowed: Iterable[int], target: Topic | None
+    request: RedriveOptions,
+    chosen: Chosen,
+    allowed: Iterable[int],
+    target: Topic | None,
+    unrecorded: Unrecorded | None,
 ) -> Mapping[str, Any]:
     """What the operation is to know."""
     stored: dict[str, Any] = {"chosen": to_json(chosen), "consumable": sorted(allowed)}
     if target is not None:
         stored |= {"targetTopic": target.name, "targetId": target.topic_id}
+    if unrecorded is not None:
+        stored["unrecorded"] = unrecorded.to_json()
     if request.max_rate is not None:
         stored["maxMessagesPerSecond"] = request.max_rate
     return stored

@@ -55,26 +55,38 @@ async def read_sent(connection: HotConnection, shard_id: int, groups: Sequence[G
     if not open_groups:
         return len(groups)
     positions = [_position(shard_id, group) for group in open_groups]
-    columns = dict(
-        zip(("shard_ids", "publish_times", "seqs"), map(list, zip(*positions, strict=True)), strict=True)
-    )
-    [rows] = await connection.run((_READ_BODIES, columns | {"max_bytes": _MAX_BYTES}))
-    found = {(row.shard_id, row.seq): row for row in rows}
+    bodies = await read_letter_bodies(connection, positions)
     for group, (of_shard, _, seq) in zip(open_groups, positions, strict=True):
-        row = found.get((of_shard, seq))
-        if row is None:
+        if (of_shard, seq) not in bodies:
             group.outcome = Outcome.GONE
-        elif not row.fits:
+        elif bodies[of_shard, seq] is None:
             return groups.index(group)
         else:
-            group.sent = NewMessage(
-                data=row.data or b"",
-                attributes={
-                    key: text for key, text in _decode_attributes(row.attributes).items() if key not in ADDED
-                },
-                ordering_key=row.ordering_key or "",
-            )
+            group.sent = bodies[of_shard, seq]
     return len(groups)
+
+
+async def read_letter_bodies(
+    connection: HotConnection, positions: Sequence[tuple[int, datetime, int]]
+) -> dict[tuple[int, int], NewMessage | None]:
+    """Messages as they were before they were given up, by shard and sequence, of those that are there (by shard,
+    publish time and sequence).  None: its bytes are too many for a step.
+    """
+    if not positions:
+        return {}
+    shard_ids, times, seqs = map(list, zip(*positions, strict=True))
+    asked = {"shard_ids": shard_ids, "publish_times": times, "seqs": seqs, "max_bytes": _MAX_BYTES}
+    [rows] = await connection.run((_READ_BODIES, asked))
+    return {(row.shard_id, row.seq): _as_it_was(row) if row.fits else None for row in rows}
+
+
+def _as_it_was(row: Any) -> NewMessage:
+    attributes = _decode_attributes(row.attributes)
+    return NewMessage(
+        data=row.data or b"",
+        attributes={key: text for key, text in attributes.items() if key not in ADDED},
+        ordering_key=row.ordering_key or "",
+    )
 
 
 def _position(shard_id: int, group: Group) -> tuple[int, datetime, int]:

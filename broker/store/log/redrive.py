@@ -37,6 +37,7 @@ _COPY_LETTERS = statements.hot("copy_letters")
 _FORGET_LETTERS = statements.hot("forget_letters")
 _COUNT_LETTERS = statements.hot("count_letters")
 _LIST_PILES = statements.hot("list_piles")
+_NAME_PILES = statements.hot("name_piles")
 
 _OF_MESSAGES = {"filter_path", "body_path"}  # what read_letters.sql is asked besides
 _MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
@@ -352,4 +353,10 @@ async def list_piles(
     """The subscriptions that read the shards in which dead letters of one lie: id and name."""
     asked = {"subscription_id": subscription_id, "source_shard_ids": list(shard_ids)}
     [rows] = await connection.run((_LIST_PILES, asked))
+    return [(row.subscription_id, row.name) for row in rows]
+
+
+async def name_piles(connection: HotConnection, shard_ids: Sequence[int]) -> list[tuple[int, str]]:
+    """The subscriptions that read some shards: id and name."""
+    [rows] = await connection.run((_NAME_PILES, {"shard_ids": list(shard_ids)}))
     return [(row.subscription_id, row.name) for row in rows]

@@ -291,6 +291,9 @@ cursors = Table(
     postgresql_with={"fillfactor": "50"},
 )
 
+# From when on each dead letter has a row of `dead_letters`: one row.
+letters_recorded = Table("letters_recorded", metadata, Column("since", DateTime(timezone=True), primary_key=True))
+
 # Messages that are out: one row per response, a bit of `open` per sequence of `seqs`, in order.
 # `acked` is kept for exactly-once subscriptions only: a bit for each that was acked under this attempt.
 #

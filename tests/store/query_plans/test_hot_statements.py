@@ -15,9 +15,9 @@ from psycopg import sql
 
 from broker.domain.dead_letter_list import LetterPage
 from broker.domain.journal import NOBODY, Journal, JournalMode, Told
-from broker.domain.log_page import LogPage
+from broker.domain.log_page import LogPage, LogPosition
 from broker.domain.message import NewMessage
-from broker.domain.redrive import Chosen
+from broker.domain.redrive import Chosen, Unrecorded
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.standing_page import StandingPage
@@ -39,6 +39,7 @@ from broker.store.log import (
     redrive,
     retained_bytes,
     shards,
+    unrecorded,
 )
 from broker.store.log.delivery_attempts import (
     acknowledge_exactly_once,
@@ -165,6 +166,10 @@ EXPECTED = {
     "redrive._COUNT_LETTERS": set(),
     "redrive._LIST_PILES": {"cursors_pkey"},
     "letter_groups._READ_BODIES": {"_pkey", "straggler_batches_pkey"},
+    "redrive._NAME_PILES": {"cursors_pkey"},
+    "unrecorded._FIND_UNRECORDED": {"_pkey", "straggler_batches_pkey"},
+    "unrecorded._READ_RECORDED_SINCE": set(),
+    "unrecorded._OPEN_SHARD": {"shards_pkey"},
     "edits._OPEN_SHARD": {"shards_pkey"},
     "edits._FORGET_LETTERS": set(),
     "discard._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
@@ -212,6 +217,7 @@ _MODULES = {
     "edits": edits,
     "retained_bytes": retained_bytes,
     "shards": shards,
+    "unrecorded": unrecorded,
 }
 
 
@@ -411,9 +417,26 @@ async def _run_redrive(database: Database, log: Log, session: Any) -> None:
         await redrive.list_piles(session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id])
         groups = [letter_groups.Group(1, await letters.read(connection=session))]
         await letter_groups.read_sent(session, source.shard_id, groups)
+        await redrive.name_piles(session, [letters.dead.shard_id])
+        await _run_unrecorded(letters, session, chosen)
         await letters.step(connection=session, max_messages=3)
         await source.pull(connection=session, ordered=in_order)
         await _discard(letters, session, chosen)
+
+
+async def _run_unrecorded(letters: Letters, session: Any, chosen: Chosen) -> None:
+    await unrecorded.read_recorded_since(session)
+    step = unrecorded.UnrecordedStep(
+        chosen=chosen,
+        letters=Unrecorded(subscription="projects/p/subscriptions/s", shard_ids=[], until=chosen.until),
+        after=LogPosition(letters.dead.shard_id, chosen.since, -1),
+        max_messages=3,
+        own_paths=(None, None),
+        consumable=(),
+        author=NOBODY,
+        now=letters.log.start,
+    )
+    await unrecorded.find_unrecorded(session, step, most_matched=3)
 
 
 async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:

@@ -110,9 +110,10 @@ def redrive(
         body["target"] = session.topic(target)
     started = session.api.call("POST", f"{name}:redrive", body)
     if dry_run:
-        count = started["metadata"].get("total", "0")
+        count, new = started["metadata"].get("total", "0"), started["metadata"].get("unrecorded")
         what = f"be sent to {target}" if target else f"come back to {leaf(name)}"
-        session.out.show(Shown(data=started, line=f"{count} would {what}."))
+        as_new = f", {new} of them as new messages" if new and not target else ""
+        session.out.show(Shown(data=started, line=f"{count} would {what}{as_new}."))
         return DONE
     if no_wait:
         return finished(session.out, started)

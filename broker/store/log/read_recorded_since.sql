@@ -1,0 +1,3 @@
+-- From when on each dead letter is recorded.
+-- columns: since
+SELECT since FROM letters_recorded
