@@ -117,7 +117,7 @@ async def test_what_the_filter_of_the_subscription_leaves_out_or_is_recorded_sta
     await letters.give_up("recorded")
     await _publish(letters, "of the filter", n="1")
     await _publish(letters, "not", n="2")
-    await _publish(letters, "newer", **{"broker-source-message-id": "7"})
+    await _publish(letters, "newer", n="1", **{"broker-source-message-id": "7"})
     assert await _all(letters, own_paths=('$."n" == "1"', None)) == [Outcome.REDRIVEN_AS_NEW]
     assert await _all(letters, own_paths=('exists($."CloudPubSubDeadLetterSourceSubscription")', None)) == []
     assert await _came_back(letters.log) == ["of the filter"]
