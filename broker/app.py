@@ -132,7 +132,7 @@ class Broker:
     def _passes(self, attempt_ids: AttemptIds) -> Passes:
         parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
         more = self._secrets, self.states, self.counters, attempt_ids, self.quotas, self._schema_checks
-        passes = Passes(self._config, *parts, *more, self.transforms.of_topics)
+        passes = Passes(self._config, *parts, *more, self.transforms.of_topics, self.company)
         self._operation_news.wake_runner = passes.operations.wake
         return passes
 

@@ -3,6 +3,7 @@
 from broker.app_config import AppConfig
 from broker.domain.expiration import WATCH_INTERVAL
 from broker.domain.operation import Verb
+from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.figures import Figures
 from broker.runtime.next_due import NextDue
@@ -54,12 +55,13 @@ class Passes:
         quotas: Quotas,
         schemas: SchemaChecks,
         transforms: TopicTransforms,
+        company: Company,
     ) -> None:
         parts = database, clock
         self._config = config
         self.secret_keeper = SecretKeeper(database, secrets, states)
         self.scrapes = Scrapes(counters.book, Figures(*parts, counters.book))
-        self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters)
+        self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters, company)
         self.next_due = NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters)
         ticking = resources, wake_ups, quotas, schemas, transforms, states, counters

@@ -1,0 +1,95 @@
+"""A storm of one subscription's dead letters holds up nobody else's (A5, M1)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import pytest
+
+from broker.app import Broker
+from broker.app_config import AppConfig
+from broker.runtime import company
+from broker.store.log import dead_letters
+from broker.workers import dead_letter_forwarder
+from tests.fixtures.broker import Rest
+from tests.fixtures.in_process import running_in_process
+
+
+@dataclass
+class _Forwarding:
+    """`batches`: of which subscription, from when, until when; `after_first` is done after the first."""
+
+    broker: Broker
+    rest: Rest
+    batches: list[tuple[str, float, float]] = field(default_factory=list)
+    after_first: Callable[[], Awaitable[None]] | None = None
+
+    async def forward(self, *arguments: Any, **named: Any) -> Any:
+        clock = asyncio.get_running_loop().time
+        begun_at = clock()
+        done = await dead_letters.forward_dead_letters(*arguments, **named)
+        self.batches.append((named["subscription"].name.rpartition("/")[2], begun_at, clock()))
+        if self.after_first is not None:
+            then, self.after_first = self.after_first, None
+            await then()
+        return done
+
+    async def give_up(self, name: str, count: int) -> None:
+        """So many messages of a subscription of its own."""
+        await self.rest.create_topic(f"of-{name}")
+        policy = {"deadLetterTopic": self.rest.topic("dead")}
+        await self.rest.create_subscription(name, f"of-{name}", deadLetterPolicy=policy)
+        await self.rest.publish(*[name] * count, topic=f"of-{name}")
+        ack_ids = [each["ackId"] for each in await self.rest.pull(name, count)]
+        await self.rest.ok("POST", f"{self.rest.subscription(name)}:reject", {"ackIds": ack_ids})
+
+    async def run_once(self) -> int:
+        return await self.broker.passes.dead_letter_forwarder.run_once()
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _, _ in self.batches]
+
+
+@pytest.fixture
+async def forwarding(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[_Forwarding]:
+    """Of five letters in a batch, when it is told to."""
+    monkeypatch.setattr(dead_letters, "MAX_LETTERS", 5)
+    broker = Broker(AppConfig(database_url=database_url, dead_letter_interval_seconds=600))
+    async with running_in_process(broker) as client:
+        forwarding = _Forwarding(broker, Rest(client, "projects/p"))
+        await forwarding.rest.create_topic("dead")
+        monkeypatch.setattr(dead_letter_forwarder, "forward_dead_letters", forwarding.forward)
+        yield forwarding
+
+
+async def test_subscriptions_take_turns_by_the_batch(forwarding: _Forwarding) -> None:
+    await forwarding.give_up("storm", 23)
+    await forwarding.give_up("quiet", 1)
+    assert await forwarding.run_once() == 24
+    assert forwarding.names.index("quiet") <= 1
+    assert forwarding.names.count("storm") >= 5
+
+
+async def test_who_comes_during_a_storm_does_not_wait_for_its_end(
+    forwarding: _Forwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letter_forwarder, "_LOOK_SECONDS", 0.0)
+    await forwarding.give_up("storm", 23)
+    forwarding.after_first = lambda: forwarding.give_up("quiet", 1)
+    assert await forwarding.run_once() == 24
+    assert forwarding.names.index("quiet") <= 2
+
+
+async def test_half_of_the_time_is_left_to_others_while_they_are_there(
+    forwarding: _Forwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await forwarding.give_up("storm", 23)
+    monkeypatch.setattr(company, "LATELY_SECONDS", inf)
+    for project in ("projects/p", "projects/other"):
+        forwarding.broker.company.had_turn(project)
+    assert await forwarding.run_once() == 23
+    for (_, begun_at, ended_at), (_, next_at, _) in zip(forwarding.batches, forwarding.batches[1:], strict=False):
+        assert next_at - ended_at >= ended_at - begun_at
