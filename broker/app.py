@@ -125,14 +125,14 @@ class Broker:
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.transforms, self.pusher = self._transforming(acks), self._pusher(acks)
         self._publishes = make_publishes(config, *parts, self._wake_ups, self.loop_turns, *shared)
-        self.shard_heads, self.passes = self._shard_heads(), self._passes(attempt_ids)
+        self.shard_heads, self.passes = self._shard_heads(), self._passes(attempt_ids, acks)
         self.services = self._services(acks, attempt_ids)
         self._guard()
 
-    def _passes(self, attempt_ids: AttemptIds) -> Passes:
+    def _passes(self, attempt_ids: AttemptIds, acks: AckCoalescer) -> Passes:
         parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
         more = self._secrets, self.states, self.counters, attempt_ids, self.quotas, self._schema_checks
-        passes = Passes(self._config, *parts, *more, self.transforms.of_topics, self.company)
+        passes = Passes(self._config, *parts, *more, self.transforms.of_topics, self.company, acks)
         self._operation_news.wake_runner = passes.operations.wake
         return passes
 
@@ -161,8 +161,7 @@ class Broker:
         return Quotas(self._database, self._clock, defaults=defaults, processes=lambda: self._processes.count())
 
     def _shard_heads(self) -> ShardHeads:
-        watched = self._watched_shards
-        return ShardHeads(self._database, watched=watched, wake=lambda shard_id: self.wake(shard_id, None))
+        return ShardHeads(self._database, watched=self._watched_shards, wake=lambda shard: self.wake(shard, None))
 
     def _make_wake_ups(self) -> WakeUps:
         return WakeUps(
@@ -171,6 +170,7 @@ class Broker:
             drop=self._drop,
             is_alone=self._processes.is_alone,
             access_changed=self.access.version.changed if self.access is not None else lambda: None,
+            committed=lambda: self.passes.relay.committed.set(),
         )
 
     async def _access_changed(self) -> None:

@@ -3,12 +3,16 @@
 from broker.app_config import AppConfig
 from broker.domain.expiration import WATCH_INTERVAL
 from broker.domain.operation import Verb
+from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.ack_relay import AckRelay
 from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.figures import Figures
+from broker.runtime.message_relay import MessageRelay
 from broker.runtime.next_due import NextDue
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.quotas import Quotas
+from broker.runtime.relay import Relay
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.schema_checks import SchemaChecks
@@ -29,6 +33,7 @@ from broker.workers.operations.redrive import RedriveKind
 from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.operations.targets import Targets
 from broker.workers.periodic import PeriodicWorker
+from broker.workers.relays import RelayWorker
 from broker.workers.retention_janitor import RetentionJanitor
 from broker.workers.schedules import ScheduleWorker
 from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
@@ -56,18 +61,18 @@ class Passes:
         schemas: SchemaChecks,
         transforms: TopicTransforms,
         company: Company,
+        acks: AckCoalescer,
     ) -> None:
-        parts = database, clock
-        self._config = config
+        parts, self._config = (database, clock), config
         self.secret_keeper = SecretKeeper(database, secrets, states)
         self.scrapes = Scrapes(counters.book, Figures(*parts, counters.book))
         self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters, company)
-        self.next_due = NextDue()
+        self.next_due, self.next_tick = NextDue(), NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters)
         ticking = resources, wake_ups, quotas, schemas, transforms, states, counters
-        self.next_tick = NextDue()
         self.ticker = ScheduleTicker(database, clock, *ticking)
         self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)
+        self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states)
         self.janitor = RetentionJanitor(
             *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
@@ -93,6 +98,7 @@ class Passes:
             "dead-letter forwarder": PeriodicWorker(forwarder.run_once, config.dead_letter_interval_seconds),
             "due messages": self.due_messages,
             "schedules": self.schedules,
+            "relay": RelayWorker(self.relay),
             "subscription expirer": PeriodicWorker(self.expirer.run_once, WATCH_INTERVAL.total_seconds()),
             "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
             "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),
@@ -100,3 +106,18 @@ class Passes:
             "operations": self.operations,
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
         }
+
+
+def _make_relay(
+    database: Database,
+    clock: DatabaseClock,
+    resources: ResourceCache,
+    wake_ups: WakeUps,
+    next_due: NextDue,
+    quotas: Quotas,
+    acks: AckCoalescer,
+    states: StateChanges,
+    counters: Counters,
+) -> Relay:
+    messages = MessageRelay(database, clock, resources, wake_ups, next_due, quotas, states, counters)
+    return Relay(database, clock, messages, AckRelay(database, resources, acks, states, counters))

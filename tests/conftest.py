@@ -17,6 +17,8 @@ pytest_plugins = [
     "tests.fixtures.data_directory",
     "tests.fixtures.broker",
     "tests.fixtures.log",
+    "tests.fixtures.application",
+    "tests.fixtures.relaying",
     "tests.fixtures.push_sink",
     "tests.fixtures.push_log",
     "tests.fixtures.pusher",

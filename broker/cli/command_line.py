@@ -30,6 +30,10 @@ class Command:
     run: Callable[[SettingsInForce, Mapping[str, Any]], int]
     flags: Mapping[str, str] = field(default_factory=dict)  # "move_schema": what that does
     values: Mapping[str, str] = field(default_factory=dict)  # "key_file": what that names; each must be given
+    words: Sequence[str] = ()  # that must be given, without the name of an option
+    texts: Mapping[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # "functions": what if not given, and what it is
     program: str = ""  # the one that runs if none is named, for a command that runs another program
     examples: Sequence[str] = ()  # a test runs each
 
@@ -142,6 +146,7 @@ _GROUPS = {
     "auth": "Who may call: the first key, and what a running broker has of accounts, keys and policies.",
     "secrets": "What is encrypted in the database.",
     "backup": "What a database needs that was restored.",
+    "sql": "Roles of PostgreSQL that publish and acknowledge in their own transactions.",
 }
 
 
@@ -155,6 +160,11 @@ def _leaf(name: str, command: Command, run: Callable[[Command, Mapping[str, Any]
     parameters += [
         click.Option([_option(flag), flag], is_flag=True, help=meaning) for flag, meaning in command.flags.items()
     ]
+    parameters += [
+        click.Option([_option(text), text], metavar=text.upper(), default=default, show_default=True, help=meaning)
+        for text, (default, meaning) in command.texts.items()
+    ]
+    parameters += [click.Argument([word], metavar=word.upper()) for word in command.words]
     if command.program:
         parameters.append(click.Argument(["program"], nargs=-1, type=click.UNPROCESSED))
     leaf = Leaf(

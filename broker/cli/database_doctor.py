@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from broker.domain.database_url import without_password
+from broker.store.schema.refused_messages import look_at_staged
 from broker.store.schema.schema_state import DatabaseUnreachable, inspect, why_not_served
 from broker.store.schema.server_settings import ServerSettings, read_server_settings
 
@@ -14,6 +15,7 @@ _MUST_BE_ON = {
     "full_page_writes": "a crash may break the tables",
     "autovacuum": "tables grow without an end",
 }
+_LONG_STAGED_SECONDS = 30.0
 _SMALL_BUFFERS = 16_384  # pages: 128 MB, PostgreSQL's own default
 _SKEW_SECONDS = 30.0
 _FULL = 0.8  # of max_connections
@@ -31,12 +33,24 @@ def look_at_database(database_url: str) -> Iterator[Found]:
     yield "database", "ok", f"PostgreSQL {server.version.partition(' ')[0]} at {where}, {size}", ""
     problem = why_not_served(state.revision)
     yield "schema", "mend" if problem else "ok", problem or f"{state.schema} at {state.revision}", ""
+    if not problem:
+        yield from _of_transactions(database_url, state.schema)
     yield from _of_settings(server)
     skew = (server.now - datetime.now(UTC)).total_seconds()
     if abs(skew) > _SKEW_SECONDS:
         yield "database clock", "mend", f"{skew:+.0f} s beside this machine's", "publish times are the database's"
     if server.is_standby:
         yield "standby", "mend", "the server only reads", "give the URL of the primary"
+
+
+def _of_transactions(database_url: str, schema: str) -> Iterator[Found]:
+    """What applications have committed, and no broker has taken or could publish; nothing if there is nothing."""
+    staged = look_at_staged(database_url, schema=schema)
+    if staged.oldest_seconds > _LONG_STAGED_SECONDS:
+        found = f"{staged.rows:,} rows wait, the first for {staged.oldest_seconds:.0f} s"
+        yield "transactions", "look", found, "is their topic frozen? does a broker of this version run?"
+    if staged.refused:
+        yield "transactions", "look", f"{staged.refused:,} messages are put aside", "broker sql refused lists them"
 
 
 def _of_settings(server: ServerSettings) -> Iterator[Found]:

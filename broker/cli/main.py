@@ -72,12 +72,49 @@ def _restored(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     return restored(in_force.settings)
 
 
+def _grant(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
+    from broker.cli.sql_commands import grant_role
+
+    settings.forget_session_variables()
+    return grant_role(in_force.settings, options["role"], options["functions"])
+
+
+def _revoke(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
+    from broker.cli.sql_commands import revoke_role
+
+    settings.forget_session_variables()
+    return revoke_role(in_force.settings, options["role"])
+
+
+def _grants(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
+    from broker.cli.sql_commands import show_grants
+
+    settings.forget_session_variables()
+    return show_grants(in_force.settings)
+
+
+def _refused(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
+    from broker.cli.sql_commands import show_refused
+
+    settings.forget_session_variables()
+    return show_refused(in_force.settings, again=bool(flags.get("again")))
+
+
 _OF_SECRETS = (
     "database_url",
     "database_password_file",
     "database_schema",
     "data_dir",
     "secrets_key_file",
+    "log_level",
+    "log_format",
+)
+
+_OF_DATABASES = (
+    "database_url",
+    "database_password_file",
+    "database_schema",
+    "data_dir",
     "log_level",
     "log_format",
 )
@@ -113,7 +150,7 @@ CLIENTS = {
 # What `broker --help` shows: all of it on one screen.
 SECTIONS = {
     "A broker": ("serve", "migrate", "settings", "database", "secrets", "backup"),
-    "Who may call": ("auth",),
+    "Who may call": ("auth", "sql"),
     "Resources": ("topic", "sub", "snapshot", "apply", "export", "reset"),
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge"),
     "What failed": ("dlq", "push", "op"),
@@ -133,14 +170,7 @@ COMMANDS: dict[str, Command | Commands] = {
     ),
     "migrate": Command(
         summary="bring the schema of a PostgreSQL of your own up to date",
-        settings=(
-            "database_url",
-            "database_password_file",
-            "database_schema",
-            "data_dir",
-            "log_level",
-            "log_format",
-        ),
+        settings=_OF_DATABASES,
         run=_migrate,
         examples=("broker migrate --database-url $DATABASE_URL",),
         flags={
@@ -189,16 +219,37 @@ COMMANDS: dict[str, Command | Commands] = {
     ),
     "backup restored": Command(
         summary="go on with ids that nobody has, after a restore; no broker may run",
-        settings=(
-            "database_url",
-            "database_password_file",
-            "database_schema",
-            "data_dir",
-            "log_level",
-            "log_format",
-        ),
+        settings=_OF_DATABASES,
         run=_restored,
         examples=("broker backup restored --data-dir data",),
+    ),
+    "sql grant": Command(
+        summary="let a role of PostgreSQL publish and acknowledge in a project, in its own transactions",
+        settings=(*_OF_DATABASES, "project"),
+        words=("role",),
+        texts={"functions": ("pubsub", "the schema of the functions; it is made")},
+        run=_grant,
+        examples=("broker sql grant shop_app --data-dir data --project shop",),
+    ),
+    "sql revoke": Command(
+        summary="take that back",
+        settings=(*_OF_DATABASES, "project"),
+        words=("role",),
+        run=_revoke,
+        examples=("broker sql revoke shop_app --data-dir data --project shop",),
+    ),
+    "sql grants": Command(
+        summary="list the roles that may, their projects and functions",
+        settings=_OF_DATABASES,
+        run=_grants,
+        examples=("broker sql grants --data-dir data",),
+    ),
+    "sql refused": Command(
+        summary="list committed messages that could not be published any more, and why",
+        settings=_OF_DATABASES,
+        flags={"again": "try them once more, on the topics that have their names now"},
+        run=_refused,
+        examples=("broker sql refused --data-dir data",),
     ),
     "auth accounts": Commands("broker.cli.auth.accounts"),
     "auth keys": Commands("broker.cli.auth.keys"),

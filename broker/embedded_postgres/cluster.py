@@ -113,6 +113,11 @@ class Cluster:
         """How its owner connects as the superuser, to a database that is always there.  Raises OSError likewise."""
         return self._url(roles.SUPERUSER, "postgres")
 
+    @property
+    def superuser_url(self) -> str:
+        """The same, to the database of the broker.  Raises OSError likewise."""
+        return self._url(roles.SUPERUSER, roles.DATABASE)
+
     def _url(self, role: str, database: str) -> str:
         sockets = quote(str(socket_directory(self._directory)), safe="")
         return f"postgresql://{role}@/{database}?host={sockets}&port={_PORT}"

@@ -11,7 +11,7 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.store.driver.database import Database
-from broker.store.looking.figures import count_operations, list_frozen, list_names, read_retained
+from broker.store.looking.figures import count_operations, count_staged, list_frozen, list_names, read_retained
 from broker.store.resources import push_states, subscriptions
 from broker.telemetry.metrics.book import CounterBook
 from broker.telemetry.metrics.standings import Standing, Standings, UnderWay
@@ -48,6 +48,7 @@ class Figures:
             topics, names = await list_names(connection)
             frozen = await list_frozen(connection, limit=capacity)
             operations = await count_operations(connection)
+            staged, first_staged_at = await count_staged(connection)
         self._book.keep_only("topic", topics)
         self._book.keep_only("subscription", names)
         self._book.keep_only("project", {project_of(name) for name in (*topics, *names)})
@@ -59,7 +60,9 @@ class Figures:
             for project, (count, updated_at) in islice(operations.items(), capacity)
         }
         unread = max(len(names) - capacity, 0)
-        standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread)
+        standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread, staged=staged)
+        if first_staged_at is not None:
+            standings.staged_age = max((now - first_staged_at).total_seconds(), 0.0)
         after = 0
         while len(standings.subscriptions) < capacity:
             async with self._database.transaction() as connection:

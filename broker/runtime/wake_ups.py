@@ -13,6 +13,7 @@ from broker.domain.errors import BrokerError
 from broker.store.driver.database import Database
 from broker.store.driver.notifications import (
     AccessChanged,
+    Committed,
     ResourceChanged,
     listen,
     notify_resources_changed,
@@ -35,16 +36,19 @@ class WakeUps:
         drop: Callable[[str | None], None],
         is_alone: Callable[[], bool] = lambda: False,
         access_changed: Callable[[], None] = lambda: None,
+        committed: Callable[[], None] = lambda: None,
     ) -> None:
         """`wake(shard_id, subscription_id)` and `drop(name)` reach this process's pulls and caches; None: all.
 
         `is_alone()`: there is no other process.  `access_changed()`: a credential or a policy has, or may have.
+        `committed()`: a transaction of an application's has, with something staged.
         """
         self._database = database
         self._wake = wake
         self._drop = drop
         self._is_alone = is_alone
         self._access_changed = access_changed
+        self._committed = committed
         self._shard_ids: set[int] = set()
         self._subscription_ids: set[int] = set()
         self._untold: set[str] = set()  # what has changed, and could not be announced
@@ -119,6 +123,8 @@ class WakeUps:
                         self._drop(None)
                         self._wake(None, None)
                         self._access_changed()
+                    case Committed():
+                        self._committed()
                     case AccessChanged():
                         self._access_changed()
                     case ResourceChanged(name):

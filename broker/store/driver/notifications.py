@@ -1,9 +1,10 @@
 """Wake-ups between broker processes, over LISTEN and NOTIFY.
 
-Two channels, for each schema its own.  `broker_wake` carries what may be claimed now, as words: `s12` (shard 12 has
-new messages), `r7` (subscription 7 has redeliveries, or another time for them).  `broker_resources` carries the
+Three channels, for each schema its own.  `broker_wake` carries what may be claimed now, as words: `s12` (shard 12
+has new messages), `r7` (subscription 7 has redeliveries, or another time for them).  `broker_resources` carries the
 name of a topic or subscription that changed; nothing where that is too long for it, and then any may have changed;
 ACCESS_CHANGED, which names no resource, where a credential or a policy did.
+`broker_staged` says that a transaction of an application's has committed something (docs/decisions/0050).
 A lost notification costs time, never a message: pulls also look for themselves.
 """
 
@@ -17,7 +18,7 @@ from broker.store.driver import statements
 from broker.store.driver.database import Connection, Database, translate_errors
 from broker.store.driver.hot_connection import HotConnection
 
-_WAKE, _RESOURCES = "broker_wake", "broker_resources"
+_WAKE, _RESOURCES, _STAGED = "broker_wake", "broker_resources", "broker_staged"
 ACCESS_CHANGED = "access"
 _MAX_PAYLOAD = 7900  # bytes; PostgreSQL refuses 8,000
 _SILENCE_SECONDS = 5.0  # without a notification, after which the server is asked whether it is there
@@ -44,6 +45,14 @@ class ResourceChanged:
 @dataclass(frozen=True, slots=True)
 class AccessChanged:
     """A credential or a policy has changed (store/access/version.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction of an application's has, and something is staged (store/log/staged.py)."""
+
+
+Announcement = Wake | ResourceChanged | AccessChanged | Committed
 
 
 def _payloads(words: Iterable[str]) -> list[str]:
@@ -85,7 +94,7 @@ async def notify_resources_changed(connection: Connection, *, schema: str, names
 
 async def listen(
     database: Database, *, silence_seconds: float = _SILENCE_SECONDS, answer_seconds: float = _ANSWER_SECONDS
-) -> AsyncIterator[Wake | ResourceChanged | AccessChanged | None]:
+) -> AsyncIterator[Announcement | None]:
     """What other processes (and this one) announce; None first, once the connection listens.
 
     Raises a BrokerError when the connection is lost, or the server has been silent for both times: the caller
@@ -95,7 +104,7 @@ async def listen(
     with translate_errors():
         try:
             connection.patience = answer_seconds
-            for name in (_WAKE, _RESOURCES):
+            for name in (_WAKE, _RESOURCES, _STAGED):
                 channel = sql.Identifier(_channel(name, database.schema))
                 await connection.execute(sql.SQL("LISTEN {}").format(channel))
             yield None
@@ -107,7 +116,9 @@ async def listen(
             await connection.close()
 
 
-def _announcement(notification: Notify) -> Wake | ResourceChanged | AccessChanged:
+def _announcement(notification: Notify) -> Announcement:
+    if notification.channel.startswith(_STAGED):
+        return Committed()
     if notification.channel.startswith(_RESOURCES):
         if notification.payload == ACCESS_CHANGED:
             return AccessChanged()

@@ -266,7 +266,7 @@ async def append_messages(
     Raises PartitionMissing; an OperationalError of psycopg means that the outcome is unknown.
     """
     later = [request.scheduled for request in requests if request.scheduled is not None]
-    to_come = _schedule_statements(shard_id, later, now) if later else ()
+    to_come = schedule_statements(shard_id, later, now) if later else ()
     try:
         taken, _, *given = await connection.run(*append_statements(shard_id, requests, now), *to_come)
     except CheckViolation as error:
@@ -283,7 +283,7 @@ async def append_messages(
     return Appended(first_seq, publish_time, last_id_seq - sum(part.count for part in later) + 1)
 
 
-def _schedule_statements(shard_id: int, parts: Sequence[ScheduledPart], now: datetime) -> tuple[Bound, ...]:
+def schedule_statements(shard_id: int, parts: Sequence[ScheduledPart], now: datetime) -> tuple[Bound, ...]:
     """What puts these messages among those that wait; the first has no row if the shard is closed or frozen."""
     count = sum(part.count for part in parts)
     attributes = b"".join(part.attributes or _NULL * part.count for part in parts)

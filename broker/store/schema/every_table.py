@@ -10,6 +10,7 @@ from broker.store.schema import (
     quota_tables,
     reader_tables,
     schedule_tables,
+    staged_tables,
     tables,
     tick_tables,
 )
@@ -26,5 +27,6 @@ DECLARED_IN = (
     operation_tables,
     import_tables,
     schedule_tables,
+    staged_tables,
     tick_tables,
 )

@@ -11,6 +11,7 @@ from psycopg import sql
 
 from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters, session_name
+from broker.store.schema.application_functions import rebind
 from broker.store.schema.every_table import metadata
 from broker.store.schema.installations import VERSION_TABLE
 from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience, migrate_patiently
@@ -60,6 +61,7 @@ def move(database_url: str, *, source: str, target: str, patience: Patience) -> 
         with psycopg.connect(**parameters) as connection, connection.transaction():
             _be_alone(connection, source, target)
             _move_all(connection, target)
+            rebind(connection, source=source, target=target)
 
     migrate_patiently(attempt, database_url, patience)
 

@@ -33,7 +33,11 @@ metadata = MetaData()
 
 # What the migrations make beside the tables: it moves with them (store/schema/schema_move.py).
 VIEWS = ("messages", "straggler_messages")
-FUNCTIONS = ("nth_sequence", "unsettled", "body_matches")
+FUNCTIONS = (
+    *("nth_sequence", "unsettled", "body_matches"),
+    *("application_role", "check_staged_message", "check_staged_delay", "check_staged_bounds", "is_first_staged"),
+    *("stage_message", "stage_acks", "wake_relay"),
+)
 
 
 class JsonPath(UserDefinedType[str]):

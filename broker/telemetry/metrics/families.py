@@ -197,6 +197,24 @@ TICK_LATENESS: Final = PROCESS.histogram(
     _SECONDS,
     scale=MICROSECONDS,
 )
+RELAYED: Final = PROCESS.counters(
+    "pubsub_relayed",
+    "What applications staged in their own transactions, and this process has published or acknowledged.",
+    "kind",
+    ("message", "ack", "nack"),
+)
+STAGED_REFUSED: Final = PROCESS.counters(
+    "pubsub_staged_refused",
+    "Messages of applications' transactions that could not be published, and ack ids that named nothing.",
+    "kind",
+    ("message", "ack"),
+)
+RELAY_SECONDS: Final = PROCESS.histogram(
+    "pubsub_relay_seconds",
+    "Time from when a message was staged, in a transaction that was to be committed, until it was published.",
+    _SECONDS,
+    scale=MICROSECONDS,
+)
 OPERATION_STEPS: Final = PROCESS.counter(
     "broker_operation_steps", "Steps of operations that this process has done, each a transaction."
 )

@@ -31,7 +31,8 @@ class UnderWay:
 @dataclass(slots=True)
 class Standings:
     """By full names.  `complete`: they could be read; `unread`: so many subscriptions were not, for there are more
-    than have series.  `frozen`: topics that take nothing just now.
+    than have series.  `frozen`: topics that take nothing just now; `staged`: what transactions of applications have
+    committed and no relay has taken, the first of it `staged_age` seconds ago.
     """
 
     subscriptions: dict[str, Standing] = field(default_factory=dict)
@@ -39,6 +40,8 @@ class Standings:
     frozen: Sequence[str] = ()
     operations: Mapping[str, UnderWay] = field(default_factory=dict)
     unread: int = 0
+    staged: int = 0
+    staged_age: float = 0.0
     complete: bool = True
 
 
@@ -89,6 +92,12 @@ OPERATION_WAITS = (
 COMPLETE = ("broker_figures_read", "1 if what waits could be read from the database for this scrape.")
 UNREAD = ("broker_figures_unread_subscriptions", "Subscriptions beyond those that have series.")
 
+STAGED = (
+    "pubsub_staged_rows",
+    "Messages, and calls with acks, that applications have committed and that wait; up to 10,000.",
+)
+STAGED_AGE = ("pubsub_staged_oldest_seconds", "Age of the oldest of these; 0 if there is none.")
+
 Rows = Sequence[tuple[str, float]]
 
 
@@ -103,3 +112,5 @@ def gauges(standings: Standings) -> Iterator[tuple[str, str, str, Rows]]:
     yield *OPERATION_WAITS, "project", [(project, each.waited) for project, each in standings.operations.items()]
     yield *COMPLETE, "", [("", float(standings.complete))]
     yield *UNREAD, "", [("", float(standings.unread))]
+    yield *STAGED, "", [("", float(standings.staged))]
+    yield *STAGED_AGE, "", [("", standings.staged_age)]

@@ -1,0 +1,196 @@
+"""Messages of applications' transactions into the logs of their topics (J7).
+
+A message whose transaction has committed can no longer be refused to who published it.  What cannot be published
+any more (its topic was deleted, or asks for what SQL cannot check) is put aside with the reason, and told.
+"""
+
+import logging
+from collections.abc import Sequence
+from itertools import groupby
+
+from broker.domain.delay import due_times
+from broker.domain.errors import Aborted, BrokerError, FailedPrecondition, NotFound, Unavailable
+from broker.domain.message import NewMessage
+from broker.domain.names import leaf, project_of
+from broker.domain.publish_limits import check_messages
+from broker.domain.timestamps import whole_milliseconds
+from broker.domain.topic import Topic
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.next_due import NextDue
+from broker.runtime.quotas import Quotas
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.database import Database
+from broker.store.log.appending import Batches, NoPartition, ShardClosed, ShardFrozen
+from broker.store.log.messages import EncodedMessages, encode_messages
+from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.scheduled_messages import encode_scheduled
+from broker.store.log.staged import Appended, Outcome, StagedMessage, append_staged, refuse_staged
+from broker.telemetry.log import reason
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import (
+    MESSAGE_SIZES,
+    PUBLISHED_BYTES,
+    PUBLISHED_MESSAGES,
+    RELAY_SECONDS,
+    RELAYED,
+    STAGED_REFUSED,
+)
+from broker.telemetry.state_changes import StateChanges
+
+_TRIES = 3  # while a topic changes under them
+_LONGEST_REASON = 500  # characters
+
+
+class MessageRelay:
+    """One for a process."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        resources: ResourceCache,
+        wake_ups: WakeUps,
+        next_due: NextDue,
+        quotas: Quotas,
+        states: StateChanges,
+        counters: Counters,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._resources = resources
+        self._wake_ups = wake_ups
+        self._next_due = next_due
+        self._quotas = quotas
+        self._states = states
+        self._counters = counters
+        self._turn = 0
+
+    async def relay(self, found: Sequence[StagedMessage]) -> Outcome:
+        """Publish messages of one topic, by their numbers.
+
+        Raises Unavailable, Aborted; what is not published is found again then.
+        """
+        name, topic_id = found[0].topic, found[0].topic_id
+        for _ in range(_TRIES):
+            topic = await self._topic(name, topic_id)
+            if topic is None:
+                await self._refuse(found, NotFound(f"Topic not found: it was deleted (resource={leaf(name)})."))
+                return Outcome.DONE
+            if topic.freeze is not None:
+                return Outcome.KEPT
+            if why := _unchecked(topic):
+                await self._refuse(found, FailedPrecondition(f"{why} (resource={leaf(name)})."))
+                return Outcome.DONE
+            try:
+                return Outcome.DONE if await self._publish(topic, found) else Outcome.LEFT
+            except NoPartition:
+                async with self._database.connection() as connection:
+                    await make_partitions_ahead(connection, now=self._clock.now())
+            except (ShardClosed, ShardFrozen):
+                self._resources.drop(name)  # what was known of it is old
+        return Outcome.LEFT
+
+    async def _topic(self, name: str, topic_id: int) -> Topic | None:
+        """The one that was meant, though there may be another of its name by now."""
+        for _ in range(2):
+            try:
+                topic = await self._resources.topic(name)
+            except Unavailable:
+                raise
+            except BrokerError:
+                topic = None
+            if topic is not None and topic.topic_id == topic_id:
+                return topic
+            self._resources.drop(name)
+        return None
+
+    async def _publish(self, topic: Topic, found: Sequence[StagedMessage]) -> bool:
+        """False: others are at it, as below."""
+        good = []
+        for each in found:
+            try:
+                _encode(topic, [each.message], self._clock)
+            except BrokerError as error:
+                await self._refuse([each], error)
+            else:
+                good.append(each)
+        return await self._append(topic, good) if good else True
+
+    async def _append(self, topic: Topic, found: Sequence[StagedMessage]) -> bool:
+        """All of them; if the database has something against one, that one is found and the others go on."""
+        now = whole_milliseconds(self._clock.now())
+        try:
+            async with self._database.hot() as connection:
+                appended = await append_staged(
+                    connection,
+                    topic_id=topic.topic_id,
+                    ns=[each.n for each in found],
+                    batches=self._batches(topic, found),
+                    now=now,
+                )
+        except (Unavailable, Aborted):
+            raise
+        except BrokerError as error:
+            if len(found) == 1:
+                await self._refuse(found, error)
+                return True
+            half = len(found) // 2
+            return await self._append(topic, found[:half]) and await self._append(topic, found[half:])
+        if appended is None:
+            return False
+        self._tell(topic, found, appended)
+        return True
+
+    def _batches(self, topic: Topic, found: Sequence[StagedMessage]) -> Batches:
+        """Those without a key go to the shards in turn."""
+        self._turn += 1
+        keyless = topic.shard_ids[self._turn % len(topic.shard_ids)]
+        of_shard: dict[int, list[EncodedMessages]] = {}
+        for key, run in groupby((each.message for each in found), lambda message: message.ordering_key):
+            shard_id = topic.shard_of(key) if key else keyless
+            of_shard.setdefault(shard_id, []).append(_encode(topic, list(run), self._clock))
+        return of_shard
+
+    def _tell(self, topic: Topic, found: Sequence[StagedMessage], appended: Appended) -> None:
+        for shard_id in appended.shard_ids:
+            self._wake_ups.published(shard_id)
+        if appended.due_at is not None:
+            self._next_due.tell(appended.due_at)
+        sizes = [each.size for each in found]
+        if self._quotas.on:
+            gauge = self._quotas.publishing(project_of(topic.name), "")
+            requests = len({each.xid for each in found})
+            gauge.take(self._quotas.ticks(), requests=requests, messages=len(found), size=sum(sizes))
+        counts, process, now = self._counters.topic(topic.name), self._counters.process, self._clock.now()
+        counts[PUBLISHED_MESSAGES] += len(found)
+        counts[PUBLISHED_BYTES] += sum(sizes)
+        MESSAGE_SIZES.observe_all(counts, sizes)
+        process[RELAYED["message"]] += len(found)
+        late = [max(int((now - each.staged_at).total_seconds() * 1e6), 0) for each in found]
+        RELAY_SECONDS.observe_all(process, late)
+
+    async def _refuse(self, found: Sequence[StagedMessage], error: BrokerError) -> None:
+        why = f"{error.code}: {error.message}"[:_LONGEST_REASON]
+        async with self._database.hot() as connection:
+            ns = [each.n for each in found]
+            count = await refuse_staged(connection, ns=ns, reason=why, now=self._clock.now())
+        if count:
+            self._counters.process[STAGED_REFUSED["message"]] += count
+            what = f"messages of transactions cannot be published on {found[0].topic} and are put aside"
+            self._states.happens("staged messages", found[0].topic, what, reason(error), level=logging.WARNING)
+
+
+def _unchecked(topic: Topic) -> str:
+    """What the topic asks for that was not so when the message was taken ("": nothing)."""
+    if topic.schema_settings is not None:
+        return "Topic has a schema, which SQL cannot check"
+    return "Topic has transforms, which SQL cannot run" if topic.transforms_messages else ""
+
+
+def _encode(topic: Topic, messages: Sequence[NewMessage], clock: DatabaseClock) -> EncodedMessages:
+    """Messages of one key.  Raises a BrokerError."""
+    for message in messages:
+        check_messages([message])
+    due_ats = due_times(messages, clock.now()) if topic.extensions.delay else None
+    return encode_messages(messages) if due_ats is None else encode_scheduled(messages, due_ats)

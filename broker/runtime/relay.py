@@ -1,0 +1,149 @@
+"""What applications publish and acknowledge in their own transactions is taken up when they have committed (J7).
+
+What can be seen goes first and never waits for what cannot: a transaction that is open for an hour holds up nobody.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from broker.domain.errors import BrokerError
+from broker.runtime.ack_relay import AckRelay
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.message_relay import MessageRelay
+from broker.store.driver.database import Database
+from broker.store.log.staged import EVER, Found, Outcome, StagedAcks, StagedMessage, find_staged, note_relaying
+
+AWAKE_SECONDS = 1.0  # after the last find, in which nobody need tell of a commit
+_NOTE_SECONDS = 0.5  # between two notes of that
+_FAR = 10_000  # numbers that were taken and never seen (rolled back), until that is noted, too
+# A look remembers what earlier ones saw; it must not where a server that knew less has taken another one's place.
+_FORGET_SECONDS = 60.0
+# What takes nothing just now, a frozen topic or a log that somebody has locked, is passed by for so long: thousands
+# that are staged for it stand before nobody else's.
+_KEPT_SECONDS = 1.0
+_AT_ONCE = 3  # topics and subscriptions, each on a connection
+_PATIENCE_SECONDS = 2.0  # with one of them, while what has come of others waits for the next look
+
+# Of each topic or subscription of a look, by its name.
+Outcomes = dict[str, Outcome]
+
+
+class Relay:
+    """One for a process; of a topic or subscription one of them relays, while the others pass it by."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        messages: MessageRelay,
+        acks: AckRelay,
+        *,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._messages = messages
+        self._acks = acks
+        self._ticks = ticks
+        self._since = EVER
+        self._since_ever_at = ticks()
+        self._kept: set[str] = set()
+        self._kept_at = 0.0
+        self._noted_at = self._found_at = -AWAKE_SECONDS * 10
+        self.committed = asyncio.Event()  # somebody has, as far as we were told
+
+    def forget(self) -> None:
+        """What was seen: the next look begins anew."""
+        self._since, self._since_ever_at = EVER, self._ticks()
+        self._kept.clear()
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether something came a moment ago, so that nobody tells us of what comes next.
+
+        For longer than that was noted: a commit that has just not told us takes its time.
+        """
+        return self._ticks() - self._found_at < 1.5 * AWAKE_SECONDS
+
+    async def run_once(self) -> bool:
+        """One look, and what it finds.  Returns whether there may be more at once.
+
+        Raises a BrokerError if nothing could be done of all that can be seen; else what is left is found again.
+        """
+        now = self._ticks()
+        if now - self._since_ever_at > _FORGET_SECONDS or (self._kept and now - self._kept_at > _KEPT_SECONDS):
+            self.forget()
+        async with self._database.hot() as connection:
+            found = await find_staged(connection, since=self._since, kept=self._kept)
+        if found.since.floor < self._since.floor:
+            self.forget()
+            return True
+        outcomes = await self._relay(found)
+        kept = {name for name, outcome in outcomes.items() if outcome is Outcome.KEPT}
+        if kept and not self._kept:
+            self._kept_at = self._ticks()
+        self._kept |= kept
+        if is_done := Outcome.DONE in outcomes.values():
+            self._found_at = self._ticks()
+        left = {name for name, outcome in outcomes.items() if outcome is Outcome.LEFT}
+        if found.complete and not left:
+            self._since = found.since
+        await self._note(found, left, is_done=is_done)
+        return not found.complete and (is_done or bool(kept))
+
+    async def _relay(self, found: Found) -> Outcomes:
+        room = asyncio.Semaphore(_AT_ONCE)
+        topics: dict[int, list[StagedMessage]] = {}
+        subscriptions: dict[int, list[StagedAcks]] = {}
+        for message in found.messages:
+            topics.setdefault(message.topic_id, []).append(message)
+        for acks in found.acks:
+            subscriptions.setdefault(acks.subscription_id, []).append(acks)
+
+        async def one(work: Awaitable[Outcome]) -> Outcome:
+            async with room, asyncio.timeout(_PATIENCE_SECONDS):
+                return await work
+
+        names = [some[0].topic for some in topics.values()] + [
+            some[0].subscription for some in subscriptions.values()
+        ]
+        works = [self._messages.relay(some) for some in topics.values()]
+        works += [self._acks.relay(of_one) for of_one in subscriptions.values()]
+        results = await asyncio.gather(*map(one, works), return_exceptions=True)
+        errors = [result for result in results if isinstance(result, BaseException)]
+        for error in errors:
+            if not isinstance(error, BrokerError | TimeoutError) or (
+                found.complete and len(errors) == len(results)
+            ):
+                raise error
+        outcomes: Outcomes = {}
+        for name, result in zip(names, results, strict=True):
+            outcome = Outcome.KEPT if isinstance(result, BaseException) else result
+            # A name may be twice, of a topic that was deleted and of the one that has it now.
+            outcomes[name] = max(outcome, outcomes.get(name, outcome), key=lambda each: each.value)
+        return outcomes
+
+    async def _note(self, found: Found, left: set[str], *, is_done: bool) -> None:
+        """What is noted is half a second old at most while something comes, so that awake means awake."""
+        now = self._ticks()
+        if now - self._noted_at < _NOTE_SECONDS and is_done:
+            return
+        relayed_to = _relayed_to(found, left)
+        if not is_done and relayed_to - found.relayed_to < _FAR:
+            return
+        self._noted_at = now
+        awake = self._clock.now() + timedelta(seconds=AWAKE_SECONDS if is_done else 0.0)
+        async with self._database.hot() as connection:
+            await note_relaying(connection, awake_until=awake, relayed_to=relayed_to)
+
+
+def _relayed_to(found: Found, left: set[str]) -> int:
+    """Up to which number nothing is staged that can be seen, but for what is kept: that bounds nobody else."""
+    numbers = [(each.n, each.topic) for each in found.messages] + [
+        (each.n, each.subscription) for each in found.acks
+    ]
+    if behind := [n for n, name in numbers if name in left]:
+        return min(behind) - 1
+    return found.since.floor if found.complete else max(n for n, _ in numbers)

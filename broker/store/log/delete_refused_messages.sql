@@ -1,0 +1,8 @@
+-- Those of long ago, and the oldest of very many.
+DELETE FROM refused_messages
+WHERE n IN (
+    SELECT n
+    FROM (SELECT n, refused_at, row_number() OVER (ORDER BY n DESC) AS age FROM refused_messages) AS counted
+    WHERE refused_at < %(before)s OR age > %(most)s
+    LIMIT %(limit)s
+)

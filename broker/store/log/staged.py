@@ -1,0 +1,210 @@
+"""What applications have published and acknowledged in their own transactions, from the commit to the log (J7).
+
+Who deletes a row relays it: a message is appended to the log by the transaction that deletes its row, so whoever is
+killed has done both or neither.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+import msgspec
+from psycopg.errors import CheckViolation
+
+from broker.domain.message import NewMessage
+from broker.store.driver import statements
+from broker.store.driver.database import Connection
+from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
+from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, Statement
+from broker.store.log.appending import Batches, NoPartition, ShardClosed, ShardFrozen
+from broker.store.log.messages import append_statements, is_frozen, schedule_statements
+
+_READ_LAST_STAGED = statements.hot("read_last_staged")
+_FIND_STAGED = statements.hot("find_staged")
+_TAKE_STAGED = statements.hot("take_staged")
+_REFUSE_STAGED = statements.hot("refuse_staged")
+_NOTE_RELAYING = statements.hot("note_relaying")
+_DELETE_REFUSED_MESSAGES = statements.load("delete_refused_messages")
+
+MAX_ROWS = 1_000  # that one look finds, and one transaction relays
+MAX_BYTES = 8_000_000  # or about so many; the last may be larger
+# A log that is locked for longer keeps its messages for the next look, and those of others do not wait for it.
+_SHORT_WAIT = Statement(b"short_wait", b"SET LOCAL lock_timeout = '300ms'")
+_REFUSED_DAYS, _MOST_REFUSED, _BATCH = 7, 100_000, 1_000
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """A look whose finds have all been taken (find_staged.sql); the first look of a process is since ever."""
+
+    floor: int = 0
+    xids: Sequence[int] = ()
+    xmax: int = 0
+
+
+EVER = Since()
+
+
+@dataclass(frozen=True, slots=True)
+class StagedMessage:
+    """Of the transaction `xid`, for a topic; `role` called the function."""
+
+    n: int
+    xid: int
+    role: str
+    staged_at: datetime
+    topic: str
+    topic_id: int
+    size: int
+    message: NewMessage
+
+
+@dataclass(frozen=True, slots=True)
+class StagedAcks:
+    """Acks of a subscription, or nacks."""
+
+    n: int
+    role: str
+    staged_at: datetime
+    subscription: str
+    subscription_id: int
+    ack_ids: Sequence[str]
+    is_nack: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """By number, which is the order of the calls.  `since`: for the next look, if nothing of this one is left.
+
+    `complete`: that is all that can be seen; `relayed_to`: as somebody noted it.
+    """
+
+    messages: Sequence[StagedMessage]
+    acks: Sequence[StagedAcks]
+    since: Since
+    complete: bool
+    relayed_to: int
+
+
+class Outcome(Enum):
+    """What became of finds: none is left; another process is at them; they stay, for some while."""
+
+    DONE, LEFT, KEPT = range(3)
+
+
+@dataclass(slots=True)
+class Appended:
+    """The shards that got messages at once, and when the first of those is due that come later."""
+
+    shard_ids: list[int] = field(default_factory=list)
+    due_at: datetime | None = None
+
+
+async def find_staged(connection: HotConnection, *, since: Since, kept: Collection[str] = ()) -> Found:
+    """What is staged and committed, the first of it; for topics and subscriptions of the names `kept`, nothing."""
+    asked = {"floor": since.floor, "xids": list(since.xids), "xmax": since.xmax, "kept": list(kept)}
+    asked |= {"max_rows": MAX_ROWS, "max_bytes": MAX_BYTES}
+    [[(last, relayed_to)], rows] = await connection.run((_READ_LAST_STAGED, {}), (_FIND_STAGED, asked))
+    found = [row for row in rows if row.n is not None]
+    complete = len(found) < MAX_ROWS and sum(row.size for row in found) < MAX_BYTES
+    messages = [_message(row) for row in found if row.topic_id is not None]
+    acks = [_acks(row) for row in found if row.topic_id is None]
+    return Found(messages, acks, Since(last, rows[0].now_xids, rows[0].now_xmax), complete, relayed_to or 0)
+
+
+def _message(row: Any) -> StagedMessage:
+    attributes = {} if row.attributes is None else _decode_attributes(row.attributes)
+    message = NewMessage(data=row.data, attributes=attributes, ordering_key=row.ordering_key or "")
+    return StagedMessage(row.n, row.xid, row.role, row.staged_at, row.name, row.topic_id, row.size, message)
+
+
+def _acks(row: Any) -> StagedAcks:
+    return StagedAcks(row.n, row.role, row.staged_at, row.name, row.subscription_id, row.ack_ids, row.nack)
+
+
+async def append_staged(
+    connection: HotConnection, *, topic_id: int, ns: Sequence[int], batches: Batches, now: datetime
+) -> Appended | None:
+    """Append the messages with these numbers, and take them out of what is staged: both or neither.
+
+    None: another process is at them, or has done so.  Raises ShardClosed, ShardFrozen, NoPartition; nothing has
+    changed then.
+    """
+    appends, later = _appends(batches, now)
+    try:
+        take = {"ns": list(ns), "whose": f"t{topic_id}"}
+        *_, taken = await connection.run((BEGIN, {}), (_SHORT_WAIT, {}), (_TAKE_STAGED, take))
+        if not taken:
+            await connection.run(*NOTHING_CHANGED)
+            return None
+        if len(taken) < len(ns):
+            await connection.close()
+            return None
+        results = await connection.run(*appends)
+        if not all(results[number] for number in later):
+            await connection.close()
+            raise ShardClosed
+        await connection.run((COMMIT, {}))
+    except CheckViolation as error:
+        await connection.close()
+        if is_frozen(error):
+            raise ShardFrozen from error
+        raise NoPartition from error
+    except BaseException:
+        await connection.close()  # its transaction is open
+        raise
+    return _appended(batches)
+
+
+def _appends(batches: Batches, now: datetime) -> tuple[list[Bound], list[int]]:
+    """The statements, shards by id: the one lock order.  And which of them have no row if a shard is closed."""
+    appends: list[Bound] = []
+    telling = []
+    for shard_id, requests in sorted(batches.items()):
+        telling.append(len(appends))
+        appends += append_statements(shard_id, requests, now)
+        if parts := [request.scheduled for request in requests if request.scheduled is not None]:
+            telling.append(len(appends))
+            appends += schedule_statements(shard_id, parts, now)
+    return appends, telling
+
+
+def _appended(batches: Batches) -> Appended:
+    done = Appended()
+    for shard_id, requests in batches.items():
+        if any(request.count for request in requests):
+            done.shard_ids.append(shard_id)
+        due_ats = [due_at for request in requests if request.scheduled for due_at in request.scheduled.due_ats]
+        done.due_at = min((at for at in (done.due_at, *due_ats) if at is not None), default=None)
+    return done
+
+
+async def take_acks(connection: HotConnection, *, subscription_id: int, ns: Sequence[int]) -> None:
+    """Forget acks that have been made, as far as nobody else does just now."""
+    await connection.run((_TAKE_STAGED, {"ns": list(ns), "whose": f"s{subscription_id}"}))
+
+
+async def refuse_staged(connection: HotConnection, *, ns: Sequence[int], reason: str, now: datetime) -> int:
+    """Put messages that cannot be published aside.  Returns how many were still there."""
+    [rows] = await connection.run((_REFUSE_STAGED, {"ns": list(ns), "now": now, "reason": reason}))
+    return len(rows)
+
+
+async def note_relaying(connection: HotConnection, *, awake_until: datetime, relayed_to: int) -> None:
+    """For those that stage: until then somebody looks by himself, and so much has been taken."""
+    note = {"awake_until": awake_until, "relayed_to": relayed_to}
+    await connection.run((BEGIN, {}), (NO_WAIT, {}), (_NOTE_RELAYING, note), (COMMIT, {}))
+
+
+async def delete_refused_messages(connection: Connection, *, now: datetime) -> int:
+    """Delete those that were refused long ago, and the oldest of very many.  Returns how many."""
+    before, deleted = now - timedelta(days=_REFUSED_DAYS), 0
+    while True:
+        bounds = {"before": before, "most": _MOST_REFUSED, "limit": _BATCH}
+        cursor = await connection.execute(_DELETE_REFUSED_MESSAGES, bounds)
+        deleted += cursor.rowcount
+        if cursor.rowcount < _BATCH:
+            return deleted
