@@ -185,6 +185,7 @@ class Broker:
             changed=lambda: self.pusher.resource_changed(None),
             look=lambda: self.wake(None, None),
             connections=self.quotas.connections,
+            database_connections=self._config.database_connections,
             states=self.states,
         )
 

@@ -58,6 +58,11 @@ class AppConfig:
     slow_request_seconds: float = 0.0
 
     @property
+    def database_connections(self) -> int:
+        """At the most: for hot statements, for the others, one that listens, and one that hears of rights."""
+        return self.pool_size + 10
+
+    @property
     def token_issuer(self) -> str:
         """Of the tokens that pushes carry."""
         return self.issuer or self.base_url

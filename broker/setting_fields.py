@@ -29,7 +29,7 @@ from broker.setting_checks import (
     check_quotas,
     check_secrets_key_file,
 )
-from broker.setting_values import Kind, OneOf, Seconds, Several, Switch, Text, Whole
+from broker.setting_values import Kind, OneOf, Seconds, Several, Switch, Text, Whole, WholeOrAuto
 
 
 def _setting(default: Any, meaning: str, kind: Kind, *, show: Callable[[str], str] = str) -> Any:
@@ -113,7 +113,9 @@ class Settings:
         "The project of what is applied.",
         Text("the id of a project", "PROJECT", check_project_id),
     )
-    workers: int = _setting(1, "Number of broker processes that share the port.", Whole(1, 256))
+    workers: int = _setting(
+        1, "Number of broker processes that share the port; auto: one for each processor.", WholeOrAuto(1, 256)
+    )
     pull_wait_seconds: float = _setting(
         20.0, "How long a pull waits for its first message; 0: not at all.", Seconds(0, 3600)
     )

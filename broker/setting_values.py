@@ -3,8 +3,10 @@
 Each kind reads a text, says in words what it allows, and has a placeholder for the help of the command line.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 # What commands that call a broker read (cli/client/connection.py); no settings, and no near misses of any.
@@ -53,6 +55,32 @@ class Whole:
 
     def read(self, text: str) -> int:
         return _bounded(int, text, self.least, self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeOrAuto(Whole):
+    """The same, or `auto`: one for each processor that this process may use."""
+
+    placeholder: str = "N|auto"
+
+    @property
+    def allowed(self) -> str:
+        return f"a whole number from {self.least} to {self.most}, or auto"
+
+    def read(self, text: str) -> int:
+        if text.lower() == "auto":
+            return min(processors(), self.most)
+        return Whole.read(self, text)
+
+
+def processors(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """How many this process may use: by its affinity, and by what its container may (`limit`, of cgroup v2)."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, _, period = limit.read_text().partition(" ")
+        return max(1, min(count, -(-int(quota) // int(period))))
+    except (OSError, ValueError, ZeroDivisionError):  # there is none: `max 100000`
+        return count
 
 
 @dataclass(frozen=True, slots=True)

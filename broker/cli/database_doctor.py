@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from broker.domain.database_url import without_password
+from broker.store.schema.fleet import SPARE, Fleet, read_fleet
 from broker.store.schema.refused_messages import look_at_staged
 from broker.store.schema.schema_state import DatabaseUnreachable, inspect, why_not_served
 from broker.store.schema.server_settings import ServerSettings, read_server_settings
@@ -36,6 +37,8 @@ def look_at_database(database_url: str) -> Iterator[Found]:
     if not problem:
         yield from _of_transactions(database_url, state.schema)
     yield from _of_settings(server)
+    if not problem:
+        yield from _of_fleet(read_fleet(database_url, state.schema))
     skew = (server.now - datetime.now(UTC)).total_seconds()
     if abs(skew) > _SKEW_SECONDS:
         yield "database clock", "mend", f"{skew:+.0f} s beside this machine's", "publish times are the database's"
@@ -66,3 +69,18 @@ def _of_settings(server: ServerSettings) -> Iterator[Found]:
     if server.sessions > _FULL * most:
         found = f"{server.sessions} sessions of {most}"
         yield "connections", "look", found, "raise max_connections, or lower --pool-size"
+
+
+def _of_fleet(fleet: Fleet) -> Iterator[Found]:
+    """Whether the database has room for all connections of the processes that run."""
+    if not fleet.processes:
+        yield "fleet", "ok", f"no broker runs; {fleet.allowed} connections are theirs at the most", ""
+        return
+    they = "1 process" if fleet.processes == 1 else f"{fleet.processes} processes"
+    found = f"{they} may open {fleet.connections} connections; {fleet.allowed} are allowed"
+    missing = fleet.connections + SPARE - fleet.allowed
+    if missing <= 0:
+        yield "fleet", "ok", found, ""
+        return
+    state = "mend" if fleet.connections > fleet.allowed else "look"
+    yield "fleet", state, found, f"{fleet.bound} must be at least {fleet.bound_at + missing}, or lower --pool-size"

@@ -39,17 +39,19 @@ class RunningProcesses:
         changed: Callable[[], None],
         look: Callable[[], None],
         connections: Connections | None = None,
+        database_connections: int | None = None,
         states: StateChanges | None = None,
     ) -> None:
         """`changed()` is called when the processes that run are not those that ran; `look()` while others may not
         know of this one: there may be work that nobody has told it of.  `connections`: what processes tell each
-        other besides.
+        other besides; `database_connections`: how many this one opens at the most.
         """
         self._database = database
         self._clock = clock
         self._changed = changed
         self._look = look
         self._connections = connections or Connections(lambda _project: None)
+        self._database_connections = database_connections
         self._states = states or StateChanges()
         self._process_id = uuid.uuid4().hex
         self._others: frozenset[str] = frozenset()
@@ -76,7 +78,12 @@ class RunningProcesses:
         try:
             async with asyncio.timeout(GONE_AFTER.total_seconds()), self._database.transaction() as connection:
                 await record_process(
-                    connection, process_id=self._process_id, version=head_revision(), now=now, connections=told
+                    connection,
+                    process_id=self._process_id,
+                    version=head_revision(),
+                    now=now,
+                    connections=told,
+                    database_connections=self._database_connections,
                 )
                 running = await list_processes(connection, seen_since=now - GONE_AFTER)
         except TimeoutError:  # that heartbeat is of no use any more

@@ -43,7 +43,7 @@ SERVE = ("serve", "--port", "0")
             ["serve", "--host", "localhost:9000"],
             "--host must be an address or a name of this machine, without a port, ",
         ),
-        (["serve", "--workers", "0"], "--workers must be a whole number from 1 to 256, not '0'"),
+        (["serve", "--workers", "0"], "--workers must be a whole number from 1 to 256, or auto, not '0'"),
         (["serve", "--data-dir", ""], "--data-dir must be a path, not ''"),
         (
             ["serve", "--push-ca-file", "/no/such.pem"],

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import psycopg
@@ -12,6 +14,7 @@ from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
 from broker.store.schema.schema_state import DatabaseUnreachable, inspect
+from tests.fixtures.pooler import find_pgbouncer, pgbouncer, transaction_pool
 from tests.fixtures.relay import relayed
 
 # As an application may have it for itself, each of which would make the broker lose, refuse or misread something.
@@ -78,6 +81,38 @@ async def test_a_pool_in_between_that_drops_the_settings_is_refused_by_name(data
     async with relayed(database_url, startup=_without_options) as pool:
         with pytest.raises(DatabaseUnreachable, match=r"drops the session settings \(options\) of a connection"):
             await asyncio.to_thread(inspect, f"{pool.url}?sslmode=disable&gssencmode=disable")
+
+
+async def test_a_pool_that_gives_each_transaction_another_session_is_refused_by_name(database_url: str) -> None:
+    async with transaction_pool(database_url) as url:
+        with pytest.raises(DatabaseUnreachable, match=r"gives each transaction another session of the server"):
+            await asyncio.to_thread(inspect, url)
+
+
+async def test_a_pool_whose_clients_keep_a_session_each_is_none_of_those(database_url: str) -> None:
+    async with transaction_pool(database_url, kept=True) as url:
+        await asyncio.to_thread(inspect, url)
+
+
+@pytest.mark.skipif(find_pgbouncer() is None, reason="PgBouncer is not installed")
+async def test_pgbouncer_is_refused_however_it_is_configured(database_url: str) -> None:
+    transactions, drops = {"pool_mode": "transaction"}, {"ignore_startup_parameters": "options,extra_float_digits"}
+    async with relayed(database_url) as server:
+
+        def why(**config: str) -> str:
+            with TemporaryDirectory() as directory, pgbouncer(server.url, Path(directory), **config) as url:
+                with pytest.raises(DatabaseUnreachable) as refused:
+                    inspect(url)
+                return str(refused.value)
+
+        assert "unsupported startup parameter" in await asyncio.to_thread(why)
+        for mode in ("session", "transaction"):
+            assert "drops the session settings" in await asyncio.to_thread(why, pool_mode=mode, **drops)
+        with psycopg.connect(database_url, autocommit=True) as admin:  # as if it had kept the search path
+            admin.execute(f"ALTER DATABASE {make_url(database_url).database} SET search_path = pg_catalog")
+        for by_turns in ("0", "1"):
+            said = await asyncio.to_thread(why, server_round_robin=by_turns, **transactions, **drops)
+            assert "gives each transaction another session of the server" in said
 
 
 def _without_options(packet: bytes) -> bytes:

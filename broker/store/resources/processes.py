@@ -19,8 +19,10 @@ async def record_process(
     version: str,
     now: datetime,
     connections: Mapping[str, int] | None = None,
+    database_connections: int | None = None,
 ) -> None:
-    """This process runs, and knows the schema `version`; projects have so many `connections` to it.
+    """This process runs, and knows the schema `version`; projects have so many `connections` to it, and it opens
+    so many to the database at the most.
 
     Need not outlive a crash, so the transaction does not wait for the disk.
     """
@@ -28,7 +30,13 @@ async def record_process(
     await connection.execute(text("SET LOCAL synchronous_commit = off"))
     await connection.execute(
         pg_insert(processes)
-        .values(process_id=process_id, seen_at=now, version=version, connections=told)
+        .values(
+            process_id=process_id,
+            seen_at=now,
+            version=version,
+            connections=told,
+            database_connections=database_connections,
+        )
         .on_conflict_do_update(index_elements=["process_id"], set_={"seen_at": now, "connections": told})
     )
     await connection.execute(delete(processes).where(processes.c.seen_at < now - _FORGOTTEN))

@@ -19,6 +19,7 @@ from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
 from broker.domain.schema_revision import can_be_served, is_behind
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.schema.installations import SchemaUnusable, find_installation
+from broker.store.schema.pooler import PoolInBetween, refuse_pools
 
 MIN_SERVER_VERSION = 15
 
@@ -105,8 +106,7 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
 def looking_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
     """One that finds nothing by a search path.
 
-    Raises DatabaseUnreachable if the server is too old, SchemaUnusable if the session has not got the settings that
-    it was given: brokers depend on theirs.
+    Raises DatabaseUnreachable if the server is too old, PoolInBetween if sessions are not as brokers need them.
     """
     parameters = connection_parameters(database_url, schema="pg_catalog")
     with psycopg.connect(autocommit=True, **parameters) as connection:
@@ -115,11 +115,7 @@ def looking_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
             raise DatabaseUnreachable(
                 f"PostgreSQL {version} is too old: the broker needs {MIN_SERVER_VERSION} or newer"
             )
-        if connection.execute("SHOW search_path").fetchone() != ("pg_catalog",):
-            raise SchemaUnusable(
-                "something between the broker and PostgreSQL drops the session settings (options) of a connection, "
-                "as PgBouncer does with ignore_startup_parameters: give the URL of PostgreSQL itself"
-            )
+        refuse_pools(connection, parameters)
         yield connection
 
 
@@ -134,5 +130,5 @@ def saying_why(what: str) -> Iterator[None]:
         yield
     except ValueError as error:  # the URL
         raise UrlUnusable(f"{what} by its URL: {error}") from None
-    except (psycopg.Error, SchemaUnusable) as error:
+    except (psycopg.Error, SchemaUnusable, PoolInBetween) as error:
         raise DatabaseUnreachable(f"{what}: {error}".strip()) from error

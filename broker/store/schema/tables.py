@@ -172,6 +172,7 @@ processes = Table(
     Column("seen_at", DateTime(timezone=True), nullable=False),
     Column("version", Text),
     Column("connections", JSONB(none_as_null=True)),
+    Column("database_connections", Integer),  # at the most; null: a process of an older broker
 )
 
 snapshots = Table(

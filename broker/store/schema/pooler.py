@@ -1,0 +1,60 @@
+"""Whether what a URL leads to is PostgreSQL, or a pool before it that the broker cannot work through.
+
+A broker's session has settings of its own, prepared statements, LISTEN and advisory locks.  A pool that gives each
+transaction another server's session (PgBouncer, pool_mode=transaction) keeps none of them, and says nothing: its
+brokers would not hear each other, and migrate at the same time.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+_ROUNDS = 10  # in one of them others may have taken the session that would have told
+_BACKEND = "SELECT pg_backend_pid()"
+_INSTEAD = "give the URL of PostgreSQL itself (the broker has pools of its own)"
+
+
+class PoolInBetween(Exception):
+    """The message says what the pool does, and what to do."""
+
+
+def refuse_pools(connection: psycopg.Connection[Any], parameters: Mapping[str, Any]) -> None:
+    """`connection` was made with `parameters`, so that its search path is pg_catalog.  Raises PoolInBetween."""
+    if connection.execute("SHOW search_path").fetchone() != ("pg_catalog",):
+        raise PoolInBetween(
+            "something between the broker and PostgreSQL drops the session settings (options) of a connection, "
+            f"as PgBouncer does with ignore_startup_parameters: {_INSTEAD}"
+        )
+    if not _is_backend_of_key(connection) and _is_shared(connection, parameters):
+        raise PoolInBetween(
+            "something between the broker and PostgreSQL gives each transaction another session of the server, "
+            "as PgBouncer does with pool_mode = transaction: settings, prepared statements, LISTEN and advisory "
+            f"locks would be lost: {_INSTEAD}"
+        )
+
+
+def _is_backend_of_key(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the server's process is the one that was told for cancelling.  A pool tells a number of its own."""
+    return _backend(connection) == connection.info.backend_pid
+
+
+def _is_shared(connection: psycopg.Connection[Any], parameters: Mapping[str, Any]) -> bool:
+    """Whether a transaction of another session gets the server's process that this one just had, or this one gets
+    another while that transaction holds it.
+    """
+    first = _backend(connection)
+    with psycopg.connect(**parameters) as other:
+        for _ in range(_ROUNDS):
+            with other.transaction():
+                if _backend(other) == first or _backend(connection) != first:
+                    return True
+            if _backend(connection) != first:
+                return True
+    return False
+
+
+def _backend(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute(_BACKEND, prepare=False).fetchone()
+    assert row is not None
+    return int(row[0])

@@ -1,0 +1,86 @@
+"""How many connections all brokers need, beside what the database allows: what `broker doctor` says."""
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from broker.app_config import AppConfig
+from broker.cli.database_doctor import look_at_database
+from broker.runtime.running_processes import RunningProcesses
+from broker.store.driver.database import Database
+from broker.store.schema.fleet import SPARE, read_fleet
+from tests.runtime.test_running_processes import SetClock
+
+_INSERT = (
+    "INSERT INTO broker.processes (process_id, seen_at, database_connections) VALUES (%s, now() - %s::interval, %s)"
+)
+
+
+@pytest.fixture
+def allowed(database_url: str) -> int:
+    with psycopg.connect(database_url) as connection:
+        [most, reserved] = [
+            sum(
+                int(value)
+                for (value,) in connection.execute("SELECT setting FROM pg_settings WHERE name ~ %s", [name])
+            )
+            for name in ("^max_connections$", "reserved_connections$")
+        ]
+        return most - reserved
+
+
+def _said(url: str) -> list[tuple[str, str, str]]:
+    return [(state, found, mend) for check, state, found, mend in look_at_database(url) if check == "fleet"]
+
+
+def test_the_processes_that_run_are_counted_and_older_ones_as_they_are_by_default(
+    database_url: str, allowed: int
+) -> None:
+    assert _said(database_url) == [("ok", f"no broker runs; {allowed} connections are theirs at the most", "")]
+    with psycopg.connect(database_url) as connection:
+        for row in (("a", "0 s", 26), ("older", "1 s", None), ("gone", "1 minute", 100)):
+            connection.execute(_INSERT, row)
+    found = read_fleet(database_url, "broker")
+    assert (found.processes, found.connections, found.allowed) == (2, 26 + 18, allowed)
+    assert _said(database_url) == [("ok", f"2 processes may open 44 connections; {allowed} are allowed", "")]
+
+
+@pytest.mark.parametrize(("beyond", "state"), [(1 - SPARE, "look"), (1, "mend")])
+def test_what_max_connections_must_be_is_said(database_url: str, allowed: int, beyond: int, state: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute(_INSERT, ("a", "0 s", allowed + beyond))
+        [(most,)] = connection.execute("SELECT setting::int FROM pg_settings WHERE name = 'max_connections'")
+    [(said, found, mend)] = _said(database_url)
+    assert (said, found) == (state, f"1 process may open {allowed + beyond} connections; {allowed} are allowed")
+    assert mend == f"max_connections must be at least {most + beyond + SPARE}, or lower --pool-size"
+
+
+def test_the_limit_of_a_role_counts_where_it_is_the_least(database_url: str) -> None:
+    role = f"limited_{make_url(database_url).database}"
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute(_INSERT, ("a", "0 s", 18))
+        admin.execute(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 20")
+        try:
+            admin.execute(f"GRANT USAGE ON SCHEMA broker TO {role}")
+            admin.execute(f"GRANT SELECT ON broker.processes TO {role}")
+            url = database_url.replace("postgres@", f"{role}@", 1)
+            found = read_fleet(url, "broker")
+            assert (found.bound, found.allowed) == (f"CONNECTION LIMIT of the role {role}", 20)
+        finally:
+            admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def test_a_process_says_how_many_it_opens(database: Database) -> None:
+    config = AppConfig(database_url=database.url, pool_size=30)
+    clock = SetClock(await database.now())
+    running = RunningProcesses(
+        database,
+        clock,
+        changed=lambda: None,
+        look=lambda: None,
+        database_connections=config.database_connections,
+    )
+    await running.run_once()
+    async with database.connection() as connection:
+        rows = await (await connection.execute(b"SELECT database_connections FROM processes")).fetchall()
+    assert rows == [(40,)]
