@@ -9,6 +9,13 @@ broker did for one happened somewhere between its begin and its end.
 from collections.abc import Callable, Iterator
 
 from tests.faults.checks.acks import check_acks_are_final, check_leases, check_push_repeats, check_refusals
+from tests.faults.checks.acting import (
+    check_discards,
+    check_purges,
+    check_redrive_counts,
+    check_redriven_attempts,
+    check_redriven_order,
+)
 from tests.faults.checks.attempts import check_attempt_numbers, check_dead_letters
 from tests.faults.checks.contents import (
     check_ids,
@@ -18,6 +25,7 @@ from tests.faults.checks.contents import (
     check_nothing_is_lost,
     check_publishes_are_whole,
 )
+from tests.faults.checks.copies import check_copies
 from tests.faults.checks.events import check_dead_letters_are_told_of, check_events
 from tests.faults.checks.journal import (
     check_nothing_else_is_told,
@@ -48,6 +56,12 @@ CHECKS: tuple[Check, ...] = (
     check_attempt_numbers,
     check_dead_letters,
     check_seeks_restore,
+    check_redriven_attempts,
+    check_redrive_counts,
+    check_redriven_order,
+    check_discards,
+    check_purges,
+    check_copies,
     check_nothing_is_left,
     check_stories,
     check_stories_end,

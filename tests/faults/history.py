@@ -26,7 +26,8 @@ class Subscription(msgspec.Struct, tag="subscription", omit_defaults=True):
     """A subscription as it was created, before anything was published.  `wanted`: what its filter asks for.
 
     `journal`: what is written down of its messages ("": nothing), and of which share of them; `of_events`: it gets
-    what the broker itself tells of the others.
+    what the broker itself tells of the others; `redriven`: what it gave up comes back to it, at last all of it;
+    `copies`: it gets what is copied of this topic, whose attributes are like `wanted`.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Subscription(msgspec.Struct, tag="subscription", omit_defaults=True):
     journal: Literal["", "ALL", "FAILURES"] = ""
     journal_share: float = 1.0
     of_events: bool = False
+    redriven: bool = False
+    copies: str = ""
 
     def tells(self, event: str, attempt: int) -> bool:
         """Whether its journal does, of messages in its share."""
@@ -121,6 +124,44 @@ class Seek(Operation, tag="seek", kw_only=True, omit_defaults=True):
     snapshot: str
 
 
+class Redrive(Operation, tag="redrive", kw_only=True, omit_defaults=True):
+    """Long work: from when it was asked for until it was seen to have ended, as `state`, with its `counts`.
+
+    One that is "unknown" was not found among the operations: it was not begun.
+    """
+
+    subscription: str
+    name: str = ""
+    state: str = ""
+    done: int = 0
+    counts: dict[str, int] = {}
+
+
+class Copy(Operation, tag="copy", kw_only=True, omit_defaults=True):
+    """Likewise; of what had been published on `topic` when it was asked for."""
+
+    topic: str
+    target: str
+    name: str = ""
+    state: str = ""
+    done: int = 0
+    counts: dict[str, int] = {}
+
+
+class Purge(Operation, tag="purge", kw_only=True, omit_defaults=True):
+    """Of all that there is."""
+
+    subscription: str
+
+
+class Discard(Operation, tag="discard", kw_only=True, omit_defaults=True):
+    """Of dead letters, by the ids of their messages; what became of each."""
+
+    subscription: str
+    ids: list[int]
+    outcomes: dict[str, str] = {}
+
+
 class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
     """A look at what is left.  `final`: after the drain, when nothing may be."""
 
@@ -159,7 +200,8 @@ class Fault(Operation, tag="fault", kw_only=True, omit_defaults=True):
     delays: bool = False
 
 
-AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Position | Timeline | Fault
+Act: TypeAlias = Redrive | Copy | Purge | Discard
+AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Act | Position | Timeline | Fault
 _Line: TypeAlias = Subscription | AnyOperation
 
 _decode = msgspec.json.Decoder(_Line).decode

@@ -30,6 +30,8 @@ _OF_DRAINED = {
     "half a publish",
     "dead letters",
     "not restored",
+    "copies",
+    "redrive counts",
     "backlog",
     "a story without an end",
     "an event that is missing",

@@ -7,10 +7,11 @@ effect at one moment, between its begin and its end; without an answer, perhaps 
 import json
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
+from tests.faults import simulated_acts
 from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_ID, DEAD_LETTER_SOURCE
 from tests.faults.history import (
     Delivery,
@@ -25,10 +26,10 @@ from tests.faults.history import (
     Snapshot,
     Subscription,
     Timeline,
-    Told,
 )
+from tests.faults.simulated_acts import MAX_ATTEMPTS, Acts
+from tests.faults.simulated_state import Lease, Message, State
 
-MAX_ATTEMPTS = 5
 SUBSCRIPTIONS = (
     Subscription("plain", "topic"),
     Subscription("rare", "topic", wanted={"kind": "rare"}),
@@ -43,108 +44,76 @@ SUBSCRIPTIONS = (
     Subscription("shaped", "shaped"),
     Subscription("events", "events", of_events=True),
 )
+_BESIDE = ("rare", "exact")  # those that acts touch
 _LOST = 0.06  # of all answers
-
-
-@dataclass(slots=True, eq=False)
-class _Message:
-    id: int
-    text: str
-    key: str
-    attributes: dict[str, str]
-    attempts: int = 0
-    acked: bool = False
-    told: list[Told] = field(default_factory=list)
-
-    def tell(self, at: float, event: str, answer: str = "") -> None:
-        """Write it into the journal."""
-        self.told.append(Told(at, event, self.attempts, answer))
-
-
-@dataclass(slots=True, eq=False)
-class _Lease:
-    """One delivery: of one message, or of a run of a key."""
-
-    messages: list[_Message]
-    until: float
-    acked: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _State:
-    """A subscription in the broker."""
-
-    subscription: Subscription
-    messages: list[_Message] = field(default_factory=list)
-    leases: dict[str, tuple[_Lease, _Message]] = field(default_factory=dict)  # by ack id
-    received: list[tuple[float, list[str]]] = field(default_factory=list)  # ack ids of responses, and their ends
-    snapshots: dict[str, set[int]] = field(default_factory=dict)  # the ids that were acked
-
-    def holder(self, message: _Message, now: float) -> _Lease | None:
-        """The live lease of a message, or of its key."""
-        keyed = self.subscription.ordered and message.key
-        for lease, one in self.leases.values():
-            same = one.key == message.key if keyed else one is message
-            if same and lease.until > now and len(lease.acked) < len(lease.messages):
-                return lease
-        return None
+# Acks and new deadlines; where more is given up, more comes back.
+_CHANGES = {False: (None, None, None, 0, 0, 1, 15), True: (None, 0, 0, 0, 0, 0)}
 
 
 class Simulator:
     """Clients and a broker, all of them in one loop of random steps."""
 
-    def __init__(self, seed: int) -> None:
-        self._dice = random.Random(seed)
-        self.history = History(SUBSCRIPTIONS)
-        self._states = {s.name: _State(s) for s in SUBSCRIPTIONS}
-        self._now = 100.0
+    def __init__(self, seed: int, *, acting: bool = False) -> None:
+        """`acting`: operators redrive, discard, purge and copy, rather than seek."""
+        self.dice = random.Random(seed)
+        subscriptions: Sequence[Subscription] = SUBSCRIPTIONS
+        if acting:
+            beside = (each for each in SUBSCRIPTIONS if each.name in _BESIDE)
+            subscriptions = (*beside, *simulated_acts.SUBSCRIPTIONS)
+        self.history = History(subscriptions)
+        self.states = {s.name: State(s) for s in subscriptions}
+        self._received = [name for name in self.states if name != simulated_acts.PILE]
+        self._acting = acting
+        self.now = 100.0
         self._next = {"topic": [7 * 10**15, 8 * 10**15], "letters": [9 * 10**15]}
-        self._next |= {"shaped": [10 * 10**15], "events": [11 * 10**15]}
+        self._next |= {"shaped": [10 * 10**15], "events": [11 * 10**15], "pile": [12 * 10**15]}
+        self._next["copies"] = [13 * 10**15, 14 * 10**15]
         self._count = self._events = 0
         self._letters: Counter[str] = Counter()  # by the subscription that gave them up
         self._held: list[tuple[float, float, str, list[Delivery]]] = []  # until when, since when, and whose
+        self._acts = Acts(self)
         self._free_at = dict.fromkeys(("publisher-1", "publisher-2"), 0.0)
 
     def run(self, steps: int = 250) -> History:
-        for _ in range(steps):
-            self._now += self._dice.choice((0.1, 0.3, 1.0))
+        for _ in range(2 * steps if self._acting else steps):
+            self.now += self.dice.choice((0.1, 0.3, 1.0))
             self._let_go()
-            clients = (self._publish, self._receive, self._settle, self._hold, self._seek)
-            self._dice.choices(clients, (3, 6, 8, 0.6, 0.3))[0]()
+            clients = (self._publish, self._receive, self._settle, self._hold, self._operate)
+            self.dice.choices(clients, (3, 6, 8, 0.6, 1.0 if self._acting else 0.3))[0]()
         self._drain()
         self.history.operations.sort(key=lambda operation: operation.ended)
         return self.history
 
     # --- clients ---------------------------------------------------------------------------------------------
 
-    def _times(self, not_before: float = 0.0) -> dict[str, Any]:
-        began = max(not_before, self._now - self._dice.uniform(0, 0.4))
-        return {"began": began, "ended": self._now + self._dice.uniform(0.01, 0.4)}
+    def times(self, not_before: float = 0.0) -> dict[str, Any]:
+        began = max(not_before, self.now - self.dice.uniform(0, 0.4))
+        return {"began": began, "ended": self.now + self.dice.uniform(0.01, 0.4)}
 
-    def _answer(self, draining: bool = False) -> tuple[Outcome, bool]:
+    def answer(self, draining: bool = False) -> tuple[Outcome, bool]:
         """The outcome, and whether it takes effect."""
-        if draining or self._dice.random() >= _LOST:
+        if draining or self.dice.random() >= _LOST:
             return "ok", True
-        return "unknown", self._dice.random() < 0.5
+        return "unknown", self.dice.random() < 0.5
 
     def _publish(self) -> None:
-        who = self._dice.choice(list(self._free_at))
-        if self._free_at[who] > self._now:
+        who = self.dice.choice(list(self._free_at))
+        if self._free_at[who] > self.now:
             return
-        outcome, happens = self._answer()
-        key = self._dice.choice(("", f"{who}-a", f"{who}-b"))
-        attributes = {"kind": self._dice.choice(("common", "rare"))}
-        count = self._dice.choice((1, 1, 3))
+        outcome, happens = self.answer()
+        key = self.dice.choice(("", f"{who}-a", f"{who}-b"))
+        attributes = {"kind": self.dice.choice(("common", "rare"))}
+        count = self.dice.choice((1, 1, 3))
         texts = [f"text-{self._count + n}" for n in range(count)]
         self._count += count
-        topic = self._dice.choice(("topic",) * 9 + ("shaped",))
-        breaks = topic == "shaped" and self._dice.random() < 0.5
+        topic = self.dice.choice(("topic",) * 9 + ("shaped",))
+        breaks = topic == "shaped" and self.dice.random() < 0.5
         if breaks:
             outcome, happens = "failed" if outcome == "ok" else outcome, False
-        ids = self._store(topic, texts, key, attributes) if happens else []
+        ids = self.store(topic, texts, key, attributes) if happens else []
         publish = Publish(
             who=who,
-            **self._times(self._free_at[who]),
+            **self.times(self._free_at[who]),
             outcome=outcome,
             topic=topic,
             texts=texts,
@@ -158,19 +127,19 @@ class Simulator:
 
     def _receive(self, name: str | None = None, *, draining: bool = False) -> list[str]:
         """The ack ids of what came."""
-        state = self._states[name or self._dice.choice(list(self._states))]
+        state = self.states[name or self.dice.choice(self._received)]
         self._forward_dead_letters(state)
         if state.subscription.name == "pushed":
             return self._push(state, draining)
-        outcome, happens = self._answer(draining)
+        outcome, happens = self.answer(draining)
         deliveries = self._claim(state) if happens else []
-        times = self._times()
+        times = self.times()
         received = Receive(
             who="puller",
             **times,
             outcome=outcome,
             subscription=state.subscription.name,
-            how=self._dice.choice(("pull", "stream")),
+            how=self.dice.choice(("pull", "stream")),
             deliveries=deliveries if outcome == "ok" else [],
         )
         self.history.add(received)
@@ -181,38 +150,38 @@ class Simulator:
 
     def _hold(self) -> None:
         """The network holds a response of a stream for some time."""
-        state = self._states[self._dice.choice([name for name in self._states if name != "pushed"])]
+        state = self.states[self.dice.choice([name for name in self._received if name != "pushed"])]
         self._forward_dead_letters(state)
         if deliveries := self._claim(state):
-            until = self._now + self._dice.uniform(1, 14)
-            self._held.append((until, self._now - 0.1, state.subscription.name, deliveries))
+            until = self.now + self.dice.uniform(1, 14)
+            self._held.append((until, self.now - 0.1, state.subscription.name, deliveries))
 
     def _let_go(self) -> None:
         """What was held comes, close behind the response before, as the client sees it."""
-        for held in [held for held in self._held if held[0] <= self._now]:
+        for held in [held for held in self._held if held[0] <= self.now]:
             self._held.remove(held)
             _, since, name, deliveries = held
-            times = self._times(self._now - 0.2)
+            times = self.times(self.now - 0.2)
             self.history.add(
-                Fault(who="network", began=since, ended=self._now, name="hold", excuses=False, delays=True)
+                Fault(who="network", began=since, ended=self.now, name="hold", excuses=False, delays=True)
             )
             self.history.add(
                 Receive(who="streamer", **times, subscription=name, how="stream", deliveries=deliveries)
             )
-            self._states[name].received.append((times["ended"], [delivery.ack_id for delivery in deliveries]))
+            self.states[name].received.append((times["ended"], [delivery.ack_id for delivery in deliveries]))
 
-    def _push(self, state: _State, draining: bool) -> list[str]:
-        status = 204 if draining else self._dice.choice((204, 204, 500))
+    def _push(self, state: State, draining: bool) -> list[str]:
+        status = 204 if draining else self.dice.choice((204, 204, 500))
         for delivery in self._claim(state, most=1000 if draining else 1):
             lease, message = state.leases[delivery.ack_id]
             message.acked = status == 204
-            message.tell(self._now, *(("ACKED", "204 in 5 ms") if message.acked else ("NACKED", f"push {status}")))
+            message.tell(self.now, *(("ACKED", "204 in 5 ms") if message.acked else ("NACKED", f"push {status}")))
             lease.until = 0.0
             self.history.add(
                 Receive(
                     who="endpoint",
-                    began=self._now,
-                    ended=self._now + 0.05,
+                    began=self.now,
+                    ended=self.now + 0.05,
                     subscription="pushed",
                     how="push",
                     deliveries=[delivery],
@@ -222,19 +191,19 @@ class Simulator:
         return []  # there is nothing to settle
 
     def _settle(self) -> None:
-        state = self._states[self._dice.choice(list(self._states))]
+        state = self.states[self.dice.choice(self._received)]
         if not state.received:
             return
-        ended, ack_ids = self._dice.choice(state.received[-5:])
-        if ended >= self._now:
+        ended, ack_ids = self.dice.choice(state.received[-5:])
+        if ended >= self.now:
             return
-        some = self._dice.sample(ack_ids, self._dice.randint(1, len(ack_ids)))
-        self._settle_these(state, some, self._dice.choice((None, None, None, 0, 0, 1, 15)), ended)
+        some = self.dice.sample(ack_ids, self.dice.randint(1, len(ack_ids)))
+        self._settle_these(state, some, self.dice.choice(_CHANGES[state.subscription.redriven]), ended)
 
     def _settle_these(
-        self, state: _State, ack_ids: list[str], seconds: float | None, after: float, *, draining: bool = False
+        self, state: State, ack_ids: list[str], seconds: float | None, after: float, *, draining: bool = False
     ) -> None:
-        outcome, happens = self._answer(draining)
+        outcome, happens = self.answer(draining)
         refused: dict[str, str] = {}
         if happens:
             for ack_id in ack_ids:
@@ -244,7 +213,7 @@ class Simulator:
         self.history.add(
             Settle(
                 who="puller",
-                **self._times(after + 0.001),
+                **self.times(after + 0.001),
                 outcome=outcome,
                 subscription=state.subscription.name,
                 ack_ids=ack_ids,
@@ -253,18 +222,24 @@ class Simulator:
             )
         )
 
+    def _operate(self) -> None:
+        if self._acting:
+            self._acts.act()
+        else:
+            self._seek()
+
     def _seek(self) -> None:
         """Take a snapshot, or go back to one."""
-        state = self._states["plain"]
-        outcome, happens = self._answer()
-        times = self._times()
-        self._now = times["ended"]  # a quiet moment
-        if not state.snapshots or self._dice.random() < 0.5:
+        state = self.states["plain"]
+        outcome, happens = self.answer()
+        times = self.times()
+        self.now = times["ended"]  # a quiet moment
+        if not state.snapshots or self.dice.random() < 0.5:
             name = f"snapshot-{self._count}-{len(state.snapshots)}"
             state.snapshots[name] = {m.id for m in state.messages if m.acked}
             self.history.add(Snapshot(who="operator", **times, subscription="plain", name=name))
             return
-        name = self._dice.choice(list(state.snapshots))
+        name = self.dice.choice(list(state.snapshots))
         if happens:
             for message in state.messages:
                 message.acked = message.id in state.snapshots[name]
@@ -273,51 +248,52 @@ class Simulator:
 
     def _drain(self) -> None:
         for _ in range(40):
-            self._now += 5.0
+            self.now += 5.0
             self._let_go()
-            for name, state in self._states.items():
+            if self._acting:
+                self._acts.redrive_all()
+            for name in self._received:
+                state = self.states[name]
                 for _ in range(20):
-                    self._now += 0.5
+                    self.now += 0.5
                     ack_ids = self._receive(name, draining=True)
                     if not ack_ids:
                         break
-                    self._now = self.history.operations[-1].ended + 0.5
-                    self._settle_these(state, ack_ids, None, self._now - 0.4, draining=True)
-        for name, state in self._states.items():
+                    self.now = self.history.operations[-1].ended + 0.5
+                    self._settle_these(state, ack_ids, None, self.now - 0.4, draining=True)
+        for name, state in self.states.items():
             left = [message for message in state.messages if not message.acked]
             position = Position(
-                who="drain", **self._times(), subscription=name, undelivered=len(left), outstanding=0, final=True
+                who="drain", **self.times(), subscription=name, undelivered=len(left), outstanding=0, final=True
             )
             self.history.add(position)
             for message in state.messages if state.subscription.journal else ():
                 told = [each for each in message.told if state.subscription.tells(each.event, each.attempt)]
                 if message.id % 2 and state.subscription.journal_share < 1.0:
                     told = []
-                self.history.add(
-                    Timeline(who="drain", **self._times(), subscription=name, id=message.id, told=told)
-                )
+                self.history.add(Timeline(who="drain", **self.times(), subscription=name, id=message.id, told=told))
 
     # --- the broker --------------------------------------------------------------------------------------------
 
-    def _store(self, topic: str, texts: list[str], key: str, attributes: dict[str, str]) -> list[int]:
+    def store(self, topic: str, texts: list[str], key: str, attributes: dict[str, str]) -> list[int]:
         heads = self._next[topic]
-        shard = crc32(key.encode()) % len(heads) if key else self._dice.randrange(len(heads))
+        shard = crc32(key.encode()) % len(heads) if key else self.dice.randrange(len(heads))
         ids = [heads[shard] + n + 1 for n in range(len(texts))]
         heads[shard] += len(texts)
-        for state in self._states.values():
+        for state in self.states.values():
             wanted = state.subscription.wanted.items() <= attributes.items()
             if state.subscription.topic == topic and wanted:
-                state.messages += [_Message(i, text, key, attributes) for i, text in zip(ids, texts, strict=True)]
+                state.messages += [Message(i, text, key, attributes) for i, text in zip(ids, texts, strict=True)]
         return ids
 
-    def _claim(self, state: _State, most: int | None = None) -> list[Delivery]:
+    def _claim(self, state: State, most: int | None = None) -> list[Delivery]:
         deliveries: list[Delivery] = []
-        for messages in self._due(state, most or self._dice.choice((1, 2, 10))):
-            lease = _Lease(messages, self._now + state.subscription.ack_deadline)
+        for messages in self._due(state, most or self.dice.choice((1, 2, 10))):
+            lease = Lease(messages, self.now + state.subscription.ack_deadline)
             for message in messages:
                 message.attempts += 1
-                message.tell(self._now, "HANDED_OUT")
-                ack_id = f"{state.subscription.name}-{message.id}-{message.attempts}-{self._dice.random()}"
+                message.tell(self.now, "HANDED_OUT")
+                ack_id = f"{state.subscription.name}-{message.id}-{message.attempts}-{self.dice.random()}"
                 state.leases[ack_id] = (lease, message)
                 shown = message.attempts if state.subscription.max_attempts else None
                 deliveries.append(
@@ -325,24 +301,24 @@ class Simulator:
                 )
         return deliveries
 
-    def _due(self, state: _State, most: int) -> list[list[_Message]]:
+    def _due(self, state: State, most: int) -> list[list[Message]]:
         """What may go out now: messages, and runs of keys."""
-        runs: dict[str, list[_Message]] = {}
-        alone: list[list[_Message]] = []
+        runs: dict[str, list[Message]] = {}
+        alone: list[list[Message]] = []
         held: set[str] = set()
         for message in state.messages:
             if message.acked or len(alone) + sum(map(len, runs.values())) >= most:
                 continue
             if not (state.subscription.ordered and message.key):
-                if state.holder(message, self._now) is None:
+                if state.holder(message, self.now) is None:
                     alone.append([message])
-            elif message.key not in held and state.holder(message, self._now) is None:
+            elif message.key not in held and state.holder(message, self.now) is None:
                 runs.setdefault(message.key, []).append(message)
             else:
                 held.add(message.key)
         return alone + list(runs.values())
 
-    def _apply(self, state: _State, ack_id: str, seconds: float | None) -> str | None:
+    def _apply(self, state: State, ack_id: str, seconds: float | None) -> str | None:
         """Ack or move a deadline; why not, if not."""
         if ack_id not in state.leases:
             return "gone"
@@ -351,38 +327,43 @@ class Simulator:
         exactly_once = state.subscription.exactly_once
         if seconds is None and message.id in lease.acked:
             return None
-        if latest != ack_id or message.acked or (exactly_once and lease.until <= self._now):
+        if latest != ack_id or message.acked or (exactly_once and lease.until <= self.now):
             return "stale"
         if seconds is not None:
-            lease.until = self._now + seconds
-            message.tell(self._now, "EXTENDED" if seconds else "NACKED")
+            lease.until = self.now + seconds
+            message.tell(self.now, "EXTENDED" if seconds else "NACKED")
             return None
         earlier = lease.messages[: lease.messages.index(message)]
         if exactly_once and any(other.id not in lease.acked for other in earlier):
             return "unordered"
-        if lease.until <= self._now and len(lease.messages) > 1:
+        if lease.until <= self.now and len(lease.messages) > 1:
             return "stale"
         lease.acked.add(message.id)
-        message.tell(self._now, "ACKED")
+        message.tell(self.now, "ACKED")
         for other in lease.messages:  # an ack counts once all earlier ones are acked
             if other.id not in lease.acked:
                 break
             other.acked = True
         return None
 
-    def _forward_dead_letters(self, state: _State) -> None:
+    def _forward_dead_letters(self, state: State) -> None:
         for message in state.messages:
             used_up = state.subscription.max_attempts == message.attempts
-            if used_up and not message.acked and state.holder(message, self._now) is None:
+            if used_up and not message.acked and state.holder(message, self.now) is None:
                 message.acked = True
-                message.tell(self._now, "DEAD_LETTERED", "nack")
+                message.tell(self.now, "DEAD_LETTERED", "nack")
                 self._tell_operators(state.subscription.name)
                 told = {
                     DEAD_LETTER_SOURCE: state.subscription.name,
                     DEAD_LETTER_COUNT: str(message.attempts),
                     DEAD_LETTER_ID: str(message.id),
                 }
-                self._store("letters", [message.text], message.key, message.attributes | told)
+                self.store(
+                    state.subscription.dead_letter_topic or "",
+                    [message.text],
+                    message.key,
+                    message.attributes | told,
+                )
 
     def _tell_operators(self, name: str) -> None:
         """Of the first dead letter, the tenth, and so on."""
@@ -393,4 +374,4 @@ class Simulator:
         self._events += 1
         kind = "growing" if before else "first"
         told = {"ce-id": f"{self._events}", "ce-type": f"pubsub.deadLetters.{kind}", "ce-subject": f"p/s/{name}"}
-        self._store("events", [json.dumps({"n": self._events, "count": count})], "", told)
+        self.store("events", [json.dumps({"n": self._events, "count": count})], "", told)

@@ -15,13 +15,15 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from tests.faults.clients.actor import Actor
 from tests.faults.clients.endpoints import Endpoints
 from tests.faults.clients.gate import Gate
 from tests.faults.clients.historian import Historian
+from tests.faults.clients.mender import Mender
 from tests.faults.clients.operator import Operator
 from tests.faults.clients.publisher import Publisher
 from tests.faults.clients.puller import Puller
-from tests.faults.clients.rest import RestCaller
+from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.clients.shapes import Shapes
 from tests.faults.clients.stalls import note_stalls
 from tests.faults.clients.stream import Streamer
@@ -32,7 +34,9 @@ from tests.faults.history import History
 DRAIN_SECONDS = 90.0  # longer than any lease, retry delay or push backoff of what has been healed
 _SETTLED_SECONDS = 1.0  # for so long nothing is left, then nothing more will come
 _LOOK_SECONDS = 0.3
+_COPIED_FOR = "3600s"  # longer than a run
 _SHAPED_RATE = 2.0  # publish requests a second
+ACTORS: tuple[type[Actor], ...] = (Mender,)
 
 
 class Workload:
@@ -84,6 +88,11 @@ class Workload:
         self._operator = Operator(
             self.caller, self.history, self._dice("operator"), self._gates, names, pause=operator_pause
         )
+        self._actors = [
+            actor(self.caller, self.history, self._dice(actor.__name__.lower()), plans, pause=operator_pause)
+            for actor in ACTORS
+        ]
+        self._operators: list[Operator | Actor] = [self._operator, *self._actors]
 
     @property
     def unforeseen(self) -> list[str]:
@@ -100,14 +109,12 @@ class Workload:
             async with asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(note_stalls(self.history))
                 senders = [tasks.create_task(publisher.run()) for publisher in self._publishers]
-                senders.append(tasks.create_task(self._operator.run()))
+                senders += [tasks.create_task(actor.run()) for actor in self._operators]
                 for receiver in self._receivers:
                     tasks.create_task(receiver.run())
                 try:
                     yield
-                    for publisher in self._publishers:
-                        publisher.stopping = True
-                    self._operator.stopping.set()
+                    self._stop_senders()
                     await asyncio.wait(senders)
                     await self._drain()
                 finally:
@@ -118,10 +125,14 @@ class Workload:
     def _dice(self, name: str) -> random.Random:
         return random.Random(f"{self._seed}/{name}")
 
-    def _stop(self) -> None:
-        self._operator.stopping.set()
+    def _stop_senders(self) -> None:
         for publisher in self._publishers:
             publisher.stopping = True
+        for actor in self._operators:
+            actor.stopping.set()
+
+    def _stop(self) -> None:
+        self._stop_senders()
         for receiver in self._receivers:
             receiver.stop()
 
@@ -130,8 +141,11 @@ class Workload:
             await self.caller.guard.admit(self.caller.project)
         if self._shapes is not None:
             await self._shapes.create()
+        copied = {plan.terms.copies for plan in self._plans}
         for topic in self._topics:
-            settings = {"schemaSettings": self._shapes.settings} if self._shapes and topic == SHAPED else {}
+            settings: Json = {"schemaSettings": self._shapes.settings} if self._shapes and topic == SHAPED else {}
+            if topic in copied:
+                settings["messageRetentionDuration"] = _COPIED_FOR
             await self.caller.do("PUT", f"topics/{topic}", settings, fine=[409])
         for plan in self._plans:
             body = plan.body(self.caller.project, self._endpoint_url)
@@ -165,6 +179,8 @@ class Workload:
                 await asyncio.sleep(_SETTLED_SECONDS)
                 if await self._is_empty():
                     break
+            for actor in self._actors:
+                await actor.mend()
             await asyncio.sleep(_LOOK_SECONDS)
         self.drained_in = time.monotonic() - began
         for plan in self._plans:

@@ -5,8 +5,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from broker.domain.delivery import Delivery
 from broker.domain.redrive import Outcome
 from broker.store.log import piles, redrive
+from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_unwanted, drop_partitions_behind
 from tests.fixtures.dead_letters import Letters, make_letters
@@ -46,6 +48,12 @@ async def _acked(log: Log, **options: object) -> list[str]:
         found += texts(deliveries)
         await log.acknowledge_many(*deliveries)
     return found
+
+
+async def _acknowledge_in_order(log: Log, delivery: Delivery, now: datetime) -> None:
+    acks = {log.name(delivery): set(range(len(delivery.messages)))}
+    async with log.session() as session:
+        await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=(), now=now)
 
 
 async def _seek_to_the_start(log: Log) -> None:
@@ -137,6 +145,28 @@ async def test_a_letter_that_is_out_is_left_alone_and_one_given_back_is_taken_ou
     assert await letters.dead.acknowledge(delivery, [0]) == set()
     assert await _acked(letters.dead) == []
     assert await letters.redrive() == [Outcome.ACKED]
+
+
+@pytest.mark.parametrize("taken", [1, 2])
+async def test_behind_what_failed_of_its_key_comes_what_is_redriven_meanwhile_though_it_is_older(
+    ordered: Letters, taken: int
+) -> None:
+    log = ordered.log
+    await ordered.give_up("a", key="k")
+    now = log.start + timedelta(seconds=1)
+    await log.publish(*"bcde", key="k", now=now)
+    [delivery] = await log.pull(ordered=True, now=now)
+    await log.nack(delivery, now=now)
+    [delivery] = await log.pull(1, ordered=True, now=now)
+    assert await ordered.redrive(now=now) == [Outcome.REDRIVEN]
+    came: list[str] = []
+    while True:
+        await _acknowledge_in_order(log, delivery, now)
+        if not (deliveries := await log.pull(taken, ordered=True, now=now)):
+            break
+        [delivery] = deliveries
+        came += texts(deliveries)
+    assert came == ["c", "d", "e", "a"]
 
 
 async def test_what_was_sought_back_is_not_doubled(letters: Letters) -> None:

@@ -75,7 +75,9 @@ def _row(request: ClaimRequest, claimant: Claimant, run: OrderedRun, at: datetim
     numbers = [run.next_number] * len(out) + [number for _, number in behind]
     first, last = run.first_publish_time, run.last_publish_time
     if out:
-        first, last = run.taken[0].publish_time, max(last, run.taken[-1].publish_time)
+        last = max(last, run.taken[-1].publish_time)
+        if not (run.redriven and run.left):  # what was redriven waits behind what failed, and may be older
+            first = run.taken[0].publish_time
     return {
         "subscription_ids": run.subscription_id,
         "attempt_ids": run.attempt_id,

@@ -119,7 +119,6 @@ broker doctor
 broker bench --messages 200 --batch 20 --connections 2
 broker snapshot delete before-release
 broker sub delete audit
-broker topic update parcels --shards 4
 broker topic delete parcels
 broker peek billing --json | broker publish orders --input json
 seq 3 | broker publish orders --rate 100

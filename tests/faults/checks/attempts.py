@@ -21,7 +21,8 @@ RESENT_SECONDS = 1.0  # after a push without an answer, within which it is sent 
 def check_attempt_numbers(view: View) -> Iterator[Violation]:
     """1, 2, 3 and so on; a number is missing only where a response may have been lost, for an ack deadline."""
     for subscription in view.subscriptions.values():
-        if subscription.subscription.max_attempts is None:
+        terms = subscription.subscription
+        if terms.max_attempts is None or terms.redriven:  # whose attempts begin anew
             continue
         for receipts in subscription.receipts.values():
             yield from _numbers(view, subscription, receipts)
@@ -55,12 +56,12 @@ def _missing(
     view: View, subscription: SubscriptionView, where: str, since: float, after: Receipt, count: int
 ) -> Iterator[Violation]:
     """`count` attempts between a time and a receipt were seen by nobody."""
-    if count > 0 and count > _most_lost(view, subscription, since, after.received):
+    if count > 0 and count > most_lost(view, subscription, since, after.received):
         told = f"{where} came {_attempt(after)}, and nothing was lost"
         yield violation("attempts", told, [after.number])
 
 
-def _most_lost(view: View, subscription: SubscriptionView, since: float, until: float) -> int:
+def most_lost(view: View, subscription: SubscriptionView, since: float, until: float) -> int:
     """How many attempts of one message may have been lost: each is out for a whole ack deadline."""
     faults = [(fault.began, fault.ended + LATE_SECONDS) for _, fault in view.faults]
     lost = overlapping(subscription.lost, since, until) + overlapping(faults, since, until)
@@ -80,7 +81,8 @@ def _resent(earlier: Receipt, later: Receipt) -> bool:
 def check_dead_letters(view: View) -> Iterator[Violation]:
     """At most one of each message, after as many attempts as allowed; one if they are used up; none if acked."""
     for subscription in view.plain_subscriptions():
-        if subscription.subscription.dead_letter_topic is None:
+        terms = subscription.subscription
+        if terms.dead_letter_topic is None or terms.redriven:  # whose letters nobody sees
             continue
         letters = view.dead_letters(subscription)
         receipts = {r[0].delivery.text: r for r in subscription.receipts.values()}
@@ -112,7 +114,7 @@ def _letter(
         yield violation("dead letters", f"{where} was acked", [*acks, *numbers])
     seen = {_attempt(receipt) for receipt in tried}
     until = min(copy.received for copy in copies)
-    if most - len(seen) > _most_lost(view, subscription, publish.began, until):
+    if most - len(seen) > most_lost(view, subscription, publish.began, until):
         yield violation("dead letters", f"{where} was seen in attempts {sorted(seen)} only", numbers)
 
 

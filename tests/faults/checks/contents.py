@@ -21,7 +21,7 @@ def check_nothing_is_lost(view: View) -> Iterator[Violation]:
     for subscription in view.plain_subscriptions():
         seen = subscription.texts().keys() | view.dead_letters(subscription).keys()
         for number, publish in view.publishes:
-            if publish.outcome != "ok" or not subscription.wants(publish):
+            if publish.outcome != "ok" or not subscription.wants(publish) or subscription.may_be_purged(publish):
                 continue
             lost = [text for text in publish.texts if text not in seen]
             if lost:
@@ -31,15 +31,20 @@ def check_nothing_is_lost(view: View) -> Iterator[Violation]:
 def check_nothing_is_forgotten(view: View) -> Iterator[Violation]:
     """What was delivered comes again until somebody acks it, or is dead-lettered; after the drain all was acked.
 
-    What used up its attempts is for the check of dead letters.
+    What used up its attempts is for the check of dead letters, unless it comes back; for what is purged or
+    discarded nobody waits.
     """
     for subscription in view.subscriptions.values():
         if subscription.subscription.of_events:  # which go on to come while nobody waits for them any more
             continue
         letters = view.dead_letters(subscription)
-        most = subscription.subscription.max_attempts
-        for receipts in subscription.receipts.values():
+        most = None if subscription.subscription.redriven else subscription.subscription.max_attempts
+        discarded = {each for _, discard in subscription.discards for each in discard.ids}
+        for message_id, receipts in subscription.receipts.items():
             text = receipts[0].delivery.text
+            published = view.published.get(text)
+            if message_id in discarded or (published and subscription.may_be_purged(published[1])):
+                continue
             used_up = most is not None and any(receipt.delivery.attempt == most for receipt in receipts)
             if text in letters or used_up or any(may_have_acked(view, receipt) for receipt in receipts):
                 continue
@@ -54,7 +59,7 @@ def check_publishes_are_whole(view: View) -> Iterator[Violation]:
     """
     seen = {s.name: s.texts().keys() | view.dead_letters(s).keys() for s in view.plain_subscriptions()}
     for number, publish in view.publishes:
-        wanting = [s for s in view.plain_subscriptions() if s.wants(publish)]
+        wanting = [s for s in view.plain_subscriptions() if s.wants(publish) and not s.may_be_purged(publish)]
         there = {s.name: sum(text in seen[s.name] for text in publish.texts) for s in wanting}
         if publish.outcome == "failed" and any(there.values()):
             yield violation("refused, and stored", f"{publish.texts[:5]} came: {there}", [number])

@@ -56,6 +56,9 @@ class _Teller:
         if event == "RELEASED":
             self._is_released = True
             return f"RELEASED after {settled}" if is_final else None
+        if event == "REDRIVEN":
+            self._attempt, self._is_released, self._settled = 0, False, ""
+            return None if settled == "DEAD_LETTERED" else f"REDRIVEN after {settled or 'nothing'}"
         if event in _SETTLED:
             self._settled = event
             if settled:
@@ -168,15 +171,21 @@ def check_nothing_else_is_told(view: View) -> Iterator[Violation]:
         receipts = subscription.receipts.get(message_id, [])
         for each in told:
             of_it = [receipt for receipt in receipts if receipt.delivery.attempt in (None, each.attempt)]
-            if not _may_have_been(view, subscription, each, of_it):
+            if not _may_have_been(view, subscription, message_id, each, of_it):
                 where = f"{subscription.name}: {message_id}: {each.event} {each.attempt}: {_short(told)}"
                 yield violation("told, and not done", where, [number])
 
 
-def _may_have_been(view: View, subscription: SubscriptionView, told: Told, receipts: list[Receipt]) -> bool:
+def _may_have_been(
+    view: View, subscription: SubscriptionView, message_id: int, told: Told, receipts: list[Receipt]
+) -> bool:
+    if told.event == "REDRIVEN":
+        return subscription.subscription.redriven
     if told.event in _NEVER or not subscription.subscription.tells(told.event, told.attempt):
         return False
     if told.event == "ACKED":
+        if told.answer == "discarded":
+            return any(message_id in discard.ids for _, discard in subscription.discards)
         return any(may_have_acked(view, receipt) for receipt in receipts)
     is_change = told.event in ("NACKED", "EXTENDED") and told.answer[:4] != "push"
     if not is_change or subscription.subscription.ordered:

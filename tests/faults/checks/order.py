@@ -46,14 +46,15 @@ def check_first_deliveries(view: View) -> Iterator[Violation]:
 def check_turns(view: View) -> Iterator[Violation]:
     """A message is delivered only when every earlier one of its key is settled or before it in the response."""
     for subscription in _ordered(view):
-        if subscription.seeks:  # which brings back what was settled
+        if subscription.seeks or subscription.subscription.redriven:  # which brings back what was settled
             continue
         for key in _keys(view, subscription):
             yield from _faults_of_key(subscription, key)
 
 
 def _ordered(view: View) -> list[SubscriptionView]:
-    return [s for s in view.plain_subscriptions() if s.subscription.ordered]
+    copied = [s for s in view.subscriptions.values() if s.subscription.copies]
+    return [s for s in (*view.plain_subscriptions(), *copied) if s.subscription.ordered]
 
 
 def _keys(view: View, subscription: SubscriptionView) -> Iterator[_Key]:

@@ -9,12 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.faults.history import (
+    Copy,
     Delivery,
+    Discard,
     Fault,
     History,
+    Operation,
     Position,
     Publish,
+    Purge,
     Receive,
+    Redrive,
     Seek,
     Settle,
     Snapshot,
@@ -95,6 +100,9 @@ class SubscriptionView:
         self.positions: list[tuple[int, Position]] = []
         self.by_ack_id: dict[str, Receipt] = {}
         self.timelines: list[tuple[int, Timeline]] = []
+        self.redrives: list[tuple[int, Redrive]] = []
+        self.purges: list[tuple[int, Purge]] = []
+        self.discards: list[tuple[int, Discard]] = []
 
     def wants(self, publish: Publish) -> bool:
         """It is of this topic, and the filter matches."""
@@ -104,6 +112,14 @@ class SubscriptionView:
     def texts(self) -> dict[str, int]:
         """Of all messages received, with an operation that brought each."""
         return {receipts[0].delivery.text: receipts[0].number for receipts in self.receipts.values()}
+
+    def may_be_purged(self, publish: Publish) -> bool:
+        """By a purge that may have been made after it was published."""
+        return any(publish.began <= ended_late(purge) for _, purge in self.purges)
+
+    def redrives_between(self, began: float, ended: float) -> list[Redrive]:
+        """Those that may have brought something back then."""
+        return [redrive for _, redrive in self.redrives if redrive.began <= ended and redrive.ended >= began]
 
     def seeks_between(self, began: float, ended: float) -> list[SeekWindow]:
         """The seeks that may have happened then."""
@@ -160,17 +176,17 @@ class View:
         faults = [(n, o) for n, o in enumerate(history.operations) if isinstance(o, Fault)]
         self.faults = [(number, fault) for number, fault in faults if fault.excuses]
         self._delays = sorted((f for _, f in faults if f.delays), key=lambda fault: fault.ended, reverse=True)
+        self.copies: list[tuple[int, Copy]] = []
         self._fill(history)
-        for number, operation in enumerate(history.operations):
-            if isinstance(operation, Timeline):
-                self.subscriptions[operation.subscription].timelines.append((number, operation))
+        self._fill_acts(history)
 
     def of_topic(self, topic: str) -> list[SubscriptionView]:
         return [view for view in self.subscriptions.values() if view.subscription.topic == topic]
 
     def plain_subscriptions(self) -> list[SubscriptionView]:
-        """All but those of dead letters and events: what publishers publish is meant for them."""
-        views = [view for view in self.subscriptions.values() if not view.subscription.of_events]
+        """All but those of dead letters, events and copies: what publishers publish is meant for them."""
+        terms = [view.subscription for view in self.subscriptions.values()]
+        views = [self.subscriptions[each.name] for each in terms if not (each.of_events or each.copies)]
         return [view for view in views if view.subscription.topic not in self.dead_letter_topics]
 
     def dead_letters(self, source: SubscriptionView) -> dict[str, list[Receipt]]:
@@ -225,6 +241,25 @@ class View:
             self.subscriptions[seek.subscription].seeks.append(window)
         for view in self.subscriptions.values():
             view._sort()
+
+    def _fill_acts(self, history: History) -> None:
+        for number, operation in enumerate(history.operations):
+            match operation:
+                case Timeline():
+                    self.subscriptions[operation.subscription].timelines.append((number, operation))
+                case Redrive():
+                    self.subscriptions[operation.subscription].redrives.append((number, operation))
+                case Purge() if operation.outcome != "failed":
+                    self.subscriptions[operation.subscription].purges.append((number, operation))
+                case Discard() if operation.outcome != "failed":
+                    self.subscriptions[operation.subscription].discards.append((number, operation))
+                case Copy():
+                    self.copies.append((number, operation))
+
+
+def ended_late(operation: Operation) -> float:
+    """By when it was done, if it was."""
+    return operation.ended + (LATE_SECONDS if operation.outcome == "unknown" else 0.0)
 
 
 def _seek_window(number: int, seek: Seek, taken: list[Snapshot]) -> SeekWindow:

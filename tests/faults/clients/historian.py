@@ -19,7 +19,7 @@ class Historian:
         self._ahead = 0.0  # the wall clock, of ours
 
     async def read(self, subscription: Subscription) -> None:
-        """Note the timelines of some of its messages."""
+        """Note the timelines of some of its messages; of all, where they are counted."""
         self._ahead = time.time() - now()
         ids = sorted(self._ids(subscription))
         self._dice.shuffle(ids)
@@ -29,7 +29,7 @@ class Historian:
             async with room:
                 await self._read(subscription.name, message_id)
 
-        await asyncio.gather(*map(read, ids[:_MOST]))
+        await asyncio.gather(*map(read, ids if subscription.redriven else ids[:_MOST]))
 
     def _ids(self, subscription: Subscription) -> set[int]:
         """Of all that is known to have been for it."""

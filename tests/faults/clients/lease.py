@@ -10,6 +10,7 @@ from tests.faults.history import Delivery, Settle
 _ACK = None
 _SHORT = 1  # seconds; what a receiver sets that wants to see an expiry
 _LONG = 20
+_LEARNED = 0.06  # the share of deliveries
 
 # Which change to which of the messages, one after the other; and how often this is done.
 STYLES: dict[str, tuple[int, tuple[tuple[str, float | None], ...]]] = {
@@ -34,20 +35,28 @@ Send = Callable[[Sequence[str], float | None], Awaitable[Settle]]
 
 
 class Handling:
-    """How a client handles its responses.  `settling`: it acks everything from now on."""
+    """How a client handles its responses.  `settling`: it acks everything from now on, but what nobody can handle;
+    `learns`: at last it can, and now and then before.
+    """
 
-    def __init__(self, dice: random.Random) -> None:
+    def __init__(self, dice: random.Random, *, learns: bool = False) -> None:
         self._dice = dice
+        self._learns = learns
         self.settling = False
 
     async def handle(self, deliveries: Sequence[Delivery], send: Send) -> None:
         """Settle the messages of one response, or do not; `send(ack_ids, seconds)` does it and notes it."""
-        poison = [d.ack_id for d in deliveries if d.attempt is not None and d.attributes.get("poison")]
+        poison = [d.ack_id for d in deliveries if d.attributes.get("poison") and self._is_poison(d)]
         if poison:
             await send(poison, 0)
         good = [d.ack_id for d in deliveries if d.ack_id not in set(poison)]
         if good:
             await self._handle(good, send)
+
+    def _is_poison(self, delivery: Delivery) -> bool:
+        if delivery.attempt is None or (self._learns and self.settling):
+            return False
+        return not self._learns or self._dice.random() >= _LEARNED
 
     async def _handle(self, ack_ids: list[str], send: Send) -> None:
         styles = {"ack": STYLES["ack"]} if self.settling else STYLES

@@ -28,7 +28,7 @@ class Puller:
     ) -> None:
         self._name, self._subscription = name, subscription
         self._caller, self._history, self._dice, self._gate = caller, history, dice, gate
-        self.handling = Handling(dice)
+        self.handling = Handling(dice, learns=subscription.redriven)
         self._stopping = False
 
     def stop(self) -> None:

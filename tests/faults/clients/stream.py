@@ -46,7 +46,7 @@ class Streamer:
     ) -> None:
         self._name, self._subscription = name, subscription
         self._caller, self._history, self._dice = caller, history, dice
-        self.handling = Handling(dice)
+        self.handling = Handling(dice, learns=subscription.redriven)
         self._stopping = asyncio.Event()
         self._stream: _Stream | None = None
 

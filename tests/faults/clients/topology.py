@@ -1,6 +1,6 @@
 """The topics and subscriptions of a run, and who receives from each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ Json = dict[str, Any]
 
 TOPIC, LETTERS = "load", "load-letters"
 SHAPED, EVENTS = "shaped", "load-events"  # one with a schema, and the one that operators are told by
+COPIES, PILE = "load-copies", "load-pile"  # what is copied; letters that nobody consumes, but that come back
 ACK_DEADLINE_SECONDS = 10  # the shortest there is
 MAX_ATTEMPTS = 5
 RARE = {"kind": "rare"}
@@ -22,7 +23,7 @@ HEALTHY, FLAKY, SETTLING = "healthy", "flaky", "settling"
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A subscription, and how many of each kind of receiver it has.  `sought`: the operator seeks in it;
-    `paused`: it is pushed to nobody.
+    `paused`: it is pushed to nobody; `purged`: now and then.
     """
 
     terms: Subscription
@@ -31,6 +32,7 @@ class Plan:
     endpoint: str = ""
     sought: bool = False
     paused: bool = False
+    purged: bool = False
     alerts: Json = field(default_factory=dict)
     fields: Json = field(default_factory=dict)
 
@@ -48,8 +50,8 @@ class Plan:
             "enableExactlyOnceDelivery": terms.exactly_once,
             **self.fields,
         }
-        if terms.wanted:
-            body["filter"] = " AND ".join(f'attributes.{name} = "{value}"' for name, value in terms.wanted.items())
+        if terms.wanted and not terms.copies:
+            body["filter"] = filter_of(terms.wanted)
         if terms.dead_letter_topic:
             topic = f"{project}/topics/{terms.dead_letter_topic}"
             body["deadLetterPolicy"] = {"deadLetterTopic": topic, "maxDeliveryAttempts": terms.max_attempts}
@@ -63,9 +65,14 @@ class Plan:
         return body
 
 
+def filter_of(wanted: Mapping[str, str]) -> str:
+    return " AND ".join(f'attributes.{name} = "{value}"' for name, value in wanted.items())
+
+
 _RETAINING = {"retainAckedMessages": True}
 _DEAD = {"max_attempts": MAX_ATTEMPTS, "dead_letter_topic": LETTERS, "wanted": RARE, "journal": "ALL"}
 _EXACT = _DEAD | {"exactly_once": True, "journal": "FAILURES"}
+_REDRIVEN = _DEAD | {"dead_letter_topic": PILE, "exactly_once": True, "redriven": True}
 _AGE, _BACKLOG = {"age": "10s"}, {"backlog": 30}  # one for each: both end by one kind of event
 
 PLANS = (
@@ -82,6 +89,11 @@ PLANS = (
     Plan(Subscription("ordered-pushed", TOPIC, ordered=True), endpoint=HEALTHY),
     Plan(Subscription("flaky", TOPIC, wanted=RARE, journal="ALL"), endpoint=FLAKY),
     Plan(Subscription("letters", LETTERS), pullers=1),
+    Plan(Subscription("redriven", TOPIC, **_REDRIVEN), pullers=1, streams=1),  # type: ignore[arg-type]
+    Plan(Subscription("ordered-redriven", TOPIC, ordered=True, **_REDRIVEN), pullers=1),  # type: ignore[arg-type]
+    Plan(Subscription("pile", PILE)),
+    Plan(Subscription("purged", TOPIC), pullers=1, purged=True),
+    Plan(Subscription("copied", COPIES, ordered=True, wanted=RARE, copies=TOPIC), pullers=1),
     Plan(Subscription("shaped", SHAPED, ordered=True), pullers=1),
     Plan(Subscription("events", EVENTS, of_events=True), pullers=1, alerts={"age": "10s", "backlog": 1}),
     # Much is the matter with it, and nobody is told.
@@ -90,9 +102,9 @@ PLANS = (
 
 
 def known_to_the_release(plans: Sequence[Plan]) -> list[Plan]:
-    """Without what release 0.1.0 does not have: schemas, events, the journal."""
+    """Without what release 0.1.0 does not have: schemas, events, the journal, operations."""
     return [
         replace(plan, terms=msgspec.structs.replace(plan.terms, journal=""), alerts={})
         for plan in plans
-        if plan.terms.topic in (TOPIC, LETTERS)
+        if plan.terms.topic in (TOPIC, LETTERS) and not (plan.purged or plan.terms.redriven)
     ]

@@ -37,7 +37,6 @@ from broker.store.log import (
     pending_rows,
     piles,
     redrive,
-    resend,
     retained_bytes,
     shards,
     unrecorded,
@@ -167,11 +166,6 @@ EXPECTED = {
     "redrive._COUNT_LETTERS": set(),
     "redrive._LIST_PILES": {"cursors_pkey"},
     "letter_groups._READ_BODIES": {"_pkey", "straggler_batches_pkey"},
-    "resend._HOLD_RETENTION": set(),
-    "resend._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
-    "resend._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
-    "resend._READ_HEADS": {"shards_pkey"},
-    "resend._LOWER_FIRST_SEQ": {"cursors_pkey"},
     "redrive._NAME_PILES": {"cursors_pkey"},
     "unrecorded._FIND_UNRECORDED": {"_pkey", "straggler_batches_pkey"},
     "unrecorded._READ_RECORDED_SINCE": set(),
@@ -218,7 +212,6 @@ _MODULES = {
     "topic_messages": topic_messages,
     "traces": traces,
     "redrive": redrive,
-    "resend": resend,
     "letter_groups": letter_groups,
     "discard": discard,
     "edits": edits,
@@ -429,7 +422,6 @@ async def _run_redrive(database: Database, log: Log, session: Any) -> None:
         await letters.step(connection=session, max_messages=3)
         await source.pull(connection=session, ordered=in_order)
         await _discard(letters, session, chosen)
-        await _resend(source, session)
 
 
 async def _run_unrecorded(letters: Letters, session: Any, chosen: Chosen) -> None:
@@ -445,16 +437,6 @@ async def _run_unrecorded(letters: Letters, session: Any, chosen: Chosen) -> Non
         now=letters.log.start,
     )
     await unrecorded.find_unrecorded(session, step, most_matched=3)
-
-
-async def _resend(log: Log, session: Any) -> None:
-    """A message that is older than the subscription."""
-    await log.execute(f"UPDATE cursors SET first_seq = next_seq WHERE shard_id = {log.shard_id}")
-    ids = [(log.shard_id, 1), (log.shard_id, 4)]
-    asked = resend.Resend(subscription=log.subscription, ids=ids, author=NOBODY, now=log.start)
-    await session.run((BEGIN, {}))
-    await resend.resend(session, asked, log.attempt_ids)
-    await session.run((COMMIT, {}))
 
 
 async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:

@@ -71,7 +71,7 @@ def show(session: Session, *, topic: str) -> Shown:
     COMMANDS,
     "update",
     "broker topic update orders --retention 1d",
-    "broker topic update parcels --shards 4",
+    "broker topic update orders --shards 4",
     "broker topic update orders --clear labels",
 )
 @_topic
