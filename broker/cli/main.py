@@ -65,6 +65,13 @@ def _decrypt_secrets(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     return decrypt(in_force.settings)
 
 
+def _backup_check(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
+    from broker.cli.backup_commands import check
+
+    settings.forget_session_variables()
+    return check(in_force.settings)
+
+
 def _restored(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.backup_commands import restored
 
@@ -216,6 +223,12 @@ COMMANDS: dict[str, Command | Commands] = {
         settings=_OF_SECRETS,
         run=_decrypt_secrets,
         examples=("broker secrets decrypt --data-dir data",),
+    ),
+    "backup check": Command(
+        summary="look whether a database is whole, above all after a restore",
+        settings=_OF_SECRETS,
+        run=_backup_check,
+        examples=("broker backup check --data-dir data",),
     ),
     "backup restored": Command(
         summary="go on with ids that nobody has, after a restore; no broker may run",

@@ -64,12 +64,31 @@ def _on_database(settings: Settings, work: Callable[[Database, Path], Awaitable[
     return 0
 
 
-def _key_file(settings: Settings) -> Path:
+def key_file_of(settings: Settings) -> Path | None:
+    """With the keys of secrets; None: the settings do not say."""
     if settings.secrets_key_file:
         return Path(settings.secrets_key_file)
-    if settings.database_url:
+    return None if settings.database_url else Path(settings.data_dir) / FILE_NAME
+
+
+async def find_missing_keys(url: str, schema: str, path: Path) -> list[str]:
+    """The ids of keys that secrets in a database are encrypted with, and a file does not have.  Raises Stop."""
+    database = Database(url, schema=schema, pool_size=1)
+    try:
+        known = {key.key_id for key in _keys(path)}
+        async with database.transaction() as connection:
+            return sorted(_key_ids(await list_secrets_unlike(connection, prefix=_NO_PREFIX)) - known)
+    except (OSError, ValueError) as error:
+        raise Stop(f"{path} cannot be read: {error}") from error
+    finally:
+        await database.close()
+
+
+def _key_file(settings: Settings) -> Path:
+    path = key_file_of(settings)
+    if path is None:
         raise Misuse("give --secrets-key-file, the file with the keys that brokers on this database have")
-    return Path(settings.data_dir) / FILE_NAME
+    return path
 
 
 @contextmanager

@@ -28,6 +28,7 @@ STORY = (
     "broker auth bootstrap --data-dir data --key-file admin.json",
     "broker secrets rotate --data-dir data",
     "broker secrets decrypt --data-dir data",
+    "broker backup check --data-dir data",
     "broker backup restored --data-dir data",
     "broker migrate --database-url $DATABASE_URL",
 )
@@ -38,6 +39,7 @@ _STEADY = (
     (r"127\.0\.0\.1:\d{4,5}", "127.0.0.1:8085"),
     (r"\b[0-9a-f]{8,40}\b", "0123456789abcdef"),
     (r"out [\d,]+ ids", "out 1,000,000 ids"),
+    (r"after \d{4}-.* ago", "after 2026-01-01 00:00:00 UTC, 0:00:03 ago"),
     (r"(?m) +$", ""),
 )
 

@@ -6,7 +6,9 @@ since the newest time that the database knows of, and a second's more.  One that
 leaves out more the second time: also what was published in between.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -22,10 +24,10 @@ from broker.telemetry.log import reason
 
 _MARGIN = 1_000_000
 _RESOURCES_A_SECOND = 100  # that were made since, at the most
-_NUMBERED = ("topics", "subscriptions", "snapshots", "shards", "payload_schemas", "payload_schema_revisions")
+NUMBERED = ("topics", "subscriptions", "snapshots", "shards", "payload_schemas", "payload_schema_revisions")
 
-_MICROSECONDS = """
-    SELECT coalesce(greatest(0, floor(1e6 * extract(epoch FROM clock_timestamp() - max(at)))), 0)::int8
+_KNOWN_TIME = """
+    SELECT max(at), clock_timestamp()
     FROM (
         SELECT max(seen_at) FROM processes
         UNION ALL
@@ -73,12 +75,17 @@ def _go_on(database_url: str, schema: str) -> Gap:
             raise MigrationUnderWay
         connection.execute("LOCK TABLE processes")  # from here on no broker can begin
         refuse_brokers(connection, schema)
-        [(microseconds,)] = connection.execute(_MICROSECONDS)
-        gap = microseconds + _MARGIN
+        [(known_until, now)] = read_known_time(connection)
+        gap = max(0, (now - (known_until or now)) // timedelta(microseconds=1)) + _MARGIN
         shards = _leave_out(connection, gap)
-        for table, column in connection.execute(_COLUMNS, [list(_NUMBERED)]).fetchall():
+        for table, column in connection.execute(_COLUMNS, [list(NUMBERED)]).fetchall():
             _skip(connection, table, column, gap * _RESOURCES_A_SECOND // 1_000_000)
         return Gap(gap, shards)
+
+
+def read_known_time(connection: psycopg.Connection[Any]) -> Iterable[tuple[datetime | None, datetime]]:
+    """One row: the newest time that the database knows of, and now."""
+    return connection.execute(_KNOWN_TIME)
 
 
 def _leave_out(connection: psycopg.Connection[Any], gap: int) -> int:
