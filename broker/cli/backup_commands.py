@@ -13,7 +13,7 @@ from broker.store.schema.after_restore import IdsUsedUp, go_on_after_restore
 from broker.store.schema.backup_state import BackupState, look_at_backup
 from broker.store.schema.migration_waits import MigrationUnderWay
 from broker.store.schema.schema_move import BrokersAtWork
-from broker.store.schema.schema_state import DatabaseUnreachable, head_revision
+from broker.store.schema.schema_state import DatabaseUnreachable
 from broker.telemetry.log import set_up_log
 
 
@@ -36,14 +36,14 @@ def check(settings: Settings) -> int:
 
 
 def _lines(state: BackupState) -> Iterator[str]:
-    yield f"The schema is at {head_revision()}."
+    yield "This version can serve its schema."
     for name, count in state.flaws.items():
         yield f"To be mended: {count:,} {name}."
     if not state.flaws:
         yield "Messages, cursors and counters belong together."
     if state.known_until:
         yield f"It knows of nothing after {state.known_until:%Y-%m-%d %H:%M:%S} UTC, {_long(state)} ago."
-    yield f"{state.leases:,} responses were out, {state.past:,} of them past their deadline: these come again."
+    yield f"{state.out:,} responses were out, {state.past:,} of them past their deadline: these come again."
     if state.processes:
         yield f"{state.processes} broker processes serve from it."
     else:

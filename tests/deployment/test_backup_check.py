@@ -37,12 +37,12 @@ async def test_what_does_not_belong_together_is_found(log: Log, damage: str, fla
     await log.pull(2)
     url = log.database.url
     whole = look_at_backup(url, schema="broker")
-    assert (whole.flaws, whole.leases, whole.processes) == ({}, 1, 0)
+    assert (whole.flaws, whole.out, whole.processes) == ({}, 1, 0)
     await log.execute(damage)
     assert flaw in look_at_backup(url, schema="broker").flaws
 
 
-async def test_dead_letters_a_gap_and_leases_of_the_past_are_no_flaws(log: Log) -> None:
+async def test_dead_letters_a_gap_and_deadlines_of_the_past_are_no_flaws(log: Log) -> None:
     letters = await make_letters(log)
     await letters.give_up("a")
     await log.publish("b", key="k")
@@ -54,7 +54,7 @@ async def test_dead_letters_a_gap_and_leases_of_the_past_are_no_flaws(log: Log) 
         f"UPDATE delivery_attempts SET next_delivery_at = now() - interval '{ACK_DEADLINE.total_seconds()} s'"
     )
     found = look_at_backup(url, schema="broker")
-    assert (found.flaws, found.past) == ({}, found.leases)
+    assert (found.flaws, found.past) == ({}, found.out)
     assert found.known_until is not None
 
 

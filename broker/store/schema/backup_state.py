@@ -61,20 +61,20 @@ _COLUMNS = """
 _GIVEN_AGAIN = """
     SELECT count(*) FROM {table} WHERE {column} > (SELECT last_value - (NOT is_called)::int FROM {counter})
 """
-_LEASES = "SELECT count(*), count(*) FILTER (WHERE next_delivery_at < clock_timestamp()) FROM delivery_attempts"
+_OUT = "SELECT count(*), count(*) FILTER (WHERE next_delivery_at < clock_timestamp()) FROM delivery_attempts"
 _PROCESSES = "SELECT count(*) FROM processes WHERE seen_at > clock_timestamp() - interval '10 seconds'"
 
 
 @dataclass(frozen=True, slots=True)
 class BackupState:
     """`flaws`: what must not be, with how many there are.  `known_until`: the newest time that the database knows.
-    Of `leases`, responses that readers have yet to acknowledge, so many are `past` their deadline.
+    Of `out`, responses that readers have yet to acknowledge, so many are `past` their deadline.
     """
 
     flaws: dict[str, int]
     known_until: datetime | None
     now: datetime
-    leases: int
+    out: int
     past: int
     processes: int
 
@@ -87,10 +87,10 @@ def look_at_backup(database_url: str, *, schema: str) -> BackupState:
         connection.read_only = True
         flaws = {name: _number(connection, query) for name, query in _FLAWS.items()} | dict(_counters(connection))
         [(known_until, now)] = read_known_time(connection)
-        [(leases, past)] = connection.execute(_LEASES)
+        [(out, past)] = connection.execute(_OUT)
         processes = _number(connection, _PROCESSES)
         return BackupState(
-            {name: count for name, count in flaws.items() if count}, known_until, now, leases, past, processes
+            {name: count for name, count in flaws.items() if count}, known_until, now, out, past, processes
         )
 
 
