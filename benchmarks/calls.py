@@ -15,6 +15,7 @@ from benchmarks.wire import build_request
 ACK_ID = re.compile(rb'"ackId": *"([^"]+)"')
 _DATA = re.compile(rb'"data": *"([^"]+)"')
 _BODIES = 8  # different ones, so that nothing in a server can live on having just seen the same bytes
+_COUNT = b"@@@@@@@@"  # stands for the number of a request in the ids of its messages
 _AT_ONCE = b'{"maxMessages":1000,"returnImmediately":true}'
 _WAITING = b'{"maxMessages":1000}'
 RECORD: dict[str, Any] = {
@@ -41,7 +42,27 @@ def publish_requests(spec: Spec) -> list[bytes]:
     path = f"/v1/{spec.topic}:publish"
     if spec.records:
         return [build_request("POST", path, _records_body(spec.batch, spec.records)) for _ in range(_BODIES)]
+    if spec.identified:
+        return [build_request("POST", path, _identified_body(spec.batch, spec.size)) for _ in range(_BODIES)]
     return [build_request("POST", path, publish_body(spec.batch, spec.size)) for _ in range(_BODIES)]
+
+
+def counted(request: bytes, number: int) -> bytes:
+    """A request with ids that no other number has."""
+    return request.replace(_COUNT, b"%08d" % number)
+
+
+def _identified_body(batch: int, size: int) -> bytes:
+    """Ids are of 32 characters, with a part that no other process has."""
+    own = os.urandom(9).hex()
+    messages = [
+        {
+            "data": base64.b64encode(os.urandom(size)).decode(),
+            "attributes": {"broker-dedup-id": f"{own}-{_COUNT.decode()}-{n:04d}"},
+        }
+        for n in range(batch)
+    ]
+    return json.dumps({"messages": messages}).encode()
 
 
 def _records_body(batch: int, encoding: str) -> bytes:

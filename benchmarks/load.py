@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from benchmarks.calls import ACK_ID, acknowledge, publish_requests
+from benchmarks.calls import ACK_ID, acknowledge, counted, publish_requests
 from benchmarks.client_load import CLIENT_ROLES
 from benchmarks.delay_load import DELAY_ROLES
 from benchmarks.google_load import GOOGLE_ROLES
@@ -42,6 +42,10 @@ def prepare_publish(spec: Spec) -> Run:
     allowed = -(-spec.count // spec.batch) if spec.count else sys.maxsize
     sent_at = dict.fromkeys(connections, 0.0)
 
+    def next_request(sent: int) -> bytes:
+        request = requests[sent % len(requests)]
+        return counted(request, sent) if spec.identified else request
+
     def run() -> Result:
         result = Result(started=time.monotonic())
         stop = result.started + (spec.seconds or float("inf"))
@@ -50,7 +54,7 @@ def prepare_publish(spec: Spec) -> Run:
             for connection in connections[:allowed]:
                 selector.register(connection, selectors.EVENT_READ, connection)
                 sent_at[connection] = time.monotonic()
-                connection.send(requests[sent % len(requests)])
+                connection.send(next_request(sent))
                 sent += 1
             while selector.get_map():
                 for key, _ in selector.select():
@@ -62,7 +66,7 @@ def prepare_publish(spec: Spec) -> Run:
                         result.publish_seconds.append(now - sent_at[connection])
                     if sent < allowed and now < stop:
                         sent_at[connection] = now
-                        connection.send(requests[sent % len(requests)])
+                        connection.send(next_request(sent))
                         sent += 1
                     else:
                         selector.unregister(connection)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.access import access
 from benchmarks.bench import Bench
+from benchmarks.deduplication import deduplication
 from benchmarks.delay import delay
 from benchmarks.flat_claims import flat_claims, flat_looking
 from benchmarks.google_client import grpc_latency, grpc_publish, grpc_pull, grpc_streaming
@@ -53,6 +54,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "http-limit": http_limit,
     "rest-one-port": rest_one_port,
     "access": access,
+    "deduplication": deduplication,
     "schemas": schemas,
     "schemas-of-others": schemas_of_others,
     "looking": looking,

@@ -35,6 +35,7 @@ def publish_specs(
     size: int = MESSAGE_BYTES,
     timed: bool = False,
     records: str = "",
+    identified: bool = False,
 ) -> list[Spec]:
     """Publishers: `count` (in all) or `seconds` bounds them."""
     return [
@@ -50,6 +51,7 @@ def publish_specs(
             count=count // processes,
             timed=timed,
             records=records,
+            identified=identified,
         )
         for _ in range(processes)
     ]

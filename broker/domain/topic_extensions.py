@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from broker.domain.deduplication import Deduplication
 from broker.domain.errors import InvalidArgument
 
 MAX_SHARDS = 256  # as of the setting shards_per_topic
@@ -9,13 +10,14 @@ MAX_SHARDS = 256  # as of the setting shards_per_topic
 
 @dataclass(frozen=True, slots=True)
 class TopicExtensions:
-    """`delay`: publishers may have messages delivered later (delay.py).
+    """`delay`: publishers may have messages delivered later (delay.py); `deduplication`: repeats are not stored.
 
     `shards`: how many logs the topic has beyond one; None: one, or, as a wish, as many as it has already.
     """
 
     delay: bool = False
     shards: int | None = None
+    deduplication: Deduplication | None = None
 
 
 NO_EXTENSIONS = TopicExtensions()

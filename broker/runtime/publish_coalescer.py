@@ -22,6 +22,7 @@ flush that has taken as long as that is refused too.  A refusal is ResourceExhau
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from time import perf_counter
@@ -41,7 +42,8 @@ from broker.runtime.turn_counts import TurnCounts
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.messages import Appended, EncodedMessages, PartitionMissing, append_messages
+from broker.store.log.identities import Stored, append_new
+from broker.store.log.messages import Appended, EncodedMessages, PartitionMissing, append_messages, appended_each
 from broker.store.log.partitions import make_partitions_ahead
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import (
@@ -50,6 +52,7 @@ from broker.telemetry.metrics.families import (
     PUBLISH_REQUESTS,
     PUBLISHED_BYTES,
     PUBLISHED_MESSAGES,
+    REPEATED_MESSAGES,
     SEQUENCING,
 )
 from broker.telemetry.spent import SPENT, Spent
@@ -66,7 +69,7 @@ _TOO_MANY = "Too many messages wait to be stored; slow down and try again."
 @dataclass(slots=True)
 class _Publish:
     batch: EncodedMessages
-    appended: asyncio.Future[Appended]
+    appended: asyncio.Future[Any]  # Appended; Stored if some of it may be repeats
     arrived: float  # by perf_counter; the loop's own clock counts milliseconds
     spent: Spent | None  # of its request, where slow ones are told
 
@@ -126,6 +129,15 @@ class PublishCoalescer:
         Unavailable if it is not known whether the messages were stored; that is never retried here, since a
         repeated publish would store them twice.
         """
+        appended: Appended = await self._publish(shard_id, batch, project, topic)
+        return appended
+
+    async def publish_new(self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str) -> Stored:
+        """The same for messages some of which may be repeats (`batch.identified`)."""
+        stored: Stored = await self._publish(shard_id, batch, project, topic)
+        return stored
+
+    async def _publish(self, shard_id: int, batch: EncodedMessages, project: str, topic: str) -> Any:
         self.check_room(shard_id)
         if batch.size > LARGE_BYTES and self._large.take((project,), amount=batch.size) is not None:
             raise ResourceExhausted(f"Too many bytes of {project} wait to be stored; slow down and try again.")
@@ -262,19 +274,18 @@ class PublishCoalescer:
         appended = await retrying(lambda: self._append_or_make_partition(shard_id, queue, batches), Aborted)
         if appended is None:
             raise NotFound("Topic not found: it was deleted.")
-        first_seq, publish_time, first_id_seq = appended
-        for publish in publishes:
+        for publish, answer in zip(publishes, appended, strict=True):
             if not publish.appended.done():
-                publish.appended.set_result(Appended(first_seq, publish_time, first_id_seq))
-            first_seq += publish.batch.count
-            if publish.batch.scheduled is not None:
-                first_id_seq += publish.batch.scheduled.count
-        self._count(queue.topic, publishes)
+                publish.appended.set_result(answer)
+        self._count(queue.topic, publishes, appended)
 
-    def _count(self, topic: str, publishes: list[_Publish]) -> None:
+    def _count(self, topic: str, publishes: list[_Publish], appended: Sequence[Appended | Stored]) -> None:
         """Once for a flush, in which a publish costs little then."""
         counts, now = self._counters.topic(topic), perf_counter()
         sizes = list(chain.from_iterable([publish.batch.sizes for publish in publishes]))
+        if stored := [answer for answer in appended if isinstance(answer, Stored)]:
+            sizes = list(chain.from_iterable(map(_sizes, publishes, appended)))
+            counts[REPEATED_MESSAGES] += sum(answer.repeats for answer in stored)
         counts[PUBLISH_REQUESTS["OK"]] += len(publishes)
         counts[PUBLISHED_MESSAGES] += len(sizes)
         counts[PUBLISHED_BYTES] += sum(sizes)
@@ -285,7 +296,7 @@ class PublishCoalescer:
 
     async def _append_or_make_partition(
         self, shard_id: int, queue: _ShardQueue, batches: list[EncodedMessages]
-    ) -> Appended | None:
+    ) -> Sequence[Appended | Stored] | None:
         try:
             return await self._append_once(shard_id, queue, batches)
         except PartitionMissing:
@@ -295,16 +306,18 @@ class PublishCoalescer:
 
     async def _append_once(
         self, shard_id: int, queue: _ShardQueue, batches: list[EncodedMessages]
-    ) -> Appended | None:
+    ) -> Sequence[Appended | Stored] | None:
         followed = queue.connection
         if followed is not None and not followed.can_be_followed:
             followed = None
         async with self._database.hot(followed) as connection:
             queue.connection = connection
+            now = whole_milliseconds(self._clock.now())
             try:
-                return await append_messages(
-                    connection, shard_id=shard_id, requests=batches, now=whole_milliseconds(self._clock.now())
-                )
+                if any(batch.identified is not None for batch in batches):
+                    return await append_new(connection, shard_id=shard_id, requests=batches, now=now)
+                appended = await append_messages(connection, shard_id=shard_id, requests=batches, now=now)
+                return None if appended is None else appended_each(appended, batches)
             finally:
                 if connection.users == 1 and queue.connection is connection:
                     queue.connection = None  # it goes back to the pool
@@ -317,6 +330,10 @@ def _expected_seconds(queue: _ShardQueue) -> float:
     flushes = 1 + queue.waiting_messages / MAX_FLUSH_MESSAGES + queue.waiting_bytes / MAX_FLUSH_BYTES
     in_flight = asyncio.get_running_loop().time() - queue.answered_at
     return max(queue.flush_seconds, in_flight) * flushes
+
+
+def _sizes(publish: _Publish, answer: Appended | Stored) -> Sequence[int]:
+    return answer.sizes if isinstance(answer, Stored) else publish.batch.sizes
 
 
 def _take(queue: _ShardQueue) -> list[_Publish]:

@@ -1,7 +1,10 @@
 """Publish (A1, B1): limits, then the coalescer."""
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
+from broker.domain.deduplication import identities
 from broker.domain.delay import due_times
 from broker.domain.errors import BrokerError, NotFound
 from broker.domain.message import NewMessage
@@ -17,8 +20,8 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.shard_choice import ShardChoice
 from broker.runtime.transforms import TopicTransforms
-from broker.store.log.messages import Appended, EncodedMessages, encode_messages, encode_with_gaps
-from broker.store.log.scheduled_messages import encode_scheduled
+from broker.store.log.messages import Appended, EncodedMessages, Identified
+from broker.store.log.packing import Packing
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PUBLISH_REQUESTS
 
@@ -93,8 +96,10 @@ class PublishService:
             gauge.take(now, requests=1, messages=batch.count + later, size=batch.size)
         tries = 1
         while True:
-            shard_id = self._shard(topic, messages)
             try:
+                if batch.identified is not None:
+                    return await self._publish_new(topic, messages, batch)
+                shard_id = self._shard(topic, messages[0].ordering_key, len(messages))
                 appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
                 if batch.scheduled is not None:
                     return self._scheduled(shard_id, batch, appended)
@@ -106,6 +111,35 @@ class PublishService:
             self._resources.drop(topic_name)
             topic = await self._open_topic(topic_name)
             batch = await self._encode(topic, messages)
+
+    async def _publish_new(self, topic: Topic, messages: Sequence[NewMessage], batch: EncodedMessages) -> list[str]:
+        """Store those that are no repeats.  Without a key a message's shard is that of its identity, where whoever
+        publishes it at the same time comes, too: then a request goes to several, each for itself.
+        """
+        assert batch.identified is not None
+        if batch.scheduled is not None:
+            self._next_due.tell(min(batch.scheduled.due_ats))
+        shards = self._shards(topic, messages[0].ordering_key, batch.identified.digests)
+        of_shard: dict[int, list[int]] = {}
+        for index, shard_id in enumerate(shards):
+            of_shard.setdefault(shard_id, []).append(index)
+        whole = batch.identified
+        parts = [batch] if len(of_shard) == 1 else [_part(whole, indexes) for indexes in of_shard.values()]
+        project = project_of(topic.name)
+        answers = await asyncio.gather(
+            *(
+                self._coalescer.publish_new(shard_id, part, project=project, topic=topic.name)
+                for shard_id, part in zip(of_shard, parts, strict=True)
+            ),
+            return_exceptions=True,
+        )
+        ids = [""] * len(messages)
+        for (shard_id, indexes), answer in zip(of_shard.items(), answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            for index, id_seq in zip(indexes, answer.id_seqs, strict=True):
+                ids[index] = message_id(shard_id, id_seq)
+        return ids
 
     async def _open_topic(self, name: str) -> Topic:
         """The topic as it is known.  Raises NotFound, FailedPrecondition (it is frozen)."""
@@ -124,19 +158,23 @@ class PublishService:
         """Raises InvalidArgument for a message that is not as the topic's schema says, or that a transform of the
         topic failed for; or if they are too large together.
         """
+        known = topic.extensions.deduplication
+        digests = None if known is None else identities(messages, known)  # as publishers sent them
         if topic.transforms and topic.transforms_messages:
-            return await self._transform(topic, messages)
-        settings = topic.schema_settings
-        shared = () if settings is None else await self._schemas.check(settings, messages)
-        due_ats = due_times(messages, self._clock.now()) if topic.extensions.delay else None
-        if due_ats is not None:
-            batch = encode_scheduled(messages, due_ats, shared)
+            packing = await self._transform(topic, messages)
         else:
-            batch = encode_messages(messages, shared)
-        check_request_size(topic.name, messages, batch.size)
-        return batch
+            settings = topic.schema_settings
+            shared = () if settings is None else await self._schemas.check(settings, messages)
+            due_ats = due_times(messages, self._clock.now()) if topic.extensions.delay else None
+            packing = Packing(messages, messages, shared, due_ats)
+        batch = packing.pack()
+        if packing.stored:
+            check_request_size(topic.name, packing.stored, batch.size)
+        if known is None or digests is None:
+            return batch
+        return replace(batch, identified=Identified(digests, known.window, packing.some))
 
-    async def _transform(self, topic: Topic, messages: Sequence[NewMessage]) -> EncodedMessages:
+    async def _transform(self, topic: Topic, messages: Sequence[NewMessage]) -> Packing:
         """What the transforms make of them is what has to be as the limits and the schema say."""
         made = await self._transforms.publish(topic, messages)
         stored = [message for message in made if message is not None]
@@ -146,13 +184,7 @@ class PublishService:
             check_messages(stored)
             shared = () if settings is None else await self._schemas.check(settings, stored)
         due_ats = due_times(made, self._clock.now()) if topic.extensions.delay else None
-        if due_ats is not None:
-            batch = encode_scheduled(made, due_ats, shared)
-        else:
-            batch = encode_messages(stored, shared) if len(stored) == len(made) else encode_with_gaps(made, shared)
-        if stored:
-            check_request_size(topic.name, stored, batch.size)
-        return batch
+        return Packing(made, stored, shared, due_ats)
 
     def _scheduled(self, shard_id: int, batch: EncodedMessages, appended: Appended) -> list[str]:
         """The ids of a request's messages, of which some are to come later."""
@@ -163,7 +195,24 @@ class PublishService:
         indexes = range(batch.count + batch.scheduled.count)
         return [message_id(shard_id, later[index]) if index in later else next(at_once) for index in indexes]
 
-    def _shard(self, topic: Topic, messages: Sequence[NewMessage]) -> int:
-        if messages[0].ordering_key:
-            return topic.shard_of(messages[0].ordering_key)
-        return self._choice.choose(topic.topic_id, topic.shard_ids, len(messages))
+    def _shard(self, topic: Topic, ordering_key: str, count: int) -> int:
+        if ordering_key:
+            return topic.shard_of(ordering_key)
+        return self._choice.choose(topic.topic_id, topic.shard_ids, count)
+
+    def _shards(self, topic: Topic, ordering_key: str, digests: Sequence[bytes | None]) -> list[int]:
+        """Of each message."""
+        own = self._shard(topic, ordering_key, len(digests))
+        if ordering_key or len(topic.shard_ids) == 1:
+            return [own] * len(digests)
+        return [own if digest is None else topic.shard_of(digest.hex()) for digest in digests]
+
+
+def _part(whole: Identified, indexes: Sequence[int]) -> EncodedMessages:
+    """Some of a request's messages as a request of their own."""
+
+    def some(kept: Sequence[int]) -> EncodedMessages:
+        return whole.some([indexes[index] for index in kept])
+
+    digests = [whole.digests[index] for index in indexes]
+    return replace(whole.some(indexes), identified=Identified(digests, whole.window, some))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from broker.domain.durations import format_duration
 from broker.domain.errors import AlreadyExists, BrokerError, FailedPrecondition, NotFound
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
@@ -10,6 +11,7 @@ from broker.domain.names import check_name, check_project, leaf, not_found, proj
 from broker.domain.page import Page, cut_page
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings, check_encoding, within
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
+from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
 from broker.runtime.transforms import TransformChecks
@@ -20,6 +22,7 @@ from broker.store.resources import payload_schemas, processes, topic_logs, topic
 
 _DELAYS = "0033"  # the schema from which on brokers know messages that are to come later
 _KEY_SHARDS = "0035"  # and topics with shards that have no keys
+_IDENTITIES = "0041"  # and repeats
 
 
 def topic_not_found(name: str) -> BrokerError:
@@ -54,7 +57,7 @@ class TopicService:
         check_kept(wanted.kept)
         await self._transforms.check(wanted.name, wanted.transforms)
         async with self._database.transaction() as connection:
-            await _require_delays(connection, wanted)
+            await _require_new_brokers(connection, wanted.extensions, NO_EXTENSIONS)
             wanted = await _with_schema(connection, wanted, None)
             topic = await topics.insert_topic(
                 connection,
@@ -92,8 +95,7 @@ class TopicService:
             check_topic(topic)
             if topic.kept != current.kept:
                 check_kept(topic.kept)
-            if not current.extensions.delay:
-                await _require_delays(connection, topic)
+            await _require_new_brokers(connection, topic.extensions, current.extensions)
             topic = await _with_schema(connection, topic, current.schema_settings)
             await topics.update_topic(connection, topic=topic)
             names = await self._add_shards(connection, current, topic.extensions.shards)
@@ -155,14 +157,23 @@ class TopicService:
         return cut_page(names, page, str)
 
 
-async def _require_delays(connection: ResourceConnection, wanted: Topic) -> None:
-    """An older broker would deliver at once whatever is published through it."""
-    if wanted.extensions.delay and await processes.has_processes_before(connection, revision=_DELAYS):
-        raise FailedPrecondition(
-            "An older broker that runs on this database does not know messages that are to come later "
-            "(extensions.delay=true); try again when all are of this release. One that was killed is believed to "
-            "run for five minutes more."
-        )
+async def _require_new_brokers(
+    connection: ResourceConnection, wanted: TopicExtensions, current: TopicExtensions
+) -> None:
+    """Those of an older release would do, with what is published through them, as if nothing were switched on."""
+    if wanted.delay and not current.delay and await processes.has_processes_before(connection, revision=_DELAYS):
+        raise _old_brokers("messages that are to come later (extensions.delay=true)")
+    known = wanted.deduplication if current.deduplication is None else None
+    if known is not None and await processes.has_processes_before(connection, revision=_IDENTITIES):
+        window = format_duration(known.window)
+        raise _old_brokers(f"repeats of messages (extensions.deduplication.window={window})")
+
+
+def _old_brokers(what: str) -> BrokerError:
+    return FailedPrecondition(
+        f"An older broker that runs on this database does not know {what}; try again when all are of this release. "
+        "One that was killed is believed to run for five minutes more."
+    )
 
 
 async def _with_schema(connection: ResourceConnection, topic: Topic, current: SchemaSettings | None) -> Topic:

@@ -7,6 +7,7 @@ from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.access.audit_entries import delete_old_audit_entries
 from broker.store.driver.database import Database, translate_errors
+from broker.store.log.identities import drop_identities_behind
 from broker.store.log.imports import delete_old_parts
 from broker.store.log.journal import delete_old_journal
 from broker.store.log.partitions import make_partitions_ahead
@@ -20,7 +21,7 @@ from broker.telemetry.state_changes import StateChanges
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
 _PARTS = (
     *(make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_dead_letters, delete_old_journal),
-    *(delete_scheduled_ids, delete_refused_messages),
+    *(delete_scheduled_ids, delete_refused_messages, drop_identities_behind),
 )
 
 

@@ -4,14 +4,22 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.deduplication import Deduplication, check_window
+from broker.domain.durations import format_duration, parse_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions
 from broker.front.resources.carried import carried, carry
 
 
+class _Deduplication(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    window: str
+    content: bool = False
+
+
 class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     delay: bool = False
     shards: int | None = None
+    deduplication: _Deduplication | None = None
 
 
 _decode = msgspec.json.Decoder(_Body).decode
@@ -24,15 +32,35 @@ def extensions_from(message: Any) -> TopicExtensions:
         return NO_EXTENSIONS
     try:
         body = _decode(said)
-        return TopicExtensions(delay=body.delay, shards=body.shards)
     except msgspec.ValidationError as error:
         why, _, at = str(error).partition(" - at `$")
         raise InvalidArgument(f"Invalid value at 'extensions{at.rstrip('`')}': {why}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"Invalid value at 'extensions': {error}.") from None
+    return TopicExtensions(
+        delay=body.delay, shards=body.shards, deduplication=_deduplication_from(body.deduplication)
+    )
 
 
 def put_extensions(message: Any, extensions: TopicExtensions) -> None:
     """Nothing, if none is switched on."""
     if extensions != NO_EXTENSIONS:
-        carry(message, msgspec.json.encode(_Body(delay=extensions.delay, shards=extensions.shards)))
+        body = _Body(
+            delay=extensions.delay,
+            shards=extensions.shards,
+            deduplication=_deduplication_body(extensions.deduplication),
+        )
+        carry(message, msgspec.json.encode(body))
+
+
+def _deduplication_from(body: _Deduplication | None) -> Deduplication | None:
+    if body is None:
+        return None
+    window = parse_duration(body.window[:100], "extensions.deduplication.window")
+    return Deduplication(check_window(window), body.content)
+
+
+def _deduplication_body(deduplication: Deduplication | None) -> _Deduplication | None:
+    if deduplication is None:
+        return None
+    return _Deduplication(format_duration(deduplication.window), deduplication.content)

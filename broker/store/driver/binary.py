@@ -34,6 +34,8 @@ OIDS = {
     "bytea[]": 1001,
     "jsonb": 3802,
     "bytea": 17,
+    "uuid": 2950,
+    "uuid[]": 2951,
     "varbit": 1562,
     "varbit[]": 1563,
 }
@@ -107,7 +109,7 @@ def _ready(value: bytes | None) -> bytes | None:
     return value
 
 
-# By type: a value as the store has it -> its binary form.  jsonb[] and bytea[] are packed by store/log/messages.py.
+# By type: a value as the store has it -> its binary form.  jsonb[], bytea[] and uuid[] are packed in store/log.
 ENCODERS: dict[str, Callable[[Any], bytes | None]] = {
     "bool": _bool,
     "int8": _INT8,
@@ -125,4 +127,5 @@ ENCODERS: dict[str, Callable[[Any], bytes | None]] = {
     "packed text[]": _ready,
     "packed jsonb[]": _ready,
     "packed bytea[]": _ready,
+    "packed uuid[]": _ready,
 }

@@ -4,10 +4,11 @@ A row is a batch: up to MAX_BATCH consecutive messages, published at one time wi
 A message of it costs PostgreSQL a third or less of what a row of its own would (docs/decisions/0011).
 """
 
+import random
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -61,6 +62,18 @@ class ScheduledPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Identified:
+    """By what repeats of a request's messages are known for a `window`: a digest of each, None: it never is one.
+
+    `some`: packs those of its messages that are no repeats, by their indexes.
+    """
+
+    digests: Sequence[bytes | None]
+    window: timedelta
+    some: Callable[[Sequence[int]], "EncodedMessages"]
+
+
+@dataclass(frozen=True, slots=True)
 class EncodedMessages:
     """Messages of one publish request, as elements of PostgreSQL's binary arrays, ready to be joined.
 
@@ -68,7 +81,7 @@ class EncodedMessages:
     `sizes`: of the messages, data and attributes.  `shared`: of each part, what its messages have besides their own
     attributes, as JSON; empty: nothing.  `has_gaps`: some messages have a sequence and are not stored; their parts
     have no size (None), and they are in no `sizes`.  `scheduled`: messages beside them, which have no sequence yet
-    and are not in `count`; `size` and `sizes` have them, too.
+    and are not in `count`; `size` and `sizes` have them, too.  `identified`: some of them may be repeats.
     """
 
     count: int
@@ -81,6 +94,7 @@ class EncodedMessages:
     shared: Sequence[str] = ()
     has_gaps: bool = False
     scheduled: ScheduledPart | None = None
+    identified: Identified | None = None
 
 
 class PartitionMissing(Exception):
@@ -283,8 +297,27 @@ async def append_messages(
     return Appended(first_seq, publish_time, last_id_seq - sum(part.count for part in later) + 1)
 
 
+def appended_each(whole: Appended, requests: Sequence[EncodedMessages]) -> list[Appended]:
+    """Where each request's messages came to stand, of all that were appended together."""
+    first_seq, publish_time, first_id_seq = whole
+    each = []
+    for request in requests:
+        each.append(Appended(first_seq, publish_time, first_id_seq))
+        first_seq += request.count
+        if request.scheduled is not None:
+            first_id_seq += request.scheduled.count
+    return each
+
+
 def schedule_statements(shard_id: int, parts: Sequence[ScheduledPart], now: datetime) -> tuple[Bound, ...]:
     """What puts these messages among those that wait; the first has no row if the shard is closed or frozen."""
+    flush = random.getrandbits(63)
+    take = {"shard_id": shard_id, "count": sum(part.count for part in parts), "flush": flush}
+    return (_TAKE_ID_SEQS, take), schedule_statement(shard_id, parts, now, flush)
+
+
+def schedule_statement(shard_id: int, parts: Sequence[ScheduledPart], now: datetime, flush: int) -> Bound:
+    """What puts these messages among those that wait, if the `flush` has numbers for them."""
     count = sum(part.count for part in parts)
     attributes = b"".join(part.attributes or _NULL * part.count for part in parts)
     rows = {
@@ -295,8 +328,7 @@ def schedule_statements(shard_id: int, parts: Sequence[ScheduledPart], now: date
         "attributes": array(OIDS["jsonb"], [attributes], count),
         "data": array(OIDS["bytea"], [part.data for part in parts], count),
     }
-    where = {"shard_id": shard_id, "count": count}
-    return (_TAKE_ID_SEQS, where), (_INSERT_SCHEDULED_MESSAGES, {**where, **rows})
+    return _INSERT_SCHEDULED_MESSAGES, {"shard_id": shard_id, "count": count, "flush": flush, **rows}
 
 
 def is_frozen(error: CheckViolation) -> bool:

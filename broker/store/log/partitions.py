@@ -1,4 +1,5 @@
-"""Partitions of `message_batches`: made ahead, dropped behind, without ever making a publish wait (A10).
+"""Partitions of `message_batches` and `message_identities`: made ahead, dropped behind, without ever making a
+publish wait (A10).
 
 Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE:
 neither takes a lock on the table that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
@@ -19,8 +20,6 @@ from broker.store.driver.database import Connection
 AHEAD = timedelta(minutes=10)
 _LOCK_TIMEOUT = "500ms"
 
-# A batch stays in its row as long as that fits a page: store/message_batches.py fills two rows a page.
-_STORAGE = sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5, toast_tuple_target = 8160")
 
 _BOUNDS = re.compile(r"FROM \('([^']+)'\) TO \('([^']+)'\)")
 
@@ -28,13 +27,46 @@ _LIST = b"""
 SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) AS bounds, i.inhdetachpending
 FROM pg_inherits AS i
 JOIN pg_class AS c ON c.oid = i.inhrelid
-WHERE i.inhparent = 'message_batches'::regclass
+WHERE i.inhparent = %s::regclass
 """
 
 
 @dataclass(frozen=True, slots=True)
+class Partitioned:
+    """A table with partitions by time, whose names begin with `prefix`; none is narrower than `narrowest`."""
+
+    table: str
+    prefix: str
+    column: str
+    narrowest: timedelta
+    storage: sql.SQL
+
+    @property
+    def name(self) -> sql.Identifier:
+        return sql.Identifier(self.table)
+
+
+# A batch stays in its row as long as that fits a page: store/log/messages.py fills two rows a page.
+MESSAGES = Partitioned(
+    "message_batches",
+    "messages",
+    "publish_time",
+    MIN_WIDTH,
+    sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5, toast_tuple_target = 8160"),
+)
+# Each is asked about each message, as far as the window reaches back: they must not be too many.
+IDENTITIES = Partitioned(
+    "message_identities",
+    "identities",
+    "published_at",
+    timedelta(hours=1),
+    sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5"),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition holds publish times from `start` up to, not including, `end`."""
+    """A partition holds times of publishing from `start` up to, not including, `end`."""
 
     name: str
     start: datetime
@@ -42,9 +74,9 @@ class Partition:
     detaching: bool = False
 
 
-async def list_partitions(connection: Connection) -> list[Partition]:
+async def list_partitions(connection: Connection, of: Partitioned = MESSAGES) -> list[Partition]:
     """The attached partitions, oldest first, with those whose detaching was interrupted."""
-    cursor = await connection.execute(_LIST)
+    cursor = await connection.execute(_LIST, [of.table])
     partitions = []
     for name, bounds, detaching in await cursor.fetchall():
         match = _BOUNDS.search(bounds)
@@ -55,38 +87,44 @@ async def list_partitions(connection: Connection) -> list[Partition]:
 
 
 async def make_partitions_ahead(connection: Connection, *, now: datetime) -> int:
-    """Make partitions until publish times up to `now` + 10 minutes have one.  Returns how many were made.
+    """Make partitions until publish times up to `now` + 10 minutes have one, of identities as well.  Returns how
+    many of messages were made.
 
     Also covers publish times that shards have already reached, should the clock have gone back.
     """
     await connection.execute(sql.SQL("SELECT pg_advisory_lock({})").format(lock_key(MAKING_PARTITIONS)))
     try:
-        partitions = await list_partitions(connection)
         cursor = await connection.execute(b"SELECT max(last_publish_time) FROM shards")
         row = await cursor.fetchone()
         assert row is not None
         latest = max(now, row[0] or now) + AHEAD
-        made = 0
-        for start, end in await _missing(connection, partitions, now, latest):
-            await _make(connection, start, end)
-            made += 1
+        made = await _make_until(connection, MESSAGES, now, latest)
+        await _make_until(connection, IDENTITIES, now, latest)
         return made
     finally:
         await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(MAKING_PARTITIONS)))
 
 
+async def _make_until(connection: Connection, of: Partitioned, now: datetime, latest: datetime) -> int:
+    missing = await _missing(connection, of, now, latest)
+    for start, end in missing:
+        await _make(connection, of, start, end)
+    return len(missing)
+
+
 async def _missing(
-    connection: Connection, partitions: list[Partition], now: datetime, latest: datetime
+    connection: Connection, of: Partitioned, now: datetime, latest: datetime
 ) -> list[tuple[datetime, datetime]]:
     """The bounds of the partitions to make: they continue the newest one, or begin anew after a gap."""
+    partitions = await list_partitions(connection, of)
     if not partitions:
-        start, width = _whole_minutes(now - AHEAD), MIN_WIDTH
+        start, width = _whole_minutes(now - AHEAD), of.narrowest
     else:
         last = partitions[-1]
         start = last.end
-        width = next_width(last.end - last.start, await _size(connection, last.name))
+        width = max(next_width(last.end - last.start, await _size(connection, last.name)), of.narrowest)
         if start < now - AHEAD:  # nobody made any for a while: leave the gap empty
-            start, width = _whole_minutes(now - AHEAD), MIN_WIDTH
+            start, width = _whole_minutes(now - AHEAD), of.narrowest
     bounds = []
     while start <= latest:
         # One partition bridges a clock that has jumped far ahead, however far.
@@ -109,34 +147,34 @@ async def _size(connection: Connection, name: str) -> int:
     return size
 
 
-async def _make(connection: Connection, start: datetime, end: datetime) -> None:
-    name = sql.Identifier(f"messages_{start:%Y%m%d_%H%M%S}")
+async def _make(connection: Connection, of: Partitioned, start: datetime, end: datetime) -> None:
+    name = sql.Identifier(f"{of.prefix}_{start:%Y%m%d_%H%M%S}")
+    column = sql.Identifier(of.column)
     # A CHECK that says what the bounds say spares ATTACH the reading of the table.
-    check = sql.SQL("publish_time >= {} AND publish_time < {}").format(start, end)
+    check = sql.SQL("{0} >= {1} AND {0} < {2}").format(column, start, end)
     async with connection.transaction():
         await connection.execute(
             sql.SQL(
-                "CREATE TABLE {} (LIKE message_batches INCLUDING DEFAULTS INCLUDING CONSTRAINTS, CHECK ({})) "
-                "WITH ({})"
-            ).format(name, check, _STORAGE),
+                "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS, CHECK ({})) WITH ({})"
+            ).format(name, of.name, check, of.storage),
             prepare=False,
         )
         await connection.execute(
-            sql.SQL("ALTER TABLE message_batches ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
-                name, start, end
+            sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
+                of.name, name, start, end
             ),
             prepare=False,
         )
 
 
-async def drop_partition(connection: Connection, partition: Partition) -> bool:
+async def drop_partition(connection: Connection, partition: Partition, of: Partitioned = MESSAGES) -> bool:
     """Take a partition out and drop it; False if somebody holds it just now (the next run tries again)."""
     name = sql.Identifier(partition.name)
     await connection.execute(sql.SQL("SET lock_timeout = {}").format(_LOCK_TIMEOUT))
     try:
         mode = sql.SQL("FINALIZE" if partition.detaching else "CONCURRENTLY")
         await connection.execute(
-            sql.SQL("ALTER TABLE message_batches DETACH PARTITION {} {}").format(name, mode), prepare=False
+            sql.SQL("ALTER TABLE {} DETACH PARTITION {} {}").format(of.name, name, mode), prepare=False
         )
         await connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name), prepare=False)
     except (errors.LockNotAvailable, errors.QueryCanceled, errors.ObjectNotInPrerequisiteState):
@@ -146,15 +184,16 @@ async def drop_partition(connection: Connection, partition: Partition) -> bool:
     return True
 
 
-async def drop_detached_leftovers(connection: Connection) -> int:
+async def drop_detached_leftovers(connection: Connection, of: Partitioned = MESSAGES) -> int:
     """Drop tables that were detached by a process that was killed before it could drop them."""
     cursor = await connection.execute(
         rb"""
         SELECT c.relname
         FROM pg_class AS c
-        JOIN pg_class AS parent ON parent.oid = 'message_batches'::regclass AND parent.relnamespace = c.relnamespace
-        WHERE c.relkind = 'r' AND c.relname ~ '^messages_\d{8}_\d{6}$' AND NOT c.relispartition
-        """
+        JOIN pg_class AS parent ON parent.oid = %s::regclass AND parent.relnamespace = c.relnamespace
+        WHERE c.relkind = 'r' AND c.relname ~ %s AND NOT c.relispartition
+        """,
+        [of.table, rf"^{of.prefix}_\d{{8}}_\d{{6}}$"],
     )
     names = [row[0] for row in await cursor.fetchall()]
     for name in names:

@@ -8,6 +8,7 @@ from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, func, insert, lit
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.domain.deduplication import Deduplication
 from broker.domain.freeze import Freeze
 from broker.domain.page import Page
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
@@ -42,8 +43,25 @@ def _topic(row: Row[Any]) -> Topic:
         schema_settings=None if row.schema_id is None else _schema_settings(row),
         transforms=decode_transforms(row.message_transforms),
         freeze=None if row.frozen is None else _freeze(row.frozen),
-        extensions=TopicExtensions(delay=row.delay, shards=len(shard_ids) if len(shard_ids) > 1 else None),
+        extensions=TopicExtensions(
+            delay=row.delay,
+            shards=len(shard_ids) if len(shard_ids) > 1 else None,
+            deduplication=_deduplication(row),
+        ),
     )
+
+
+def _deduplication(row: Row[Any]) -> Deduplication | None:
+    return None if row.dedup_window is None else Deduplication(row.dedup_window, row.dedup_content)
+
+
+def _extension_columns(extensions: TopicExtensions) -> dict[str, Any]:
+    known = extensions.deduplication
+    return {
+        "delay": extensions.delay,
+        "dedup_window": None if known is None else known.window,
+        "dedup_content": known is not None and known.content,
+    }
 
 
 def _freeze(stored: Mapping[str, str]) -> Freeze:
@@ -81,7 +99,7 @@ async def insert_topic(
             message_retention=topic.message_retention,
             kept=topic.kept,
             message_transforms=encode_transforms(topic.transforms),
-            delay=topic.extensions.delay,
+            **_extension_columns(topic.extensions),
             created_at=now,
             **_schema_columns(topic.schema_settings),
         )
@@ -128,7 +146,7 @@ async def update_topic(connection: AsyncConnection, *, topic: Topic) -> None:
             message_retention=topic.message_retention,
             kept=topic.kept,
             message_transforms=encode_transforms(topic.transforms),
-            delay=topic.extensions.delay,
+            **_extension_columns(topic.extensions),
             **_schema_columns(topic.schema_settings),
         )
     )

@@ -3,6 +3,7 @@
 from broker.store.schema import (
     access_tables,
     event_tables,
+    identity_tables,
     import_tables,
     journal_tables,
     operation_tables,
@@ -29,4 +30,5 @@ DECLARED_IN = (
     schedule_tables,
     staged_tables,
     tick_tables,
+    identity_tables,
 )

@@ -73,6 +73,9 @@ topics = Table(
     Column("delay", Boolean, nullable=False, server_default=text("false")),
     # Ordering keys are in so many of its shards, the first ones; null: in all (docs/decisions/0051).
     Column("key_shards", Integer),
+    # For so long repeats are known (domain/deduplication.py), also by content; null: nothing is one.
+    Column("dedup_window", Interval),
+    Column("dedup_content", Boolean, nullable=False, server_default=text("false")),
 )
 
 # A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at
@@ -220,6 +223,8 @@ snapshot_outstanding = Table(
 # of sequences is the order of commits, and dense.  `last_publish_time` never goes back within a shard.
 # While a topic is frozen `frozen_at` is its head: no broker, of whatever version, can take more.
 # `last_id_seq` is the last number given to a message that waits for its time (domain/message_id.py).
+# `last_flush` is a number of the last flush that gave something out on a condition: its other statements see by it
+# whether it did (store/log/identities.py).
 shards = Table(
     "shards",
     metadata,
@@ -231,6 +236,7 @@ shards = Table(
     Column("open", Boolean, nullable=False, server_default=text("true")),
     Column("frozen_at", BigInteger),
     Column("last_id_seq", BigInteger, nullable=False, server_default=text("'500000000000000'::bigint")),
+    Column("last_flush", BigInteger),
     CheckConstraint("head <= frozen_at", name="shards_frozen_check"),
     postgresql_with={"fillfactor": "20"},
 )

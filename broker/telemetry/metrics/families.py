@@ -40,6 +40,10 @@ TOPIC_TRANSFORM_FAILURES: Final = TOPIC.counter(
 TOPIC_TRANSFORM_DROPS: Final = TOPIC.counter(
     "pubsub_topic_transform_drops", "Messages that a transform of the topic dropped: they are not stored."
 )
+REPEATED_MESSAGES: Final = TOPIC.counter(
+    "pubsub_topic_repeated_messages",
+    "Messages that were repeats: they are not stored, and have the first one's id.",
+)
 MESSAGE_SIZES: Final = TOPIC.histogram(
     "pubsub_topic_message_size_bytes", "Size of each published message, data and attributes.", _BYTES
 )

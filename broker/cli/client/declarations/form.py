@@ -35,6 +35,7 @@ _DEFAULTS: dict[str, Any] = {
     "pushConfig.attributes": {"x-goog-version": "v1"},
     "extensions.delay": False,
     "extensions.shards": 1,
+    "extensions.deduplication.content": False,
     "extensions.journal.sample": 1,
     "extensions.journal.retention": "604800s",
     "extensions.push.digest.maxMessages": 100,
@@ -65,6 +66,7 @@ _DURATIONS = {
     "extensions.push.circuitBreaker.openDuration",
     "extensions.alerts.age",
     "extensions.journal.retention",
+    "extensions.deduplication.window",
 }
 _REFERENCES = {"topic": "topics", "deadLetterPolicy.deadLetterTopic": "topics", "schemaSettings.schema": "schemas"}
 _OPAQUE = {"labels", "pushConfig.attributes"}  # whose names are the users' own

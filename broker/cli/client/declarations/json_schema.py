@@ -84,6 +84,9 @@ def topic_schema() -> Schema:
             "",
             delay=_said({"type": "boolean"}, "Publishers may have messages delivered later."),
             shards=_said(_NUMBER, "Logs of the topic, from 1 to 256; there may be more later, but not fewer."),
+            deduplication=_said(
+                _fields("", ("window",), window=_DURATION, content=_YES_NO), "Repeats of messages are not stored."
+            ),
         ),
         messageStoragePolicy=_ANY,
         kmsKeyName=_TEXT,

@@ -1,0 +1,18 @@
+-- Runs after lock_head.  As take_sequences and take_id_seqs, if no message of the flush is a repeat; else there is no
+-- row.  Whether it has given out any the statements that follow see by `flush`, a number that no other flush has.
+-- parameters: shard_id int8, count int8, later int8, now timestamptz, digests packed uuid[], since timestamptz, flush int8
+-- columns: head, last_publish_time, last_id_seq
+UPDATE shards
+SET head = head + %(count)s,
+    last_id_seq = last_id_seq + %(later)s,
+    last_publish_time = greatest(last_publish_time, %(now)s),
+    last_flush = %(flush)s
+WHERE shard_id = %(shard_id)s
+  AND open
+  AND frozen_at IS NULL
+  AND NOT EXISTS (
+      SELECT
+      FROM message_identities AS i
+      WHERE i.shard_id = %(shard_id)s AND i.digest = ANY(%(digests)s) AND i.published_at > %(since)s
+  )
+RETURNING head, last_publish_time, last_id_seq
