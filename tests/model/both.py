@@ -14,6 +14,7 @@ import httpx
 
 from tests.model.model import (
     MAX_ATTEMPTS,
+    REPEATS_KNOWN,
     SHORTEST_SNAPSHOT_LIFE,
     SNAPSHOT_LIFE,
     Message,
@@ -84,7 +85,8 @@ class Both:
 
     def create_topic(self, name: str, retention: timedelta | None = None) -> None:
         exists = self._topic(name) in self.model.topics
-        body: Json = {"extensions": {"delay": True}}
+        window = {"window": f"{REPEATS_KNOWN.total_seconds():.0f}s"}
+        body: Json = {"extensions": {"delay": True, "deduplication": window}}
         if retention is not None:
             body["messageRetentionDuration"] = f"{retention.total_seconds():.0f}s"
         self._expect("ALREADY_EXISTS" if exists else "OK", "PUT", self._topic(name), body)
@@ -118,6 +120,29 @@ class Both:
         answer = self._expect("OK", "POST", f"{self._topic(topic)}:publish", body)
         found = self.model.topics[self._topic(topic)]
         for text, said, seconds, id_ in zip(texts, each, delays, answer["messageIds"], strict=True):
+            message = Message(text, said, key, self.model.now, id_)
+            if seconds:
+                found.scheduled.append(Scheduled(message, self.model.now + timedelta(seconds=seconds)))
+            else:
+                self.model.publish(found, message)
+
+    def publish_named(self, topic: str, names: Sequence[tuple[str, int]], key: str = "") -> None:
+        """In one request, each with its deduplication id; so many seconds later, or (0) at once."""
+        texts = [f"m{self._published + n + 1}" for n in range(len(names))]
+        self._published += len(names)
+        each = [
+            {"broker-dedup-id": name} | ({"broker-delay": f"{seconds}s"} if seconds else {})
+            for name, seconds in names
+        ]
+        body = {"messages": [_message_json(text, said, key) for text, said in zip(texts, each, strict=True)]}
+        answer = self._expect("OK", "POST", f"{self._topic(topic)}:publish", body)
+        found = self.model.topics[self._topic(topic)]
+        for text, said, (name, seconds), id_ in zip(texts, each, names, answer["messageIds"], strict=True):
+            if first := found.repeated(name, key, self.model.now):
+                assert id_ == first, (name, id_, first)
+                continue
+            assert id_ not in {known for known, _ in found.named.values()}, (name, id_)
+            found.named[name, key] = id_, self.model.now
             message = Message(text, said, key, self.model.now, id_)
             if seconds:
                 found.scheduled.append(Scheduled(message, self.model.now + timedelta(seconds=seconds)))

@@ -130,6 +130,13 @@ class PubSub(RuleBasedStateMachine):
     def publish_later(self, delays: list[int], key: str) -> None:
         self.both.publish_later("topic", delays, key)
 
+    @rule(
+        names=st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from([0, 0, 0, 5])), min_size=1, max_size=4),
+        key=st.sampled_from(["", "", "a"]),
+    )
+    def publish_named(self, names: list[tuple[str, int]], key: str) -> None:
+        self.both.publish_named("topic", names, key)
+
     @rule(choice=st.integers(0, 8), seconds=st.sampled_from([None, None, 1, 5, 60]))
     def change_scheduled(self, choice: int, seconds: int | None) -> None:
         self.both.change_scheduled("topic", choice, seconds)

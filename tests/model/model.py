@@ -14,6 +14,7 @@ from enum import Enum
 
 from tests.model import ordering
 
+REPEATS_KNOWN = timedelta(minutes=10)  # on every topic
 MAX_ATTEMPTS = 5  # of every dead-letter policy here
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 MILLISECOND = timedelta(milliseconds=1)
@@ -71,6 +72,14 @@ class Topic:
     log: list[Message] = field(default_factory=list)
     deleted: bool = False
     scheduled: list[Scheduled] = field(default_factory=list)
+    named: dict[tuple[str, str], tuple[str, datetime]] = field(
+        default_factory=dict
+    )  # by name and key: id, and when
+
+    def repeated(self, name: str, key: str, now: datetime) -> str | None:
+        """The id of the first one, if a message of that name is a repeat."""
+        id_, at = self.named.get((name, key), (None, now))
+        return id_ if now - at < REPEATS_KNOWN else None
 
     def waiting(self) -> list[Scheduled]:
         """The first due first."""
