@@ -203,7 +203,7 @@ class Broker:
             subscriptions=subscriptions,
             snapshots=snapshots,
             schemas=(schemas := SchemaService(database, clock, wake_ups, checks, quotas)),
-            publish=self._publish_service(),
+            publish=(publish := self._publish_service()),
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
@@ -217,7 +217,7 @@ class Broker:
             events=EventService(database, clock),
             transforms=TransformService(database, clock, can, self.transforms.trials),
             operations=(operations := self._operation_service()),
-            acting=self._acting(attempt_ids, operations),
+            acting=self._acting(attempt_ids, operations, publish),
             policies=PolicyService(
                 database,
                 self.access.authorizer if self.access is not None else None,
@@ -246,10 +246,10 @@ class Broker:
             only_own_accounts=self.access is not None,
         )
 
-    def _acting(self, attempt_ids: AttemptIds, operations: OperationService) -> ActingServices:
-        parts = self._database, self._clock, self._wake_ups, attempt_ids, self._activity, self.quotas, self.states
+    def _acting(self, ids: AttemptIds, operations: OperationService, publish: PublishService) -> ActingServices:
+        parts = self._database, self._clock, self._wake_ups, ids, self._activity, self.quotas, self.states
         more = self._resources, self._schema_checks, self.counters, *self.passes.told
-        return make_acting(*parts, operations, *more, allows_reset=self._config.allow_reset)
+        return make_acting(*parts, operations, publish, *more, allows_reset=self._config.allow_reset)
 
     def _operation_service(self) -> OperationService:
         parts = self._database, self._clock, self._wake_ups, self._operation_news, self.counters

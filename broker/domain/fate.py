@@ -8,6 +8,8 @@ from broker.domain.dead_letter import DEADLINE
 from broker.domain.delay import ScheduledMessage
 from broker.domain.journal import Author, Entry, Event
 from broker.domain.message_id import message_id
+from broker.domain.message_state import MessageState
+from broker.domain.retraction import Retraction, Standing
 from broker.domain.standing_page import StandingMessage
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
@@ -35,6 +37,7 @@ class Fate(StrEnum):
     ACKNOWLEDGED = "ACKNOWLEDGED"
     SEEKED_PAST = "SEEKED_PAST"
     SETTLED = "SETTLED"
+    RETRACTED = "RETRACTED"
 
 
 _WITH_SOMEBODY = frozenset({Fate.OUTSTANDING, Fate.EXHAUSTED})  # who may still ack it, or sends it on
@@ -117,6 +120,35 @@ def fate_until_due(topic: str, message: ScheduledMessage) -> MessageFate:
     return MessageFate(state=Fate.WAITING, verdict=verdict)
 
 
+def retracted_verdict(retraction: Retraction) -> str:
+    """When, by whom, and what came in its place."""
+    by = f" by {retraction.by}" if retraction.by else ""
+    replaced = retraction.replaced_by
+    instead = f"; message {message_id(*replaced)} was published in its place" if replaced is not None else ""
+    return f"It was retracted at {format_timestamp(retraction.retracted_at)}{by}{instead}"
+
+
+def fate_of_retracted(retraction: Retraction, facts: Facts | None, now: datetime) -> MessageFate:
+    """`facts` None: it was still to come.  One that is SETTLED was so before, or was acked since."""
+    verdict = retracted_verdict(retraction)
+    if facts is None:
+        return MessageFate(state=Fate.RETRACTED, verdict=f"{verdict}, before its time came.")
+    if facts.next_seq is None or (facts.first_seq is not None and facts.seq < facts.first_seq):
+        return fate_of(facts, now)
+    if facts.standing is not None and facts.standing.state is MessageState.OUTSTANDING:
+        fate = _standing(facts, facts.standing, now)
+        return replace(fate, verdict=f"{fate.verdict} {verdict}; it does not come again.")
+    standing = retraction.standings.get(facts.subscription.subscription_id, Standing.IN_TIME)
+    if standing is Standing.DONE_WITH:
+        return MessageFate(state=Fate.SETTLED, verdict=f"It was done with before. {verdict}.")
+    how = {
+        Standing.IN_TIME: "it was never handed out",
+        Standing.RETURNED: "it had been handed out, and come back",
+        Standing.OUTSTANDING: "it was out then, and does not come again",
+    }
+    return MessageFate(state=Fate.RETRACTED, verdict=f"{verdict}: {how[standing]}.")
+
+
 def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
     """What the journal makes of one that is SETTLED; `entry`: what settled it, if that is told."""
     if entry is None:
@@ -133,6 +165,8 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
         tries = f"after attempt {entry.attempt}" if entry.attempt else "and was never handed out"
         verdict = f"It was past its retention at {at}, {tries}."
         return replace(fate, state=Fate.EXPIRED, verdict=verdict)
+    if entry.event is Event.RETRACTED:
+        return fate
     if entry.event is Event.WITHDRAWN and entry.answer:
         return replace(fate, verdict=f"It was sent to {entry.answer} at {at}, as a new message.")
     if entry.event is Event.WITHDRAWN:

@@ -63,7 +63,8 @@ class Event(StrEnum):
     count.  REPLAYED: a seek makes it to be delivered, again or after all.  EXPIRED: it was not acknowledged
     within the retention, and is not handed out any more.  REDRIVEN: it was dead-lettered, and has come back.
     WITHDRAWN: it was a dead letter, whose message went back to where it came from; or, it or its dead letter was
-    sent to the topic that the answer names.
+    sent to the topic that the answer names.  RETRACTED: it was taken back by whoever publishes, and goes out no
+    more.
     """
 
     HANDED_OUT = "HANDED_OUT"
@@ -78,10 +79,16 @@ class Event(StrEnum):
     EXPIRED = "EXPIRED"
     REDRIVEN = "REDRIVEN"
     WITHDRAWN = "WITHDRAWN"
+    RETRACTED = "RETRACTED"
 
 
 _FAILURES = frozenset({Event.NACKED, Event.REJECTED})
-_SETTLING = frozenset({Event.ACKED, Event.DEAD_LETTERED, Event.SEEKED_PAST, Event.EXPIRED, Event.WITHDRAWN})
+_SETTLING = frozenset(
+    {
+        *(Event.ACKED, Event.DEAD_LETTERED, Event.SEEKED_PAST, Event.EXPIRED, Event.WITHDRAWN),
+        Event.RETRACTED,
+    }
+)
 # An ack of a key is taken back with what is before it.
 _UNSETTLING = frozenset({Event.REPLAYED, Event.REDRIVEN, Event.HANDED_OUT})
 

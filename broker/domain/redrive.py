@@ -42,6 +42,7 @@ class Outcome(StrEnum):
     GONE = "gone"  # neither it nor its dead letter is retained any more
     REFUSED = "refused"
     LEFT_ALONE = "leftAlone"
+    RETRACTED = "retracted"  # by whoever publishes: it comes back to nobody
 
 
 # The letter has gone.

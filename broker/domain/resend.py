@@ -19,6 +19,7 @@ class Outcome(StrEnum):
     WAITING = "waiting"  # it is delivered, or delivered again, anyway
     FILTERED = "filtered"  # the subscription's filter does not match it
     NOT_RETAINED = "notRetained"
+    RETRACTED = "retracted"
     UNKNOWN = "unknown"  # no message of the subscription's topic
 
 

@@ -220,6 +220,8 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     # A message is taken back, or put off, of whoever published it.
     "UpdateScheduled": (Need("pubsub.topics.update", on=On.ABOVE),),
     "CancelScheduled": (Need("pubsub.topics.update", on=On.ABOVE),),
+    "RetractMessages": (Need("pubsub.topics.update"),),  # as CancelScheduled
+    "ReplaceMessage": (Need("pubsub.topics.update"), Need(_PUBLISH)),
     **{f"{verb}Schedule": needs for verb, needs in _SCHEDULES.items()},
     "ListSchedules": (Need("pubsub.schedules.list"),),
     "ListNextTicks": (Need("pubsub.schedules.get", on=On.PROJECT),),

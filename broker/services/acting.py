@@ -17,10 +17,12 @@ from broker.services.freezes import FreezeService
 from broker.services.imports import ImportService
 from broker.services.operations import OperationService
 from broker.services.pauses import PauseService
+from broker.services.publish import PublishService
 from broker.services.purges import PurgeService
 from broker.services.redrive import RedriveService
 from broker.services.resends import ResendService
 from broker.services.resets import ResetService
+from broker.services.retractions import RetractionService
 from broker.services.schedule import ScheduleService
 from broker.services.schedules import SchedulesService
 from broker.services.seeks import SeekService
@@ -45,6 +47,7 @@ class ActingServices:
     resets: ResetService
     schedule: ScheduleService
     schedules: SchedulesService
+    retractions: RetractionService
 
 
 def make_acting(
@@ -56,6 +59,7 @@ def make_acting(
     quotas: Quotas,
     states: StateChanges,
     operations: OperationService,
+    publish: PublishService,
     resources: ResourceCache,
     schemas: SchemaChecks,
     counters: Counters,
@@ -80,4 +84,5 @@ def make_acting(
         resets=ResetService(database, wake_ups, states, allowed=allows_reset),
         schedule=ScheduleService(database, clock, next_due),
         schedules=SchedulesService(database, clock, ticker, next_tick),
+        retractions=RetractionService(database, clock, resources, wake_ups, publish, next_due, states, counters),
     )

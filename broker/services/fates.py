@@ -6,12 +6,21 @@ from dataclasses import dataclass, replace
 from broker.domain.comparing import most_compared
 from broker.domain.delay import ScheduledMessage
 from broker.domain.errors import NotFound, PermissionDenied
-from broker.domain.fate import MAX_COUNTED, Fate, MessageFate, fate_of, fate_until_due, settled_by
+from broker.domain.fate import (
+    MAX_COUNTED,
+    Fate,
+    MessageFate,
+    fate_of,
+    fate_of_retracted,
+    fate_until_due,
+    settled_by,
+)
 from broker.domain.journal import Entry
 from broker.domain.lag import endpoint_verdict
 from broker.domain.message_id import FIRST_ID_SEQ, parse_message_id
 from broker.domain.names import project_of
 from broker.domain.page import Page, cut_page
+from broker.domain.retraction import Retraction
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
@@ -20,6 +29,7 @@ from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.retracted import read_retractions
 from broker.store.log.scheduled_messages import sequence_of
 from broker.store.looking.fates import LoggedMessage, count_before, read_facts, read_message
 from broker.store.looking.journal import read_entries, read_settlement
@@ -36,7 +46,8 @@ class MessageFates:
     """A message of a topic and what became of it for the subscriptions of a page; it may be one that is to come."""
 
     topic: str
-    message: LoggedMessage | ScheduledMessage
+    message_id: str
+    message: LoggedMessage | ScheduledMessage | Retraction
     fates: Sequence[tuple[Subscription, MessageFate]]
     next_page_token: str
 
@@ -86,7 +97,9 @@ class FateService:
                 raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
             seen = [subscription for subscription in some if await _may(may_see, subscription.name)]
             fates = await self._fates(topic_name, message, seen)
-            return MessageFates(topic=topic_name, message=message, fates=fates, next_page_token=token)
+            return MessageFates(
+                topic=topic_name, message_id=message_id, message=message, fates=fates, next_page_token=token
+            )
 
     async def get_timeline(
         self, subscription_name: str, message_id: str, *, hung_up: HungUp | None = None
@@ -125,12 +138,34 @@ class FateService:
         return topic, sorted(found, key=lambda subscription: subscription.name), token
 
     async def _fates(
-        self, topic_name: str, message: LoggedMessage | ScheduledMessage, seen: Sequence[Subscription]
+        self, topic_name: str, message: LoggedMessage | ScheduledMessage | Retraction, seen: Sequence[Subscription]
     ) -> list[tuple[Subscription, MessageFate]]:
+        if isinstance(message, Retraction):
+            return await self._fates_of_retracted(message, seen)
         if isinstance(message, ScheduledMessage):
             fate = fate_until_due(topic_name, message)
             return [(subscription, fate) for subscription in seen]
         return await self._fates_in_log(message, seen)
+
+    async def _fates_of_retracted(
+        self, retraction: Retraction, seen: Sequence[Subscription]
+    ) -> list[tuple[Subscription, MessageFate]]:
+        now = self._clock.now()
+        if retraction.seq is None:
+            return [(subscription, fate_of_retracted(retraction, None, now)) for subscription in seen]
+        shard_id, seq = retraction.shard_id, retraction.seq
+        message = LoggedMessage(shard_id, seq, retraction.publish_time, None, "{}", b"")
+        fates = []
+        async with self._database.hot() as hot:
+            for facts in await read_facts(hot, message=message, subscriptions=seen, now=now):
+                fate = fate_of_retracted(retraction, facts, now)
+                if fate.state in (Fate.SETTLED, Fate.RETRACTED):
+                    subscription_id = facts.subscription.subscription_id
+                    wanted = {"subscription_id": subscription_id, "shard_id": shard_id, "seq": seq}
+                    entry = await read_settlement(hot, **wanted)
+                    fate = settled_by(fate, entry)
+                fates.append((facts.subscription, fate))
+        return fates
 
     async def _fates_in_log(
         self, message: LoggedMessage, seen: Sequence[Subscription]
@@ -163,10 +198,19 @@ class FateService:
         return fates
 
 
-async def _read(hot: HotConnection, shard_id: int, id_seq: int) -> LoggedMessage | ScheduledMessage | None:
-    """Looks where it waits for its time first: between the two looks it may come, but it never goes back."""
+async def _read(
+    hot: HotConnection, shard_id: int, id_seq: int
+) -> LoggedMessage | ScheduledMessage | Retraction | None:
+    """Looks where it waits for its time first, then in the log: between the looks it may come, or be retracted, but
+    it never goes back.
+    """
     waiting = await read_scheduled(hot, shard_id=shard_id, id_seq=id_seq) if id_seq > FIRST_ID_SEQ else None
-    return waiting or await read_message(hot, shard_id=shard_id, id_seq=id_seq)
+    found = waiting or await read_message(hot, shard_id=shard_id, id_seq=id_seq)
+    if found is not None:
+        return found
+    seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
+    retractions = await read_retractions(hot, {(shard_id, id_seq): seq})
+    return retractions.get((shard_id, id_seq))
 
 
 async def _may(may_see: MaySee, name: str) -> bool:

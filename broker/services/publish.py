@@ -88,12 +88,9 @@ class PublishService:
         topic = await self._open_topic(topic_name)
         check_messages(messages)
         batch = await self._encode(topic, messages)
-        project = project_of(topic_name)
         if self._quotas.on:
-            gauge = self._quotas.publishing(project, principal)
-            now = await self._quotas.check(gauge, project)
-            later = 0 if batch.scheduled is None else batch.scheduled.count
-            gauge.take(now, requests=1, messages=batch.count + later, size=batch.size)
+            await self._take(topic_name, principal, batch)
+        project = project_of(topic_name)
         tries = 1
         while True:
             try:
@@ -140,6 +137,26 @@ class PublishService:
             for index, id_seq in zip(indexes, answer.id_seqs, strict=True):
                 ids[index] = message_id(shard_id, id_seq)
         return ids
+
+    async def prepare(self, topic_name: str, message: NewMessage, principal: str) -> tuple[int, EncodedMessages]:
+        """What is asked of a publish, for a transaction that does more: a message's shard, and how it is packed.
+
+        Raises as a publish does.
+        """
+        topic = await self._open_topic(topic_name)
+        check_messages([message])
+        batch = await self._encode(topic, [message])
+        if self._quotas.on:
+            await self._take(topic_name, principal, batch)
+        return self._shard(topic, message.ordering_key, 1), batch
+
+    async def _take(self, topic_name: str, principal: str, batch: EncodedMessages) -> None:
+        """Raises ResourceExhausted."""
+        project = project_of(topic_name)
+        gauge = self._quotas.publishing(project, principal)
+        now = await self._quotas.check(gauge, project)
+        later = 0 if batch.scheduled is None else batch.scheduled.count
+        gauge.take(now, requests=1, messages=batch.count + later, size=batch.size)
 
     async def _open_topic(self, name: str) -> Topic:
         """The topic as it is known.  Raises NotFound, FailedPrecondition (it is frozen)."""

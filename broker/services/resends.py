@@ -99,5 +99,7 @@ def _check_one(name: str, message_id: str, outcome: Outcome) -> None:
             "The message is not retained any more: a subscription with retainAckedMessages, or a topic with "
             f"messageRetentionDuration, keeps what is acknowledged {where}."
         )
+    if outcome is Outcome.RETRACTED:
+        raise FailedPrecondition(f"The message was retracted {where}.")
     if outcome is Outcome.FILTERED:
         raise FailedPrecondition(f"The subscription's filter does not match the message {where}.")

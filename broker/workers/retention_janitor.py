@@ -12,6 +12,7 @@ from broker.store.log.imports import delete_old_parts
 from broker.store.log.journal import delete_old_journal
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_dead_letters, delete_unwanted, drop_partitions_behind, tidying
+from broker.store.log.retracted import delete_retractions
 from broker.store.log.scheduled_messages import delete_scheduled_ids
 from broker.store.log.staged import delete_refused_messages
 from broker.store.resources.operations import delete_old_operations
@@ -21,7 +22,7 @@ from broker.telemetry.state_changes import StateChanges
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
 _PARTS = (
     *(make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_dead_letters, delete_old_journal),
-    *(delete_scheduled_ids, delete_refused_messages, drop_identities_behind),
+    *(delete_scheduled_ids, delete_refused_messages, drop_identities_behind, delete_retractions),
 )
 
 

@@ -17,6 +17,7 @@ WRITERS = {
     "log/pending_rows.py",
     "log/piles.py",
     "log/retention.py",
+    "log/retraction.py",
     "resources/topic_logs.py",
 }
 

@@ -234,6 +234,20 @@ async def test_letters_are_sent_to_another_topic_as_new_messages_and_nothing_com
     assert (await _redrive(rest))["metadata"]["done"] == "0"
 
 
+@pytest.mark.parametrize("target", ["", "elsewhere"])
+async def test_what_was_retracted_neither_comes_back_nor_is_sent(rest: Rest, target: str) -> None:
+    _, retracted = await _give_up(rest, "kept", "retracted")
+    await rest.create_topic("elsewhere")
+    await rest.create_subscription("reader", "elsewhere")
+    await rest.ok("POST", f"{rest.topic()}:retract", {"messageIds": [retracted]})
+    ended = await _redrive(rest, **({"target": rest.topic(target)} if target else {}))
+    assert ended["metadata"]["counts"] == {"sent" if target else "redriven": "1", "retracted": "1"}
+    assert ended["metadata"]["skipped"] == [{"messageId": retracted, "reason": "retracted"}]
+    assert [text(each) for each in await rest.drain("reader" if target else "sub")] == ["kept"]
+    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{retracted}")
+    assert fate["state"] == "DEAD_LETTERED", "so it was, before"
+
+
 async def test_what_the_target_refuses_stays_a_dead_letter_and_is_named(rest: Rest) -> None:
     definition = {
         "type": "AVRO",

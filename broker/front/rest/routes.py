@@ -32,6 +32,7 @@ from broker.front.rest.handlers import (
     quotas,
     resends,
     resets,
+    retractions,
     roles,
     schedule,
     schedules,
@@ -201,6 +202,8 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}:discard", "Discard", discards.discard),
     Route("POST", f"{SUBSCRIPTION}:resend", "ResendMessages", resends.resend),
     Route("POST", f"{SUBSCRIPTION}:editDeadLetter", "EditDeadLetter", edits.edit_dead_letter),
+    Route("POST", f"{TOPIC}:retract", "RetractMessages", retractions.retract),  # extensions (J6)
+    Route("POST", f"{TOPIC}:replace", "ReplaceMessage", retractions.replace),
     Route("POST", f"{TOPIC}:copy", "CopyTopic", copies.copy_topic),
     Route("POST", f"{TOPIC}:export", "ExportTopic", exports.export_topic),
     Route("POST", f"{TOPIC}:import", "ImportTopic", exports.import_topic),

@@ -17,12 +17,28 @@ from broker.store.driver.hot_connection import Bound
 
 _MAX_MESSAGES = 10_000  # of a key; of what is beyond nothing is told
 
+_INSERT_GONE = statements.hot("insert_gone")
 _INSERT_EXPIRED = statements.hot("insert_expired")
 _INSERT_EXPIRED_OF_KEYS = statements.hot("insert_expired_of_keys")
 
 
-def expired_rows(works: Iterable[Work]) -> Iterator[Row]:
-    """Of the journal: what was handed out, has fallen due again, and is not in the log any more for this reader."""
+def expired_again(request: ClaimRequest, works: Iterable[Work], at: datetime) -> Iterator[Bound]:
+    """What was handed out, has fallen due again, and is not in the log any more for this reader."""
+    rows = list(_gone(works))
+    if rows:
+        yield (
+            _INSERT_GONE,
+            {
+                **request.where([row.subscription_id for row in rows]),
+                "now": at,
+                "buckets": [row.bucket for row in rows],
+                "attempts": [row.attempt for row in rows],
+                "seqs": [row.seqs for row in rows],
+            },
+        )
+
+
+def _gone(works: Iterable[Work]) -> Iterator[Row]:
     for work in works:
         for row in work.due:
             if row.gone and _is_past(work, row.last_publish_time):

@@ -13,7 +13,7 @@ from broker.domain.ordered_run import Phase
 from broker.domain.stretch import count_of, multirange
 from broker.store.claim.bodies import Bodies, read_bodies
 from broker.store.claim.columns import by_column
-from broker.store.claim.expired import expired_rows, expired_unread
+from broker.store.claim.expired import expired_again, expired_unread
 from broker.store.claim.ordered import new_runs, retimed_rows, rewrite_runs
 from broker.store.claim.request import Claimed, ClaimRequest, More, Quiet, ack_deadlines
 from broker.store.claim.round_trip import RoundTrip
@@ -187,9 +187,9 @@ def _journal(
             author=attempt.work.claimant.demands[attempt.parcel.demand].author,
         )
     ]
-    rows += expired_rows(works)
     if rows:
         yield journal_statement(request.shard_id, rows, at)
+    yield from expired_again(request, works, at)
     yield from expired_unread(request, works, at)
 
 

@@ -28,6 +28,7 @@ from broker.store.log.journal import journal_statement
 from broker.store.log.letter_groups import Group, Recipient, offer, read_sent
 from broker.store.log.pending_rows import Pending, PendingRows
 from broker.store.log.piles import Hold, Pile, lock_holding, lock_letters, lock_piles
+from broker.store.log.retracted import read_retracted
 
 _HOLD_RETENTION = statements.hot("hold_retention")
 _READ_LETTER_SHARDS = statements.hot("read_letter_shards")
@@ -89,6 +90,7 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
     if step.recipient is None:
         logged = await _decide(connection, step, groups, own.next_seq)
     else:
+        await _leave_retracted(connection, step.shard_id, groups)
         fitting = await read_sent(connection, step.shard_id, groups)
         if fitting < len(groups):
             groups, next_seq = groups[:fitting], groups[fitting].seq
@@ -224,14 +226,27 @@ async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Gro
     keys = {group.seq: group.ordering_key for group in open_groups}
     rows = await lock_holding(connection, step.shard_id, [step.chosen.subscription_id], keys)
     standing = _standing(rows, keys)
+    missing = [group.seq for group in open_groups if group.seq not in logged]
+    retracted = await read_retracted(connection, shard_id=step.shard_id, seqs=missing) if missing else ()
     for group in open_groups:
         if group.seq >= next_seq or group.seq in standing:
             group.outcome = Outcome.ALREADY_THERE
+        elif group.seq in retracted:
+            group.outcome = Outcome.RETRACTED
         elif group.seq in logged or any(letter.is_there for letter in group.letters):
             group.outcome = Outcome.REDRIVEN
         else:
             group.outcome = Outcome.GONE
     return set(logged)
+
+
+async def _leave_retracted(connection: HotConnection, shard_id: int, groups: Sequence[Group]) -> None:
+    """Behind the locks of the cursors, as a retraction is: it is before all of this step or behind it."""
+    open_seqs = [group.seq for group in groups if group.outcome is None]
+    retracted = await read_retracted(connection, shard_id=shard_id, seqs=open_seqs)
+    for group in groups:
+        if group.outcome is None and group.seq in retracted:
+            group.outcome = Outcome.RETRACTED
 
 
 def _standing(rows: Sequence[Any], keys: Mapping[int, str | None]) -> set[int]:

@@ -19,6 +19,7 @@ from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.journal import journal_statement
 from broker.store.log.pending_rows import Pending, PendingRows
 from broker.store.log.piles import Hold, Pile, lock_letters, lock_piles
+from broker.store.log.retracted import read_retracted
 
 _HOLD_RETENTION = statements.hot("hold_retention")
 _LOCATE_MESSAGES = statements.hot("locate_messages")
@@ -75,6 +76,10 @@ async def _judge(
     located, heads = await connection.run((_LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": [pile.shard_id]}))
     head = max((head for _, head in heads), default=0)
     outcomes = {seq: Outcome.NOT_RETAINED for seq in seqs if 0 < seq <= head}
+    missing = outcomes.keys() - {row.seq for row in located}
+    if missing:
+        retracted = await read_retracted(connection, shard_id=pile.shard_id, seqs=missing)
+        outcomes |= dict.fromkeys(retracted, Outcome.RETRACTED)
     messages = sorted(located, key=lambda row: row.seq)
     await lock_letters(connection, [pile], messages)
     matching = await _matching(connection, asked.subscription, pile.shard_id, messages)

@@ -192,6 +192,13 @@ async def find_topic_of_shard(connection: AsyncConnection, *, shard_id: int) -> 
     return name
 
 
+async def find_topics_of_shards(connection: AsyncConnection, *, shard_ids: Sequence[int]) -> dict[int, str]:
+    """The names of the topics that have these shards, by shard."""
+    query = select(shards.c.shard_id, topics.c.name).join(topics, shards.c.topic_id == topics.c.topic_id)
+    found = await connection.execute(query.where(shards.c.shard_id.in_(shard_ids)))
+    return {row.shard_id: row.name for row in found}
+
+
 async def list_topic_subscriptions(connection: AsyncConnection, *, topic_id: int, page: Page) -> Sequence[str]:
     """Up to one more than a page of the names of the subscriptions attached to a topic."""
     return await _names(connection, subscriptions, topic_id, page, subscriptions.c.detached.is_(False))

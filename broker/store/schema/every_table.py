@@ -10,6 +10,7 @@ from broker.store.schema import (
     payload_schema_tables,
     quota_tables,
     reader_tables,
+    retraction_tables,
     schedule_tables,
     staged_tables,
     tables,
@@ -31,4 +32,5 @@ DECLARED_IN = (
     staged_tables,
     tick_tables,
     identity_tables,
+    retraction_tables,
 )

@@ -34,6 +34,9 @@ COPIED: Final = TOPIC.counter(
 IMPORTED: Final = TOPIC.counter(
     "pubsub_topic_imported_messages", "Messages stored by imports, which are no publish requests; each once."
 )
+RETRACTED: Final = TOPIC.counter(
+    "pubsub_topic_retracted_messages", "Messages that were retracted: they are not handed out any more."
+)
 TOPIC_TRANSFORM_FAILURES: Final = TOPIC.counter(
     "pubsub_topic_transform_failures", "Messages of publish requests that a transform of the topic failed for."
 )

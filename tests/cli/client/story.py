@@ -97,6 +97,9 @@ broker publish reminders 'Call them back.' --delay 1h
 broker scheduled list reminders
 broker scheduled show reminders $WAITING
 # broker message show $WAITING
+broker message replace reminders $WAITING 'Write to them.' --delay 1h
+broker message retract reminders $WAITING --yes
+# broker publish reminders 'Call them back.' --delay 1h
 broker scheduled move reminders $WAITING --delay 2h
 broker scheduled cancel reminders $WAITING
 # broker scheduled list reminders

@@ -1,13 +1,19 @@
 """`broker message`."""
 
+import base64
+import sys
+
 import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.delays import AT, DELAY, attributes_of, check_delayed
 from broker.cli.client.messages import message_fields
 from broker.cli.client.output import Shown
-from broker.cli.client.words import leaf, short_time
+from broker.cli.client.words import leaf, pairs, short_time
 from broker.cli.command_line import Group
+
+_LATE = {"outstanding": "out just now", "returned": "came back", "settled": "done with"}
 
 COMMANDS = Group("message", help="One message, and what became of it.")
 
@@ -27,6 +33,63 @@ def show(session: Session, *, message_id: str, topic: str | None, subscription: 
     if "deliverTime" in found:
         fields["comes"] = found["deliverTime"]
     return Shown(data=found, fields=fields | {f"for {name}": fate for name, fate in fates.items()})
+
+
+@calling(COMMANDS, "retract", "broker message retract reminders $WAITING --yes")
+@click.argument("topic")
+@click.argument("message_ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask; only a terminal is asked.")
+def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: bool) -> Shown:
+    """Withdraw messages of a topic: nobody is handed them any more; needs this broker."""
+    name = session.topic(topic)
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Retract {len(message_ids)} messages of {leaf(name)}, for good?", abort=True, err=True)
+    done = session.api.call("POST", f"{name}:retract", {"messageIds": list(message_ids)})
+    told = ", ".join(f"{count} {outcome}" for outcome, count in done["counts"].items())
+    return Shown(data=done, line=f"Of {leaf(name)}: {told}.{_standings(done)}")
+
+
+@calling(COMMANDS, "replace", "broker message replace reminders $WAITING 'Write to them.' --delay 1h")
+@click.argument("topic")
+@click.argument("message_id", metavar="ID")
+@click.argument("text")
+@click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Of the new one; repeatable.")
+@click.option("--ordering-key", metavar="KEY", help="Of the new one.")
+@DELAY
+@AT
+def replace(
+    session: Session,
+    *,
+    topic: str,
+    message_id: str,
+    text: str,
+    attributes: tuple[str, ...],
+    ordering_key: str | None,
+    **when: str | None,
+) -> Shown:
+    """Withdraw a message and publish TEXT in its place, in one step; needs this broker."""
+    name = session.topic(topic)
+    message: Json = {"data": base64.b64encode(text.encode()).decode()}
+    later = attributes_of(**when)
+    if later:
+        check_delayed(session, name)
+    given = pairs(attributes, "--attribute") | later
+    message |= {"attributes": given} if given else {}
+    message |= {"orderingKey": ordering_key} if ordering_key else {}
+    done = session.api.call("POST", f"{name}:replace", {"messageId": message_id, "message": message})
+    told = f"{done['outcome']}; {done['replacementId']} stands in its place.{_standings(done)}"
+    return Shown(data=done, line=told)
+
+
+def _standings(done: Json) -> str:
+    """Where they were not in time."""
+    late = [
+        f"{leaf(one['subscription'])} had {len(one[standing])} ({said})"
+        for one in done.get("subscriptions", ())
+        for standing, said in _LATE.items()
+        if standing in one
+    ]
+    return f" Not in time: {', '.join(late)}." if late else ""
 
 
 def _timeline(found: Json) -> Shown:

@@ -5,11 +5,12 @@ from typing import Any
 import msgspec
 
 from broker.domain.delay import ScheduledMessage
-from broker.domain.fate import MessageFate, fate_until_due
+from broker.domain.fate import MessageFate, fate_until_due, retracted_verdict
 from broker.domain.journal import Entry
 from broker.domain.message import PubsubMessage
-from broker.domain.message_id import id_of
+from broker.domain.message_id import id_of, message_id
 from broker.domain.message_state import MessageState
+from broker.domain.retraction import Retraction
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.schedule import scheduled_json
@@ -27,6 +28,8 @@ def fates_json(found: MessageFates) -> dict[str, Any]:
         body |= {"deliverTime": shown.pop("deliverTime"), "verdict": fate_until_due(found.topic, message).verdict}
         del shown["createTime"]
         body["message"] = shown
+    elif isinstance(message, Retraction):
+        body |= _retracted(found.message_id, message)
     else:
         body["message"] = PubsubMessage(
             data=message.data,
@@ -37,6 +40,21 @@ def fates_json(found: MessageFates) -> dict[str, Any]:
         )
     body["subscriptions"] = [_fate(*one) for one in found.fates]
     return body | ({"nextPageToken": found.next_page_token} if found.next_page_token else {})
+
+
+def _retracted(message_id_: str, retraction: Retraction) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "message": {"messageId": message_id_, "publishTime": format_timestamp(retraction.publish_time)},
+        "retractTime": format_timestamp(retraction.retracted_at),
+        "verdict": f"{retracted_verdict(retraction)}.",
+    }
+    if retraction.seq is None:
+        del body["message"]["publishTime"]
+    if retraction.by:
+        body["retractedBy"] = retraction.by
+    if retraction.replaced_by is not None:
+        body["replacementId"] = message_id(*retraction.replaced_by)
+    return body
 
 
 def timeline_json(found: Timeline) -> dict[str, Any]:

@@ -1,0 +1,237 @@
+"""Retracting messages of a topic, and publishing in their place; extensions (J6)."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from broker.domain.errors import Aborted, FailedPrecondition, NotFound, PermissionDenied, Unavailable
+from broker.domain.journal import Author
+from broker.domain.message import NewMessage
+from broker.domain.message_id import message_id, parse_message_id
+from broker.domain.names import project_of
+from broker.domain.retraction import Outcome, Retracted, check_retraction, of_another_topic
+from broker.domain.timestamps import whole_milliseconds
+from broker.domain.topic import Topic
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.next_due import NextDue
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.wake_ups import WakeUps
+from broker.services.publish import PublishService
+from broker.services.topics import topic_not_found
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.messages import EncodedMessages, PartitionMissing, append_messages
+from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.retracted import Id, name_replacement
+from broker.store.log.retraction import Asked, Done, retract
+from broker.store.resources import topics
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import RETRACTED
+from broker.telemetry.state_changes import StateChanges
+
+MaySee = Callable[[str], Awaitable[None]]
+
+_TRIES = 5  # of a call that met somebody else
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """What is to stand in a message's place; `batch` has it alone."""
+
+    shard_id: int
+    batch: EncodedMessages
+
+
+class _TopicChanged(Exception):
+    """It takes nothing any more as it was known; nothing has changed."""
+
+
+class RetractionService:
+    """It is done when the call is answered."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        resources: ResourceCache,
+        wake_ups: WakeUps,
+        publish: PublishService,
+        next_due: NextDue,
+        states: StateChanges,
+        counters: Counters,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._resources = resources
+        self._wake_ups = wake_ups
+        self._publish = publish
+        self._next_due = next_due
+        self._states = states
+        self._counters = counters
+
+    async def retract(
+        self, topic_name: str, message_ids: Sequence[str], *, by: str = "", may_see: MaySee
+    ) -> Retracted:
+        """From the answer on nobody is handed any of these messages.
+
+        `may_see` raises PermissionDenied of subscriptions that are not shown.  Raises InvalidArgument (the ids),
+        NotFound (no topic), Aborted (others were at the same messages again and again).
+        """
+        given = await self._checked(topic_name, message_ids)
+        done = await self._retract(list(dict.fromkeys(given.values())), by)
+        self._tell(topic_name, done, by)
+        answer = await _answer(given, done, may_see)
+        unknown = dict.fromkeys(message_ids, Outcome.UNKNOWN)
+        return replace(answer, outcomes={**unknown, **answer.outcomes})
+
+    async def replace(
+        self, topic_name: str, old_id: str, message: NewMessage, *, by: str = "", may_see: MaySee
+    ) -> Retracted:
+        """Retract a message and publish another in its place: both or neither, and once however often it is asked.
+
+        Raises besides what a publish does FailedPrecondition (it was retracted without being replaced, or is not
+        retained: nothing is published), NotFound (no topic, no such message).
+        """
+        given = await self._checked(topic_name, [old_id])
+        id_ = given.get(old_id)
+        if id_ is None:
+            raise _unknown(topic_name, old_id)
+        for left in reversed(range(_TRIES)):
+            shard_id, batch = await self._publish.prepare(topic_name, message, by)
+            try:
+                done, new = await self._replace(topic_name, id_, _Replacement(shard_id, batch), by)
+                break
+            except PartitionMissing:
+                async with self._database.connection() as ordinary:
+                    await make_partitions_ahead(ordinary, now=self._clock.now())
+            except (_TopicChanged, Aborted) as error:
+                self._resources.drop(topic_name)
+                if not left and isinstance(error, Aborted):
+                    raise
+        else:
+            raise Unavailable("The topic changes just now; nothing was retracted, and nothing published.")
+        self._tell(topic_name, done, by)
+        if done.outcomes[id_] is Outcome.RETRACTED:
+            self._wake_ups.published(shard_id)
+            if batch.scheduled is not None:
+                self._next_due.tell(min(batch.scheduled.due_ats))
+        answer = await _answer(given, done, may_see)
+        return replace(answer, replacement=message_id(*new))
+
+    async def _checked(self, topic_name: str, message_ids: Sequence[str]) -> dict[str, Id]:
+        """The ids that may be of the topic.  Raises InvalidArgument, NotFound."""
+        check_retraction(message_ids)
+        given = {text: parse_message_id(text) for text in message_ids}
+        async with self._database.transaction() as connection:
+            topic = await topics.find_topic(connection, name=topic_name)
+            if topic is None:
+                raise topic_not_found(topic_name)
+            others = {shard_id for shard_id, _ in given.values()} - {*topic.shard_ids}
+            names = await topics.find_topics_of_shards(connection, shard_ids=sorted(others)) if others else {}
+        _check_topic(topic, message_ids, names)
+        return {text: id_ for text, id_ in given.items() if id_[0] in topic.shard_ids}
+
+    async def _retract(self, ids: Sequence[Id], by: str) -> Done:
+        if not ids:
+            return Done({}, {}, {}, ())
+        for left in reversed(range(_TRIES)):
+            try:
+                async with self._database.hot() as connection:
+                    try:
+                        await connection.run((BEGIN, {}))
+                        done = await retract(connection, self._asked(ids, by))
+                        await connection.run((COMMIT, {}))
+                    except BaseException:
+                        await connection.close()  # its transaction is open
+                        raise
+                    return done
+            except Aborted:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _replace(self, topic_name: str, id_: Id, wanted: _Replacement, by: str) -> tuple[Done, Id]:
+        """In one transaction; and what stands in the message's place.
+
+        Raises PartitionMissing, _TopicChanged, Aborted, FailedPrecondition, NotFound.
+        """
+        async with self._database.hot() as connection:
+            try:
+                await connection.run((BEGIN, {}))
+                done = await retract(connection, self._asked([id_], by, wanted.shard_id))
+                if done.outcomes[id_] is Outcome.RETRACTED:
+                    new = await self._append(connection, wanted)
+                    await name_replacement(connection, of=id_, replacement=new)
+                else:
+                    new = _stands_already(topic_name, id_, done)
+                await connection.run((COMMIT, {}))
+            except BaseException:
+                await connection.close()  # its transaction is open
+                raise
+            return done, new
+
+    async def _append(self, connection: HotConnection, wanted: _Replacement) -> Id:
+        appended = await append_messages(
+            connection,
+            shard_id=wanted.shard_id,
+            requests=[wanted.batch],
+            now=whole_milliseconds(self._clock.now()),
+        )
+        if appended is None:
+            raise _TopicChanged
+        return wanted.shard_id, appended.first_id_seq if wanted.batch.scheduled is not None else appended.first_seq
+
+    def _asked(self, ids: Sequence[Id], by: str, *appends_to: int) -> Asked:
+        return Asked(ids=ids, author=Author(principal=by), now=self._clock.now(), appends_to=appends_to)
+
+    def _tell(self, topic_name: str, done: Done, by: str) -> None:
+        for subscription_id in done.woken:
+            self._wake_ups.redeliverable(subscription_id)
+        count = Counter(done.outcomes.values())[Outcome.RETRACTED]
+        if count:
+            self._counters.topic(topic_name)[RETRACTED] += count
+            who = f" by {by}" if by else ""
+            self._states.tell("retractions", f"{count:,} messages of {topic_name} are retracted{who}")
+
+
+def _check_topic(topic: Topic, message_ids: Sequence[str], names: dict[int, str]) -> None:
+    """Raises InvalidArgument.  Names of other projects' topics are not told."""
+    for index, text in enumerate(message_ids):
+        name = names.get(parse_message_id(text)[0])
+        if name is not None:
+            raise of_another_topic(index, text, name if project_of(name) == project_of(topic.name) else "")
+
+
+def _stands_already(topic_name: str, id_: Id, done: Done) -> Id:
+    """What was published in its place by the same call before.  Raises FailedPrecondition, NotFound."""
+    text = message_id(*id_)
+    if done.outcomes[id_] is Outcome.UNKNOWN:
+        raise _unknown(topic_name, text)
+    if done.outcomes[id_] is Outcome.NOT_RETAINED:
+        raise FailedPrecondition(
+            f"The message is not retained any more: nothing is published in its place (messageId={text})."
+        )
+    replaced_by = done.retractions[id_].replaced_by
+    if replaced_by is None:
+        raise FailedPrecondition(
+            f"The message was retracted before: nothing is published in its place (messageId={text})."
+        )
+    return replaced_by
+
+
+async def _answer(given: dict[str, Id], done: Done, may_see: MaySee) -> Retracted:
+    """By the ids that may be of the topic."""
+    standings = {}
+    for name, some in sorted(done.standings.items()):
+        try:
+            await may_see(name)
+        except PermissionDenied:
+            continue
+        standings[name] = {text: some[id_] for text, id_ in given.items() if id_ in some}
+    outcomes = {text: done.outcomes[id_] for text, id_ in given.items()}
+    return Retracted(outcomes=outcomes, standings=standings)
+
+
+def _unknown(topic_name: str, text: str) -> NotFound:
+    return NotFound(f"There is no message {text} of {topic_name} (messageId={text}).")

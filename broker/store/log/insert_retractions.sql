@@ -1,0 +1,8 @@
+-- parameters: shard_id int8, id_seqs int8[], seqs int8[], publish_times timestamptz[], now timestamptz, by text, head int8,
+--     standings text[]
+INSERT INTO retracted_messages (
+    shard_id, id_seq, seq, publish_time, retracted_at, retracted_by, head, standings
+)
+SELECT %(shard_id)s, r.id_seq, r.seq, r.publish_time, %(now)s, %(by)s, %(head)s, r.standings::jsonb
+FROM unnest(%(id_seqs)s::int8[], %(seqs)s::int8[], %(publish_times)s::timestamptz[], %(standings)s::text[])
+    AS r (id_seq, seq, publish_time, standings)

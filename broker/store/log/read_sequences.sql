@@ -1,0 +1,6 @@
+-- Where messages stand that came later, by what their ids are made of.
+-- parameters: shard_ids int8[], id_seqs int8[]
+-- columns: shard_id, id_seq, seq
+SELECT i.shard_id, i.id_seq, i.seq
+FROM unnest(%(shard_ids)s::int8[], %(id_seqs)s::int8[]) AS w (shard_id, id_seq)
+JOIN scheduled_ids AS i USING (shard_id, id_seq)

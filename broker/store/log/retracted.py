@@ -1,0 +1,109 @@
+"""What is known of messages that were retracted; this module alone writes `retracted_messages` (J6)."""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from broker.domain.retraction import Retraction, Standing
+from broker.store.driver import statements
+from broker.store.driver.database import Connection
+from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.log.partitions import list_partitions
+
+_READ_RETRACTIONS = statements.hot("read_retractions")
+_READ_RETRACTED = statements.hot("read_retracted")
+_INSERT_RETRACTIONS = statements.hot("insert_retractions")
+_NAME_REPLACEMENT = statements.hot("name_replacement")
+_DELETE_RETRACTIONS = statements.load("delete_retractions")
+
+_BATCH = 1_000  # rows deleted in one statement
+_decode_standings = msgspec.json.Decoder(dict[Standing, list[int]]).decode
+_encode_json = msgspec.json.Encoder().encode
+
+Id = tuple[int, int]  # a shard, and what an id is made of
+
+
+async def read_retractions(connection: HotConnection, ids: Mapping[Id, int | None]) -> dict[Id, Retraction]:
+    """What is known of those of these messages that were retracted; each with its sequence, if it has one."""
+    asked = {
+        "shard_ids": [shard_id for shard_id, _ in ids],
+        "id_seqs": [id_seq for _, id_seq in ids],
+        "seqs": list(ids.values()),
+    }
+    [rows] = await connection.run((_READ_RETRACTIONS, asked))
+    by_number = list(ids)
+    return {by_number[row.number - 1]: _retraction(row) for row in rows}
+
+
+def _retraction(row: Any) -> Retraction:
+    standings = _decode_standings(row.standings or "{}")
+    replaced = row.replacement_shard_id is not None
+    return Retraction(
+        shard_id=row.shard_id,
+        seq=row.seq,
+        publish_time=row.publish_time,
+        retracted_at=row.retracted_at,
+        by=row.retracted_by,
+        head=row.head,
+        standings={subscription_id: each for each, some in standings.items() for subscription_id in some},
+        replaced_by=(row.replacement_shard_id, row.replacement_id_seq) if replaced else None,
+    )
+
+
+async def read_retracted(connection: HotConnection, *, shard_id: int, seqs: Collection[int]) -> set[int]:
+    """Which of these were retracted."""
+    [rows] = await connection.run((_READ_RETRACTED, {"shard_id": shard_id, "seqs": list(seqs)}))
+    return {row.seq for row in rows}
+
+
+def insertions(retractions: Mapping[Id, Retraction]) -> Iterator[Bound]:
+    """What writes down all that one transaction has retracted."""
+    by_shard: dict[int, dict[int, Retraction]] = {}
+    for (shard_id, id_seq), made in retractions.items():
+        by_shard.setdefault(shard_id, {})[id_seq] = made
+    for shard_id, some in by_shard.items():
+        first = next(iter(some.values()))
+        yield (
+            _INSERT_RETRACTIONS,
+            {
+                "shard_id": shard_id,
+                "id_seqs": list(some),
+                "seqs": [made.seq for made in some.values()],
+                "publish_times": [made.publish_time for made in some.values()],
+                "now": first.retracted_at,
+                "by": first.by,
+                "head": first.head,
+                "standings": [_standings_json(made) for made in some.values()],
+            },
+        )
+
+
+def _standings_json(made: Retraction) -> str | None:
+    if not made.standings:
+        return None
+    grouped: dict[str, list[int]] = {}
+    for subscription_id, standing in made.standings.items():
+        grouped.setdefault(standing, []).append(subscription_id)
+    return _encode_json(grouped).decode()
+
+
+async def name_replacement(connection: HotConnection, *, of: Id, replacement: Id) -> None:
+    """Within the transaction that retracts it."""
+    named = {"replacement_shard_id": replacement[0], "replacement_id_seq": replacement[1]}
+    await connection.run((_NAME_REPLACEMENT, {"shard_id": of[0], "id_seq": of[1], **named}))
+
+
+async def delete_retractions(connection: Connection, *, now: datetime) -> int:
+    """Delete what is known of messages that the log would have no more.  Returns how many."""
+    del now  # what has no partition any more is old, whatever the time
+    partitions = await list_partitions(connection)
+    deleted = 0
+    while partitions:
+        bounds = {"before": partitions[0].start, "limit": _BATCH}
+        cursor = await connection.execute(_DELETE_RETRACTIONS, bounds)
+        deleted += cursor.rowcount
+        if cursor.rowcount < _BATCH:
+            break
+    return deleted

@@ -1,0 +1,370 @@
+"""Retraction: messages are taken out of the log, in sequence with publishes and between claims (J6).
+
+One transaction, of which the caller begins and ends the rest:
+
+    what is to come later never comes ──► lock all cursors of its shards ──► what the log has, and what was
+      retracted before ──► lock the rows that hold any of it ──► how it stands with each subscription ──► lock the
+      heads ──► take it out of the log, and out of the rows of those who do not have it just now
+
+What is in the log no more nobody can claim, whatever refers to it: a cursor sought back, a snapshot, a row whose
+ack deadline passes (docs/decisions/0048).  So claims do not know of this.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from broker.domain.errors import Aborted
+from broker.domain.journal import Author, Event, Row, ranges_of, rows_of
+from broker.domain.message_id import FIRST_ID_SEQ
+from broker.domain.retraction import Outcome, Retraction, Standing, check_answers
+from broker.domain.sequences import from_multirange, to_bits
+from broker.store.driver import statements
+from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.log.due_attempt import attempt_numbers
+from broker.store.log.journal import journal_statement
+from broker.store.log.piles import lock_holding, lock_piles
+from broker.store.log.retracted import Id, insertions, read_retractions
+
+_HOLD_RETENTION = statements.hot("hold_retention")
+_TAKE_SCHEDULED_MESSAGES = statements.hot("take_scheduled_messages")
+_READ_SEQUENCES = statements.hot("read_sequences")
+_LOCATE_MESSAGES = statements.hot("locate_messages")
+_READ_HEADS = statements.hot("read_heads")
+_FIND_UNMATCHED = statements.hot("find_unmatched")
+_ACKNOWLEDGE = statements.hot("acknowledge")
+_LET_KEYS_GO = statements.hot("let_keys_go")
+_LOCK_HEADS = statements.hot("lock_heads")
+_REMOVE_MESSAGES = statements.hot("remove_messages")
+_REMOVE_STRAGGLERS = statements.hot("remove_stragglers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Messages of one topic.  `appends_to`: shards that the caller appends to afterwards, in the transaction."""
+
+    ids: Sequence[Id]
+    author: Author
+    now: datetime
+    appends_to: Collection[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """`standings`: of each subscription, by its name.  `woken`: those that may have something to claim now."""
+
+    outcomes: Mapping[Id, Outcome]
+    standings: Mapping[str, Mapping[Id, Standing]]
+    retractions: Mapping[Id, Retraction]
+    woken: Collection[int]
+
+
+@dataclass(slots=True)
+class _Shard:
+    """What is found in one.  `messages`: by sequence, as locate_messages.sql has them; `rows`: by subscription,
+    what holds any of them; `standings`: by subscription and sequence; `returned`: rows, and what goes out of them.
+    """
+
+    shard_id: int
+    cursors: Sequence[Any]
+    messages: Mapping[int, Any] = field(default_factory=dict)
+    rows: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    standings: dict[int, dict[int, Standing]] = field(default_factory=dict)
+    returned: dict[int, tuple[Any, set[int]]] = field(default_factory=dict)
+
+
+async def retract(connection: HotConnection, asked: Asked) -> Done:
+    """Within the caller's transaction, which has read nothing of the log yet.
+
+    Raises InvalidArgument (too many subscriptions for so many messages), Aborted (somebody else was at the same
+    messages).
+    """
+    await connection.run((_HOLD_RETENTION, {}))
+    taken, seqs = await _resolved(connection, asked.ids)
+    shard_ids = sorted({shard_id for shard_id, _ in seqs})
+    piles = await lock_piles(connection, shard_ids=shard_ids, consumable=(), now=asked.now)
+    shards = {
+        shard_id: _Shard(shard_id, [pile.cursor for pile in piles.get(shard_id, ())]) for shard_id in shard_ids
+    }
+    subscriptions = {cursor.subscription_id for shard in shards.values() for cursor in shard.cursors}
+    check_answers(len(asked.ids), len(subscriptions))
+    known, heads = await _find(connection, asked.ids, seqs, shards)
+    for shard in shards.values():
+        await _lock_rows(connection, shard)
+    for shard in shards.values():
+        await _judge(connection, shard, asked.now)
+    retractions = known | await _write(connection, asked, taken, seqs, shards)
+    outcomes = {id_: _outcome(id_, taken, seqs, known, shards, heads) for id_ in asked.ids}
+    return Done(outcomes, _by_name(asked.ids, seqs, known, shards), retractions, _woken(shards))
+
+
+async def _resolved(connection: HotConnection, ids: Sequence[Id]) -> tuple[set[Id], dict[Id, int]]:
+    """Those that were still to come, and do not any more; where the others stand, or would."""
+    later = [id_ for id_ in ids if id_[1] > FIRST_ID_SEQ]
+    seqs = {id_: id_[1] for id_ in ids if id_[1] <= FIRST_ID_SEQ}
+    if not later:
+        return set(), seqs
+    where = {"shard_ids": [shard_id for shard_id, _ in later], "id_seqs": [id_seq for _, id_seq in later]}
+    # In statements of their own: whoever waited for a message's row sees where it came to stand.
+    [rows] = await connection.run((_TAKE_SCHEDULED_MESSAGES, where))
+    [found] = await connection.run((_READ_SEQUENCES, where))
+    return {(row.shard_id, row.id_seq) for row in rows}, seqs | {(r.shard_id, r.id_seq): r.seq for r in found}
+
+
+async def _find(
+    connection: HotConnection, ids: Sequence[Id], seqs: Mapping[Id, int], shards: Mapping[int, _Shard]
+) -> tuple[dict[Id, Retraction], dict[int, int]]:
+    """What was retracted before, and the heads of the shards; the shards get what the log has."""
+    located, heads = await connection.run(
+        (_LOCATE_MESSAGES, {"shard_ids": [shard_id for shard_id, _ in seqs], "seqs": list(seqs.values())}),
+        (_READ_HEADS, {"shard_ids": list(shards)}),
+    )
+    for shard in shards.values():
+        shard.messages = {row.seq: row for row in located if row.shard_id == shard.shard_id}
+    return await read_retractions(connection, {id_: seqs.get(id_) for id_ in ids}), dict(heads)
+
+
+# --- how they stand -----------------------------------------------------------------------------------------------
+
+
+async def _lock_rows(connection: HotConnection, shard: _Shard) -> None:
+    """The rows that hold any of the messages: those of acks, of nacks and of the dead-letter forwarder wait."""
+    if not shard.messages or not shard.cursors:
+        return
+    subscription_ids = [cursor.subscription_id for cursor in shard.cursors]
+    keys = {seq: message.ordering_key for seq, message in shard.messages.items()}
+    rows: dict[int, list[Any]] = {}
+    for row in await lock_holding(connection, shard.shard_id, subscription_ids, keys):
+        rows.setdefault(row.subscription_id, []).append(row)
+    shard.rows = rows
+
+
+async def _judge(connection: HotConnection, shard: _Shard, now: datetime) -> None:
+    passed: list[tuple[int, int]] = []  # subscriptions with a filter: acked, or was it left out?
+    for cursor in shard.cursors:
+        standings = shard.standings[cursor.subscription_id] = {}
+        held = _held(shard, cursor, now)
+        for seq in shard.messages:
+            if cursor.first_seq is not None and seq < cursor.first_seq:
+                continue  # it was never the subscription's
+            if seq in held:
+                standings[seq] = held[seq]
+            elif seq >= cursor.next_seq:
+                standings[seq] = Standing.IN_TIME
+            else:
+                standings[seq] = Standing.DONE_WITH
+                if cursor.filter_path is not None:
+                    passed.append((cursor.subscription_id, seq))
+    for subscription_id, seq in await _unmatched(connection, shard, passed):
+        shard.standings[subscription_id][seq] = Standing.IN_TIME
+
+
+def _held(shard: _Shard, cursor: Any, now: datetime) -> dict[int, Standing]:
+    """What the subscription has been handed out of them and is not settled, and what waits for its key."""
+    held: dict[int, Standing] = {}
+    for row in shard.rows.get(cursor.subscription_id, ()):
+        if row.waiting is not None:
+            waiting = (seq for seq in from_multirange(row.waiting) if seq < cursor.next_seq)
+            keys = {seq: message.ordering_key for seq, message in shard.messages.items()}
+            held |= {seq: Standing.IN_TIME for seq in waiting if keys.get(seq) == row.ordering_key}
+        numbers = None if row.ordering_key is None else attempt_numbers(row.attempt_numbers)
+        for ordinal, seq in enumerate(from_multirange(row.seqs)):
+            if seq in shard.messages and row.open[ordinal] == "1":
+                number = row.attempt_number if numbers is None else numbers[ordinal]
+                held[seq] = _of_row(row, ordinal, number, now)
+                if held[seq] is not Standing.OUTSTANDING:
+                    shard.returned.setdefault(id(row), (row, set()))[1].add(seq)
+    return held
+
+
+def _of_row(row: Any, ordinal: int, number: int, now: datetime) -> Standing:
+    if _is_with_somebody(row, now) and (row.ordering_key is None or ordinal < row.out_count):
+        return Standing.OUTSTANDING
+    return Standing.RETURNED if number else Standing.IN_TIME
+
+
+def _is_with_somebody(row: Any, now: datetime) -> bool:
+    return bool(row.status == "delivering" and row.next_delivery_at > now)
+
+
+async def _unmatched(
+    connection: HotConnection, shard: _Shard, passed: Collection[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    if not passed:
+        return []
+    seqs = sorted({seq for _, seq in passed})
+    where = {
+        "shard_id": shard.shard_id,
+        "subscription_ids": sorted({subscription_id for subscription_id, _ in passed}),
+        "publish_times": [shard.messages[seq].publish_time for seq in seqs],
+        "seqs": seqs,
+    }
+    [rows] = await connection.run((_FIND_UNMATCHED, where))
+    return [each for row in rows if (each := (row.subscription_id, row.seq)) in passed]
+
+
+# --- what is written ----------------------------------------------------------------------------------------------
+
+
+async def _write(
+    connection: HotConnection,
+    asked: Asked,
+    taken: Collection[Id],
+    seqs: Mapping[Id, int],
+    shards: Mapping[int, _Shard],
+) -> dict[Id, Retraction]:
+    """Raises Aborted: not all of it was there any more."""
+    changed = {shard_id for shard_id, shard in shards.items() if shard.messages} | {each for each, _ in taken}
+    if not changed:
+        return {}
+    rows = [write for shard in shards.values() for write in _out_of_rows(shard, asked.now)]
+    *_, locked = await connection.run(*rows, (_LOCK_HEADS, {"shard_ids": sorted({*changed, *asked.appends_to})}))
+    heads = {row.shard_id: row.head for row in locked}
+    await _remove(connection, [shard for shard in shards.values() if shard.messages])
+    retractions = {
+        id_: _made(asked, id_, seqs.get(id_), shards.get(id_[0]), heads.get(id_[0], 0))
+        for id_ in asked.ids
+        if id_ in taken or (id_ in seqs and seqs[id_] in shards[id_[0]].messages)
+    }
+    told = [write for shard in shards.values() if shard.messages for write in _told(shard, asked)]
+    await connection.run(*insertions(retractions), *told)
+    return retractions
+
+
+def _out_of_rows(shard: _Shard, now: datetime) -> Iterator[Bound]:
+    plain: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # ordinals, by attempt
+    lengths: dict[tuple[int, int], int] = {}
+    runs = []
+    for row, seqs in shard.returned.values():
+        ordinals = {n for n, seq in enumerate(from_multirange(row.seqs)) if seq in seqs}
+        if row.ordering_key is not None:
+            runs.append((row, ordinals))
+            continue
+        attempt = row.subscription_id, row.attempt_id
+        lengths[attempt] = len(row.open)
+        plain[attempt] |= ordinals
+    if plain:
+        attempts = sorted(plain)
+        yield (
+            _ACKNOWLEDGE,
+            {
+                "shard_id": shard.shard_id,
+                "subscription_ids": [subscription_id for subscription_id, _ in attempts],
+                "attempt_ids": [attempt_id for _, attempt_id in attempts],
+                "masks": [to_bits(plain[attempt], lengths[attempt]) for attempt in attempts],
+            },
+        )
+    if runs:
+        yield (
+            _LET_KEYS_GO,
+            {
+                "shard_id": shard.shard_id,
+                "now": now,
+                "subscription_ids": [row.subscription_id for row, _ in runs],
+                "attempt_ids": [row.attempt_id for row, _ in runs],
+                "masks": [to_bits(ordinals, len(row.open)) for row, ordinals in runs],
+                "goes_on": [_goes_on(row, ordinals) for row, ordinals in runs],
+                "without_retry": [_first_back(row) in ordinals for row, ordinals in runs],
+            },
+        )
+
+
+def _goes_on(row: Any, ordinals: Collection[int]) -> bool:
+    """A row whose deadline has passed keeps its time: what else comes back of it has its retry delay to come."""
+    return row.status != "delivering" and row.open.index("1") in ordinals
+
+
+def _first_back(row: Any) -> int:
+    """The first message that has come back while others of its key are out."""
+    return int(row.open.find("1", row.out_count))
+
+
+async def _remove(connection: HotConnection, shards: Sequence[_Shard]) -> None:
+    for shard in shards:
+        where = {
+            "shard_id": shard.shard_id,
+            "publish_times": [message.publish_time for message in shard.messages.values()],
+            "seqs": list(shard.messages),
+        }
+        logged, stragglers = await connection.run((_REMOVE_MESSAGES, where), (_REMOVE_STRAGGLERS, where))
+        if {row.seq for row in (*logged, *stragglers)} != {*shard.messages}:
+            raise Aborted("Somebody else was at these messages; try it again.")
+
+
+def _made(asked: Asked, id_: Id, seq: int | None, shard: _Shard | None, head: int) -> Retraction:
+    standings = {}
+    if shard is not None and seq is not None:
+        standings = {
+            subscription_id: some[seq]
+            for subscription_id, some in shard.standings.items()
+            if some.get(seq, Standing.IN_TIME) is not Standing.IN_TIME
+        }
+    came = shard is not None and seq is not None
+    return Retraction(
+        shard_id=id_[0],
+        seq=seq,
+        publish_time=shard.messages[seq].publish_time if came and shard and seq is not None else asked.now,
+        retracted_at=asked.now,
+        by=asked.author.principal,
+        head=head,
+        standings=standings,
+    )
+
+
+def _told(shard: _Shard, asked: Asked) -> Iterator[Bound]:
+    """In the journal, of every subscription that would have got it, or got it again."""
+    rows: list[Row] = []
+    for subscription_id, standings in shard.standings.items():
+        left = ranges_of(sorted(seq for seq, standing in standings.items() if standing is not Standing.DONE_WITH))
+        rows += rows_of(None, subscription_id, Event.RETRACTED, 0, left, author=asked.author)
+    if rows:
+        yield journal_statement(shard.shard_id, rows, asked.now)
+
+
+# --- what is answered ---------------------------------------------------------------------------------------------
+
+
+def _outcome(
+    id_: Id,
+    taken: Collection[Id],
+    seqs: Mapping[Id, int],
+    known: Mapping[Id, Retraction],
+    shards: Mapping[int, _Shard],
+    heads: Mapping[int, int],
+) -> Outcome:
+    if id_ in known:
+        return Outcome.ALREADY_RETRACTED
+    if id_ in taken or (id_ in seqs and seqs[id_] in shards[id_[0]].messages):
+        return Outcome.RETRACTED
+    if id_ in seqs and 0 < seqs[id_] <= heads.get(id_[0], 0):
+        return Outcome.NOT_RETAINED
+    return Outcome.UNKNOWN
+
+
+def _by_name(
+    ids: Sequence[Id], seqs: Mapping[Id, int], known: Mapping[Id, Retraction], shards: Mapping[int, _Shard]
+) -> dict[str, dict[Id, Standing]]:
+    """Also of what was retracted before: as it stood then."""
+    standings: dict[str, dict[Id, Standing]] = {}
+    for id_ in ids:
+        if id_ not in seqs:
+            continue
+        seq = seqs[id_]
+        for cursor in shards[id_[0]].cursors:
+            standing = shards[id_[0]].standings[cursor.subscription_id].get(seq)
+            if id_ in known and (cursor.first_seq is None or seq >= cursor.first_seq):
+                standing = known[id_].standings.get(cursor.subscription_id, Standing.IN_TIME)
+            if standing is not None:
+                standings.setdefault(cursor.name, {})[id_] = standing
+    return standings
+
+
+def _woken(shards: Mapping[int, _Shard]) -> set[int]:
+    return {
+        row.subscription_id
+        for shard in shards.values()
+        for row, _ in shard.returned.values()
+        if row.ordering_key is not None
+    }

@@ -1,0 +1,14 @@
+-- Messages that are to come later never come: those of these that wait still.  It waits for whoever is appending some
+-- just now.
+-- parameters: shard_ids int8[], id_seqs int8[]
+-- columns: shard_id, id_seq
+DELETE FROM scheduled_messages AS m
+USING (
+    SELECT s.shard_id, s.id_seq
+    FROM unnest(%(shard_ids)s::int8[], %(id_seqs)s::int8[]) AS w (shard_id, id_seq)
+    JOIN scheduled_messages AS s USING (shard_id, id_seq)
+    ORDER BY s.shard_id, s.id_seq
+    FOR UPDATE OF s
+) AS locked
+WHERE m.shard_id = locked.shard_id AND m.id_seq = locked.id_seq
+RETURNING m.shard_id, m.id_seq
