@@ -29,6 +29,7 @@ from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.due_messages import DueMessages
 from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
 from broker.workers.operations.copying import CopyKind
+from broker.workers.operations.purging import PurgeKind
 from broker.workers.operations.redrive import RedriveKind
 from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.operations.targets import Targets
@@ -82,6 +83,7 @@ class Passes:
         kinds: dict[Verb, Kind] = {
             Verb.REDRIVE: RedriveKind(clock, resources, targets, wake_ups, attempt_ids, counters),
             Verb.COPY: CopyKind(targets, wake_ups, counters),
+            Verb.PURGE: PurgeKind(clock, resources, wake_ups, attempt_ids, counters),
         }
         self.operations = OperationRunner(*parts, wake_ups, kinds, states, counters)
 

@@ -25,6 +25,7 @@ class Verb(StrEnum):
 
     REDRIVE = "redrive"
     COPY = "copy"
+    PURGE = "purge"
 
 
 def known_verb(text: str) -> Verb | str:

@@ -74,7 +74,7 @@ def make_acting(
         pauses=PauseService(database, clock, wake_ups, states),
         freezes=FreezeService(database, clock, wake_ups, states),
         seeks=SeekService(database, clock, attempt_ids, wake_ups, activity, quotas, counters),
-        purges=PurgeService(database, clock, wake_ups, states, counters),
+        purges=PurgeService(database, clock, wake_ups, operations, states, counters),
         redrives=RedriveService(database, clock, wake_ups, operations),
         edits=EditService(database, clock, wake_ups, attempt_ids, states),
         discards=DiscardService(database, clock, wake_ups, attempt_ids, states, counters),

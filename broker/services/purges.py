@@ -1,9 +1,17 @@
-"""Purging a topic: what it has is gone for everybody; an extension (G2)."""
+"""Purging a topic: what it has is gone for everybody; and a subscription by a filter; an extension (G2)."""
 
+from broker.domain.operation import Operation, Verb, check_rate
+from broker.domain.purging import PurgeOptions, ToPurge
+from broker.domain.redrive import END_OF_TIME
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
+from broker.services.filters import compiled
+from broker.services.operations import OperationService
+from broker.services.subscriptions import attached_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
+from broker.store.log.copying import read_ends
+from broker.store.log.purging import read_oldest_standing
 from broker.store.resources import topic_logs, topics
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PURGES
@@ -11,19 +19,23 @@ from broker.telemetry.state_changes import StateChanges
 
 
 class PurgeService:
-    """A topic that is purged has new logs: so it costs the same however much was in the old ones."""
+    """A topic that is purged has new logs: so it costs the same however much was in the old ones.  By a filter a
+    subscription is purged step by step (workers/operations/purging.py), without one by a seek (services/seeks.py).
+    """
 
     def __init__(
         self,
         database: Database,
         clock: DatabaseClock,
         wake_ups: WakeUps,
+        operations: OperationService,
         states: StateChanges,
         counters: Counters,
     ) -> None:
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
+        self._operations = operations
         self._states = states
         self._counts = counters.process
 
@@ -40,3 +52,41 @@ class PurgeService:
         self._counts[PURGES["topic"]] += 1
         self._states.tell("purged topics", f"{name} is purged{f' by {by}' if by else ''}")
         await self._wake_ups.announce(name, *names)
+
+    async def purge_matching(self, name: str, options: PurgeOptions, *, started_by: str) -> Operation:
+        """The operation, as it has begun or (`validate_only`) would begin.
+
+        Raises InvalidArgument (the filter, the rate), NotFound, FailedPrecondition (detached), QuotaExceeded (too
+        many operations).
+        """
+        check_rate(options.max_rate)
+        async with self._database.transaction() as connection:
+            subscription = await attached_subscription(connection, name)
+        paths = compiled(options.filter, subscription.filter)
+        until = min(options.before or END_OF_TIME, END_OF_TIME)
+        where = {"shard_ids": subscription.shard_ids}
+        async with self._database.hot() as hot:
+            starts = await read_oldest_standing(hot, subscription_id=subscription.subscription_id, **where)
+            since = min(starts.values(), default=END_OF_TIME)
+            ends = await read_ends(hot, **where, since=since, until=until)
+        meant = ToPurge(
+            subscription_id=subscription.subscription_id,
+            starts={shard_id: start for shard_id, start in starts.items() if shard_id in ends},
+            ends={shard_id: end.head for shard_id, end in ends.items()},
+            until=until,
+            filter_path=paths.filter_path,
+            body_path=paths.body_path,
+        )
+        rate = {} if options.max_rate is None else {"maxMessagesPerSecond": options.max_rate}
+        begin = self._operations.plan if options.validate_only else self._operations.start
+        operation = await begin(
+            Verb.PURGE,
+            name,
+            started_by=started_by,
+            request={"meant": meant.to_json()} | rate,
+            total=sum(end.count for end in ends.values()),
+            is_estimate=True,
+        )
+        if not options.validate_only:
+            self._counts[PURGES["subscription"]] += 1
+        return operation

@@ -9,7 +9,7 @@ import pytest
 
 from broker.app import Broker
 from broker.app_config import AppConfig
-from tests.fixtures.broker import Rest, text
+from tests.fixtures.broker import Rest, message, text
 from tests.fixtures.in_process import running_in_process
 from tests.streaming.stream import Streams
 
@@ -84,8 +84,48 @@ async def test_a_subscription_is_purged_of_all_or_of_what_is_older(rest: Rest) -
     assert texts(await rest.drain("bystander")) == ["new", "newer", "newest", "old", "older"]
     code, why = await rest.error("POST", purge, {"before": "soon"})
     assert (code, "before" in why) == ("INVALID_ARGUMENT", True)
-    code, why = await rest.error("POST", purge, {"filter": "attributes:a"})
-    assert (code, "filter" in why) == ("INVALID_ARGUMENT", True)
+
+
+async def test_by_a_filter_what_matches_goes_wherever_it_is_and_the_rest_stays_as_it_was(rest: Rest) -> None:
+    await rest.create_topic(messageRetentionDuration="3600s")
+    await rest.create_subscription()
+    await rest.create_subscription("bystander")
+    purge = f"{rest.subscription()}:purge"
+    for n in range(3):
+        await rest.publish(*(message(f"{env}{n}", {"env": env}) for env in ("test", "prod")))
+    [acked, *out] = await rest.pull(max_messages=3)
+    await rest.acknowledge([acked])
+    plan = await rest.ok("POST", purge, {"filter": 'attributes.env = "test"', "validateOnly": True})
+    assert (plan["metadata"]["verb"], plan["done"], plan["response"]["chosen"]) == ("purge", True, "6")
+    started = await rest.ok("POST", purge, {"filter": 'attributes.env = "test"', "maxMessagesPerSecond": 1000})
+    await rest.publish(message("test later", {"env": "test"}))
+    ended = await rest.ok("POST", f"{started['name']}:wait", {})
+    assert ended["response"] == {"@type": "type.googleapis.com/broker.v1.PurgeResponse", "purged": "2"}
+    assert texts(await rest.drain()) == ["prod1", "prod2", "test later"]
+    await rest.modify_ack_deadline(out, 0)
+    assert texts(await rest.drain()) == ["prod0"]
+    assert len(await rest.drain("bystander")) == 7
+    again = await rest.ok("POST", purge, {"filter": "attributes:env"})
+    assert (await rest.ok("POST", f"{again['name']}:wait", {}))["metadata"]["done"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"filter": "nonsense"}, "nonsense"),
+        ({"filter": "attributes:a", "undoable": True}, "undoable"),
+        ({"filter": "attributes:a", "maxMessagesPerSecond": 0}, "maxMessagesPerSecond=0"),
+        ({"validateOnly": True}, "previewSeek"),
+        ({"maxMessagesPerSecond": 5}, "previewSeek"),
+    ],
+)
+async def test_a_purge_that_cannot_be_meant_is_refused(rest: Rest, body: dict[str, object], said: str) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.publish("a")
+    code, why = await rest.error("POST", f"{rest.subscription()}:purge", body)
+    assert (code, said in why) == ("INVALID_ARGUMENT", True), why
+    assert texts(await rest.pull()) == ["a"]
 
 
 async def test_a_purged_topic_has_nothing_for_anybody_and_goes_on(two: tuple[Rest, Rest]) -> None:

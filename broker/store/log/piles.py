@@ -167,7 +167,12 @@ class Pile:
         return letter.seq < self.cursor.next_seq or letter.seq in self._passed_seqs
 
     def dropped(
-        self, letters: Sequence[Any], attempt_ids: AttemptIds, now: datetime, author: Author
+        self,
+        letters: Sequence[Any],
+        attempt_ids: AttemptIds,
+        now: datetime,
+        author: Author,
+        answer: str = DISCARDED,
     ) -> Iterator[Bound]:
         """What drops those of these that are held, wherever they are, for good."""
         taken = {letter.seq for letter in letters}
@@ -194,7 +199,7 @@ class Pile:
         if taken:
             yield from self._stop_waiting(letters, taken)
             told = ranges_of(sorted(taken))
-            rows = rows_of(None, self.subscription_id, Event.ACKED, 0, told, author=author, answer=DISCARDED)
+            rows = rows_of(None, self.subscription_id, Event.ACKED, 0, told, author=author, answer=answer)
             yield journal_statement(self.shard_id, list(rows), now)
 
     def _rows_with(self, taken: Collection[int]) -> list[Any]:

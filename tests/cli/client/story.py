@@ -135,6 +135,8 @@ broker apply --file shop.yaml
 # broker apply --file least.yaml --prune --dry-run
 broker apply --file shop.yaml --prune --yes
 broker apply --schema
+broker purge billing --filter 'attributes.env = "test"' --dry-run
+broker purge billing --filter 'attributes.env = "test"' --yes
 broker purge billing --before 1h --undoable --yes
 broker purge --topic orders --yes
 # broker topic create scraps --project scratch

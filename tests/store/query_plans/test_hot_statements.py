@@ -17,7 +17,8 @@ from broker.domain.dead_letter_list import LetterPage
 from broker.domain.journal import NOBODY, Journal, JournalMode, Told
 from broker.domain.log_page import LogPage, LogPosition
 from broker.domain.message import NewMessage
-from broker.domain.redrive import Chosen, Unrecorded
+from broker.domain.purging import ToPurge
+from broker.domain.redrive import END_OF_TIME, Chosen, Unrecorded
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.standing_page import StandingPage
@@ -36,6 +37,7 @@ from broker.store.log import (
     messages,
     pending_rows,
     piles,
+    purging,
     redrive,
     retained_bytes,
     shards,
@@ -166,6 +168,8 @@ EXPECTED = {
     "redrive._COUNT_LETTERS": set(),
     "redrive._LIST_PILES": {"cursors_pkey"},
     "letter_groups._READ_BODIES": {"_pkey", "straggler_batches_pkey"},
+    "purging._FIND_MATCHING": {"_pkey", "straggler_batches_pkey"},
+    "purging._READ_OLDEST_STANDING": {"cursors_pkey", "delivery_attempts_pkey"},
     "redrive._NAME_PILES": {"cursors_pkey"},
     "unrecorded._FIND_UNRECORDED": {"_pkey", "straggler_batches_pkey"},
     "unrecorded._READ_RECORDED_SINCE": set(),
@@ -211,6 +215,7 @@ _MODULES = {
     "standing_messages": standing_messages,
     "topic_messages": topic_messages,
     "traces": traces,
+    "purging": purging,
     "redrive": redrive,
     "letter_groups": letter_groups,
     "discard": discard,
@@ -422,6 +427,7 @@ async def _run_redrive(database: Database, log: Log, session: Any) -> None:
         await letters.step(connection=session, max_messages=3)
         await source.pull(connection=session, ordered=in_order)
         await _discard(letters, session, chosen)
+        await _purge(source, session)
 
 
 async def _run_unrecorded(letters: Letters, session: Any, chosen: Chosen) -> None:
@@ -437,6 +443,22 @@ async def _run_unrecorded(letters: Letters, session: Any, chosen: Chosen) -> Non
         now=letters.log.start,
     )
     await unrecorded.find_unrecorded(session, step, most_matched=3)
+
+
+async def _purge(log: Log, session: Any) -> None:
+    where = {"subscription_id": log.subscription.subscription_id, "shard_ids": [log.shard_id]}
+    starts = await purging.read_oldest_standing(session, **where)
+    meant = ToPurge(
+        subscription_id=log.subscription.subscription_id,
+        starts=starts,
+        ends={log.shard_id: 9},
+        until=END_OF_TIME,
+        filter_path="exists($.env)",
+    )
+    after = meant.next_look({})
+    assert after is not None
+    step = purging.PurgeStep(meant=meant, after=after, max_messages=3, author=NOBODY, now=log.start)
+    await purging.purge_matching(session, step, log.attempt_ids)
 
 
 async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:

@@ -7,37 +7,80 @@ import click
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
+from broker.cli.client.exit_codes import DONE
+from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
-from broker.cli.client.words import time_text
+from broker.cli.client.words import leaf, time_text
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
 _OWN = Group("purge")
 
 
-@calling(_OWN, "purge", "broker purge billing --before 1h --undoable --yes", "broker purge --topic orders --yes")
+@calling(
+    _OWN,
+    "purge",
+    "broker purge billing --filter 'attributes.env = \"test\"' --dry-run",
+    "broker purge billing --filter 'attributes.env = \"test\"' --yes",
+    "broker purge billing --before 1h --undoable --yes",
+    "broker purge --topic orders --yes",
+)
 @click.argument("subscription", required=False)
 @click.option("--topic", metavar="TOPIC", help="All that a topic has, for all its subscriptions.")
 @click.option("--before", metavar="TIME", help="Only what was published before: a time, or how long ago (1h).")
 @click.option("--undoable", is_flag=True, help="For an hour `broker seek SUB --undo` brings it back.")
+@click.option("--filter", "filter_text", metavar="FILTER", help="Only messages that it matches: an operation.")
+@click.option("--rate", metavar="N", type=click.FloatRange(0.001), help="So many a second at the most (--filter).")
+@click.option("--dry-run", is_flag=True, help="Say how many it would look at (--filter).")
+@click.option("--no-wait", is_flag=True, help="Do not wait for its end (--filter).")
 @click.option("--yes", is_flag=True, help="Do not ask; only a terminal is asked.")
 def purge(
-    session: Session, *, subscription: str | None, topic: str | None, before: str | None, undoable: bool, yes: bool
-) -> Shown:
+    session: Session,
+    *,
+    subscription: str | None,
+    topic: str | None,
+    before: str | None,
+    undoable: bool,
+    filter_text: str | None,
+    rate: float | None,
+    dry_run: bool,
+    no_wait: bool,
+    yes: bool,
+) -> Shown | int:
     """Drop what a subscription has yet to get; needs this broker."""
-    if bool(subscription) == bool(topic):
-        raise Misuse("give a subscription, or --topic TOPIC")
-    if topic and (before or undoable):
-        raise Misuse(
-            "--before and --undoable are for subscriptions: a topic is purged of all that it has, for good"
-        )
+    _check(subscription, topic, before or undoable or filter_text, filter_text, rate or dry_run or no_wait)
     name = session.topic(topic) if topic else session.subscription(subscription or "")
-    if not yes and sys.stdin.isatty():
+    if not yes and not dry_run and sys.stdin.isatty():
         click.confirm(f"Drop what {name} has{'' if undoable else ', for good'}?", abort=True, err=True)
     body: Json = {"before": time_text(before, "--before", machine_time())} if before else {}
+    if filter_text:
+        body |= {"filter": filter_text} | ({"maxMessagesPerSecond": rate} if rate else {})
+        return _by_filter(session, name, body, dry_run=dry_run, no_wait=no_wait)
     answer = session.api.call("POST", f"{name}:purge", body | ({"undoable": True} if undoable else {}))
     undo = f"; `broker seek {subscription} --undo` brings it back" if undoable else ""
     return Shown(data=answer, line=f"Purged {topic or subscription}{undo}.")
+
+
+def _check(*given: object) -> None:
+    subscription, topic, of_subscription, filter_text, of_filter = map(bool, given)
+    if subscription == topic:
+        raise Misuse("give a subscription, or --topic TOPIC")
+    if topic and (of_subscription or of_filter):
+        raise Misuse(
+            "--before, --undoable and --filter are for subscriptions: a topic is purged of all it has, for good"
+        )
+    if of_filter and not filter_text:
+        raise Misuse("--rate, --dry-run and --no-wait are for a purge with --filter; without it there is no wait")
+
+
+def _by_filter(session: Session, name: str, body: Json, *, dry_run: bool, no_wait: bool) -> int:
+    started = session.api.call("POST", f"{name}:purge", body | ({"validateOnly": True} if dry_run else {}))
+    if dry_run:
+        most = started["metadata"].get("total", "0")
+        line = f"Of {most} messages those that match would be dropped from {leaf(name)}, if it has them."
+        session.out.show(Shown(data=started, line=line))
+        return DONE
+    return finished(session.out, started if no_wait else wait_for(session.api, session.out, started))
 
 
 COMMANDS = purge

@@ -1,12 +1,12 @@
 """Seeks that can be undone, and purges; extensions."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from broker.domain.preview import Preview
+from broker.domain.purging import PurgeOptions
 from broker.front.rest.codec.requests import convert_json, decode_request
 from broker.front.rest.codec.scalars import parse_timestamp
 from broker.services.seeks import Target
@@ -28,6 +28,9 @@ class PreviewSeekRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=T
 class PurgeSubscriptionRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     before: str | None = None
     undoable: bool = False
+    filter: str = ""
+    max_messages_per_second: float | None = None
+    validate_only: bool = False
 
 
 _preview = msgspec.json.Decoder(PreviewSeekRequest)
@@ -58,7 +61,13 @@ def preview_json(preview: Preview) -> dict[str, Any]:
     return body | ({"estimated": True} if preview.is_estimated else {})
 
 
-def decode_purge(body: bytes) -> tuple[datetime | None, bool]:
-    """What was published before then (None: all) is purged; whether that can be undone.  Raises InvalidArgument."""
+def decode_purge(body: bytes) -> PurgeOptions:
+    """Raises InvalidArgument."""
     request = decode_request(_purge, body)
-    return (None if request.before is None else parse_timestamp(request.before, "before")), request.undoable
+    return PurgeOptions(
+        before=None if request.before is None else parse_timestamp(request.before, "before"),
+        undoable=request.undoable,
+        filter=request.filter,
+        max_rate=request.max_messages_per_second,
+        validate_only=request.validate_only,
+    )

@@ -1,7 +1,9 @@
 """Undoing seeks, and purging; extensions."""
 
+from broker.domain.purging import check_purge
 from broker.front.generated import messages
 from broker.front.rest.call import Call
+from broker.front.rest.codec.operations import operation_json, validated
 from broker.front.rest.codec.positions import replay_json
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.seeks import decode_preview, decode_purge, preview_json
@@ -20,9 +22,16 @@ async def undo_seek(call: Call) -> bytes:
 
 
 async def purge_subscription(call: Call) -> bytes:
-    before, undoable = decode_purge(call.body)
-    purged = await call.services.acting.seeks.purge(call.name, before=before, undoable=undoable)
-    return encode_resource({"undoSnapshot": purged.undo_snapshot} if undoable else {})
+    options = decode_purge(call.body)
+    check_purge(options)
+    if options.filter:
+        operation = await call.services.acting.purges.purge_matching(
+            call.name, options, started_by=call.caller.member
+        )
+        body = operation_json(operation)
+        return encode_resource(validated(body) if options.validate_only else body)
+    purged = await call.services.acting.seeks.purge(call.name, before=options.before, undoable=options.undoable)
+    return encode_resource({"undoSnapshot": purged.undo_snapshot} if options.undoable else {})
 
 
 async def purge_topic(call: Call) -> bytes:

@@ -1,0 +1,44 @@
+-- Messages of a shard that a filter matches, from a position on and before a time, wherever they lie; of `max_scanned`.
+-- The last one scanned comes whether it matches or not.
+-- parameters: shard_id int8, after_publish_time timestamptz, after_seq int8, until timestamptz, filter_path jsonpath,
+--     body_path jsonpath, max_scanned int8, max_matched int8
+-- columns: seq, publish_time, ordering_key, matches
+SELECT c.seq, c.publish_time, c.ordering_key, c.matches
+FROM (
+    SELECT l.seq, l.publish_time, l.ordering_key,
+           (%(filter_path)s::jsonpath IS NULL OR coalesce(l.attributes @@ %(filter_path)s::jsonpath, false))
+           AND (%(body_path)s::jsonpath IS NULL OR coalesce(
+               body_matches(l.attributes, l.body, %(body_path)s::jsonpath), false
+           )) AS matches,
+           lead(l.seq) OVER (ORDER BY l.publish_time, l.seq) IS NULL AS is_last
+    FROM (
+        (
+            SELECT m.seq, m.publish_time, m.ordering_key, m.attributes, m.body
+            FROM straggler_messages AS m
+            WHERE m.shard_id = %(shard_id)s
+              AND (m.publish_time, m.last_seq) > (%(after_publish_time)s, %(after_seq)s)
+              AND m.publish_time >= %(after_publish_time)s
+              AND m.publish_time < %(until)s
+              AND m.seq > %(after_seq)s
+            ORDER BY m.publish_time, m.last_seq, m.seq
+            LIMIT %(max_scanned)s
+        )
+        UNION ALL
+        (
+            SELECT m.seq, m.publish_time, m.ordering_key, m.attributes, m.body
+            FROM messages AS m
+            WHERE m.shard_id = %(shard_id)s
+              AND (m.publish_time, m.last_seq) > (%(after_publish_time)s, %(after_seq)s)
+              AND m.publish_time >= %(after_publish_time)s
+              AND m.publish_time < %(until)s
+              AND m.seq > %(after_seq)s
+            ORDER BY m.publish_time, m.last_seq, m.seq
+            LIMIT %(max_scanned)s
+        )
+        ORDER BY publish_time, seq
+        LIMIT %(max_scanned)s
+    ) AS l
+) AS c
+WHERE c.matches OR c.is_last
+ORDER BY c.publish_time, c.seq
+LIMIT %(max_matched)s

@@ -1,0 +1,76 @@
+"""Purges by a filter as operations: shard after shard, in the order of the log (G2)."""
+
+from collections import Counter
+
+from broker.domain.copying import progress_json
+from broker.domain.errors import NotFound
+from broker.domain.journal import Author
+from broker.domain.message_id import message_id
+from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
+from broker.domain.purging import PurgeOutcome, ToPurge
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.purging import PurgeStep, purge_matching
+from broker.store.log.scheduled_messages import id_seqs_at
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import DISCARDED
+
+
+class PurgeKind:
+    """`progress`: the shard and the message that it was read to, and messages that were left alone (`skipped`)."""
+
+    def __init__(
+        self,
+        clock: DatabaseClock,
+        resources: ResourceCache,
+        wake_ups: WakeUps,
+        attempt_ids: AttemptIds,
+        counters: Counters,
+    ) -> None:
+        self._clock = clock
+        self._resources = resources
+        self._wake_ups = wake_ups
+        self._attempt_ids = attempt_ids
+        self._counters = counters
+
+    async def step(self, connection: HotConnection, operation: Operation) -> Step:
+        """Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached)."""
+        meant = ToPurge.from_json(operation.request["meant"])
+        subscription = await self._resources.subscription(operation.target)
+        if subscription.subscription_id != meant.subscription_id:
+            raise NotFound(f"The subscription was deleted, another has its name (resource={operation.target}).")
+        after = meant.next_look(operation.progress)
+        if after is None:
+            return Step(progress=operation.progress, ended=True)
+        wanted = PurgeStep(
+            meant=meant,
+            after=after,
+            max_messages=step_size(operation),
+            author=Author(principal=operation.started_by),
+            now=self._clock.now(),
+        )
+        done = await purge_matching(connection, wanted, self._attempt_ids)
+        left = [(after.shard_id, seq) for seq, each in done.outcomes.items() if each is not PurgeOutcome.PURGED]
+        names = await id_seqs_at(connection, left[:MAX_TOLD])
+        skipped = [
+            {"messageId": message_id(shard_id, id_seq), "reason": PurgeOutcome.OUTSTANDING}
+            for (shard_id, _), id_seq in names.items()
+        ]
+        progress = progress_json(after.shard_id, done.rest)
+        return Step(
+            progress=progress | {"skipped": [*operation.progress.get("skipped", ()), *skipped][:MAX_TOLD]},
+            ended=meant.next_look(progress) is None,
+            done=len(done.outcomes),
+            counts=Counter(done.outcomes.values()),
+            woken=(meant.subscription_id,) if done.outcomes else (),
+        )
+
+    def committed(self, operation: Operation, step: Step) -> None:
+        """What waited behind it for its key may come."""
+        if purged := step.counts.get(PurgeOutcome.PURGED, 0):
+            self._counters.subscription(operation.target)[DISCARDED] += purged
+        for subscription_id in step.woken:
+            self._wake_ups.redeliverable(subscription_id)
