@@ -80,11 +80,7 @@ class Passes:
         )
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
         targets = Targets(clock, resources, quotas, schemas)
-        kinds: dict[Verb, Kind] = {
-            Verb.REDRIVE: RedriveKind(clock, resources, targets, wake_ups, attempt_ids, counters),
-            Verb.COPY: CopyKind(targets, wake_ups, counters),
-            Verb.PURGE: PurgeKind(clock, resources, wake_ups, attempt_ids, counters),
-        }
+        kinds = _kinds(clock, resources, targets, wake_ups, attempt_ids, counters)
         self.operations = OperationRunner(*parts, wake_ups, kinds, states, counters)
 
     @property
@@ -108,6 +104,21 @@ class Passes:
             "operations": self.operations,
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
         }
+
+
+def _kinds(
+    clock: DatabaseClock,
+    resources: ResourceCache,
+    targets: Targets,
+    wake_ups: WakeUps,
+    attempt_ids: AttemptIds,
+    counters: Counters,
+) -> dict[Verb, Kind]:
+    return {
+        Verb.REDRIVE: RedriveKind(clock, resources, targets, wake_ups, attempt_ids, counters),
+        Verb.COPY: CopyKind(targets, wake_ups, counters),
+        Verb.PURGE: PurgeKind(clock, resources, wake_ups, attempt_ids, counters),
+    }
 
 
 def _make_relay(
