@@ -9,13 +9,16 @@ import pytest
 from broker.domain.delivery import Delivery
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import NOBODY
+from broker.domain.redrive import Outcome as Redriven
 from broker.domain.resend import Outcome
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log import piles
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.log.resend import Resend, resend
-from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
+from broker.store.resources import subscriptions
+from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, texts
 from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 
 RESENT, OUT, WAITING = Outcome.RESENT, Outcome.OUTSTANDING, Outcome.WAITING
@@ -83,6 +86,22 @@ async def test_what_nobody_retains_and_what_the_filter_does_not_match_is_said(lo
     log.subscription = replace(log.subscription, filter_path="exists($.env)")
     assert await _resend(log, 1, 2) == [Outcome.NOT_RETAINED, Outcome.FILTERED]
     assert await log.attempts() == []
+
+
+async def test_what_is_older_than_the_subscription_is_its_own_once_it_is_resent(log: Log) -> None:
+    """Else a dead letter that was resent to a younger pile, and dealt with, would come back."""
+    letters = await make_letters(log)
+    await letters.give_up("a", "b")
+    older = letters.dead.subscription
+    async with log.database.transaction() as connection:
+        await subscriptions.delete_subscription(connection, subscription_id=older.subscription_id)
+        young = await add_subscription(connection, letters.dead.topic, "young", log.start)
+    letters.dead.subscription = young
+    assert await letters.dead.pull() == []
+    assert await _resend(letters.dead, 2) == [RESENT]
+    await letters.dead.acknowledge_many(*await letters.dead.pull(now=log.start + SECOND))
+    young_pile = {"consumable": {young.subscription_id}}
+    assert await letters.redrive(**young_pile) == [Redriven.REDRIVEN, Redriven.ACKED]
 
 
 async def test_a_subscription_that_is_detached_gets_nothing(log: Log) -> None:

@@ -25,6 +25,7 @@ _HOLD_RETENTION = statements.hot("hold_retention")
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 _READ_DUE_MESSAGES = statements.hot("read_due_messages")
 _READ_HEADS = statements.hot("read_heads")
+_LOWER_FIRST_SEQ = statements.hot("lower_first_seq")
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -144,4 +145,9 @@ def _writes(asked: Resend, pile: Pile, messages: Sequence[Any], attempt_ids: Att
         author=asked.author,
         answer=ANSWER,
     )
-    return [*rows.statements(attempt_ids, asked.now), journal_statement(pile.shard_id, list(told), asked.now)]
+    writes = [*rows.statements(attempt_ids, asked.now), journal_statement(pile.shard_id, list(told), asked.now)]
+    first_seq = pile.cursor.first_seq
+    if first_seq is not None and messages[0].seq < first_seq:  # as after a seek: else it would never have had it
+        where = {"shard_id": pile.shard_id, "subscription_id": pile.subscription_id}
+        writes.append((_LOWER_FIRST_SEQ, where | {"seq": messages[0].seq}))
+    return writes

@@ -39,6 +39,7 @@ from broker.store.log import (
     piles,
     purging,
     redrive,
+    resend,
     retained_bytes,
     shards,
     unrecorded,
@@ -170,6 +171,11 @@ EXPECTED = {
     "letter_groups._READ_BODIES": {"_pkey", "straggler_batches_pkey"},
     "purging._FIND_MATCHING": {"_pkey", "straggler_batches_pkey"},
     "purging._READ_OLDEST_STANDING": {"cursors_pkey", "delivery_attempts_pkey"},
+    "resend._HOLD_RETENTION": set(),
+    "resend._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
+    "resend._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
+    "resend._READ_HEADS": {"shards_pkey"},
+    "resend._LOWER_FIRST_SEQ": {"cursors_pkey"},
     "redrive._NAME_PILES": {"cursors_pkey"},
     "unrecorded._FIND_UNRECORDED": {"_pkey", "straggler_batches_pkey"},
     "unrecorded._READ_RECORDED_SINCE": set(),
@@ -217,6 +223,7 @@ _MODULES = {
     "traces": traces,
     "purging": purging,
     "redrive": redrive,
+    "resend": resend,
     "letter_groups": letter_groups,
     "discard": discard,
     "edits": edits,
@@ -428,6 +435,7 @@ async def _run_redrive(database: Database, log: Log, session: Any) -> None:
         await source.pull(connection=session, ordered=in_order)
         await _discard(letters, session, chosen)
         await _purge(source, session)
+        await _resend(source, session)
 
 
 async def _run_unrecorded(letters: Letters, session: Any, chosen: Chosen) -> None:
@@ -459,6 +467,16 @@ async def _purge(log: Log, session: Any) -> None:
     assert after is not None
     step = purging.PurgeStep(meant=meant, after=after, max_messages=3, author=NOBODY, now=log.start)
     await purging.purge_matching(session, step, log.attempt_ids)
+
+
+async def _resend(log: Log, session: Any) -> None:
+    """A message that is older than the subscription."""
+    await log.execute(f"UPDATE cursors SET first_seq = next_seq WHERE shard_id = {log.shard_id}")
+    ids = [(log.shard_id, 1), (log.shard_id, 4)]
+    asked = resend.Resend(subscription=log.subscription, ids=ids, author=NOBODY, now=log.start)
+    await session.run((BEGIN, {}))
+    await resend.resend(session, asked, log.attempt_ids)
+    await session.run((COMMIT, {}))
 
 
 async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:

@@ -1,0 +1,5 @@
+-- What was published before the subscription is its own now, from a message on.
+-- parameters: shard_id int8, subscription_id int8, seq int8
+UPDATE cursors
+SET first_seq = %(seq)s
+WHERE shard_id = %(shard_id)s AND subscription_id = %(subscription_id)s AND first_seq > %(seq)s
