@@ -33,6 +33,12 @@ from tests.faults.checks.journal import (
     check_stories_end,
     check_what_was_answered_is_told,
 )
+from tests.faults.checks.once import (
+    check_cancels,
+    check_named_come,
+    check_nothing_is_early,
+    check_one_id,
+)
 from tests.faults.checks.order import check_first_deliveries, check_turns
 from tests.faults.checks.seeks import check_seeks_restore
 from tests.faults.checks.view import View
@@ -62,6 +68,10 @@ CHECKS: tuple[Check, ...] = (
     check_discards,
     check_purges,
     check_copies,
+    check_one_id,
+    check_named_come,
+    check_nothing_is_early,
+    check_cancels,
     check_nothing_is_left,
     check_stories,
     check_stories_end,

@@ -162,6 +162,35 @@ class Discard(Operation, tag="discard", kw_only=True, omit_defaults=True):
     outcomes: dict[str, str] = {}
 
 
+class Named(Operation, tag="named", kw_only=True, omit_defaults=True):
+    """A publish to a topic that knows repeats: messages with these deduplication ids, of which some may have been
+    sent before.
+    """
+
+    names: list[str]
+    ids: list[int] = []  # of an answered one
+
+
+class Cancel(Operation, tag="cancel", kw_only=True, omit_defaults=True):
+    """Of a message that is to come later; "failed": it was too late."""
+
+    id: int
+
+
+class Came(msgspec.Struct, array_like=True):
+    """`early`: it was published before its time, by so many seconds."""
+
+    id: int
+    name: str
+    early: float = 0.0
+
+
+class Collected(Operation, tag="collected", kw_only=True, omit_defaults=True):
+    """All that came of what was `Named`, at the end."""
+
+    came: list[Came]
+
+
 class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
     """A look at what is left.  `final`: after the drain, when nothing may be."""
 
@@ -201,7 +230,8 @@ class Fault(Operation, tag="fault", kw_only=True, omit_defaults=True):
 
 
 Act: TypeAlias = Redrive | Copy | Purge | Discard
-AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Act | Position | Timeline | Fault
+Once: TypeAlias = Named | Cancel | Collected
+AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Act | Once | Position | Timeline | Fault
 _Line: TypeAlias = Subscription | AnyOperation
 
 _decode = msgspec.json.Decoder(_Line).decode
