@@ -55,7 +55,8 @@ def in_words(operation: Mapping[str, Any]) -> str:
     so_far = f": {counts}" if counts else ""
     if "error" in operation:
         error = operation["error"]
-        return f"{what} has failed: {error.get('message') or error.get('code')}{so_far}"
+        how = "was cancelled" if metadata["state"] == "CANCELLED" else "has failed"
+        return f"{what} {how}: {error.get('message') or error.get('code')}{so_far}"
     if operation.get("done"):
         return f"{what} is done{so_far}."
     return f"{what} goes on{so_far}; `broker op wait {leaf(operation['name'])}` waits for its end."

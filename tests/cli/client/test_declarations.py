@@ -226,6 +226,29 @@ def test_the_format_has_every_field_that_can_be_set() -> None:
         assert set(schema["properties"]) - {"policy"} == camel
 
 
+def test_schedules_are_declared_and_exported(here: Project) -> None:
+    message = {"text": "close up", "attributes": {"state": "", "k": "v"}, "orderingKey": "o"}
+    nightly = {"topic": "jobs", "message": message, "schedule": "30 2 * * *", "timeZone": "Europe/Berlin"}
+    declared: Json = {"topics": {"jobs": {}}, "schedules": {"nightly": nightly}}
+    assert here.actions(declared) == {"topics/jobs": "create", "schedules/nightly": "create"}
+    assert here.actions(declared) == {}
+    exported = here.export()
+    assert yaml.safe_load(exported)["schedules"]["nightly"]["message"]["attributes"] == message["attributes"]
+    assert here.actions(exported, "--prune") == {}
+    there = here.another()
+    there.plan(exported)
+    assert there.export() == exported
+    here.client.post(f"/v1/{here.name}/schedules/nightly:pause").raise_for_status()
+    del nightly["schedule"], nightly["timeZone"]
+    file = yaml.safe_dump(declared, sort_keys=False) + "    interval: 2h\n    start: 2050-01-01T01:00:00+01:00\n"
+    assert here.actions(file) == {"schedules/nightly": "update"}
+    assert here.actions(file) == {}
+    found = here.get("schedules/nightly")
+    assert (found["interval"], found["start"]) == ("7200s", "2050-01-01T00:00:00.000Z")
+    assert found["state"] == "PAUSED"
+    assert here.actions({"topics": {"jobs": {}}}, "--prune") == {}  # it has no mark
+
+
 _seconds = st.integers(600, 100_000).map(lambda n: f"{n}s")
 _label = st.text("abcxyz_-09", min_size=1, max_size=8)
 _labels = st.dictionaries(st.one_of(st.sampled_from(["topic", "state", "schema", "name"]), st.just("k")), _label)

@@ -28,7 +28,7 @@ def export(session: Session, *, policies: bool) -> Shown:
     for collection in COLLECTIONS:
         for name, resource in sorted(state.resources[collection].items()):
             body = exported(resource, collection, project)
-            bindings = policy_form(read_policy(session.api, name)) if policies else []
+            bindings = policy_form(read_policy(session.api, name)) if policies and collection != "schedules" else []
             if bindings:
                 body["policy"] = {"bindings": bindings}
             found.setdefault(collection, {})[short(name, collection, project)] = body

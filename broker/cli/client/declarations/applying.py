@@ -23,7 +23,7 @@ class Unfinished(Stop):
 
 def plan_for(api: Api, declared: Declared, project: str, *, owner: str, prune: bool = False) -> list[Step]:
     """What is to be done; some of it may be a problem.  Raises Stop."""
-    state = read_state(api, project)
+    state = read_state(api, project, schedules=bool(declared.resources["schedules"]))
 
     def policy_of(name: str) -> Any:
         return read_policy(api, name)

@@ -17,6 +17,8 @@ def carry_out(api: Api, step: Step, owner: str) -> None:
             api.call("POST", f"{step.name}:commit", {"schema": step.body | {"name": step.name}})
         case "policy", _:
             api.call("POST", f"{step.name}:setIamPolicy", {"policy": step.body})
+        case "schedule", _:
+            api.call("PUT", step.name, step.body)
         case _, "create":
             api.call("PUT", step.name, step.body)
         case _, "update":

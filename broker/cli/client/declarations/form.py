@@ -3,7 +3,9 @@
 What exists and what a file says are brought into the same form; then they are equal, or there is something to do.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -24,6 +26,7 @@ _OUTPUT_ONLY = {
         "analyticsHubSubscriptionInfo",
     },
     "schemas": {"name", "revisionId", "revisionCreateTime"},
+    "schedules": {"name", "ticks", "nextTime", "createTime", "updateTime", "lastOutcome", "createdBy"},
 }
 # What is so if nobody says otherwise, by the path of the field; servers print it, or do not.
 _DEFAULTS: dict[str, Any] = {
@@ -45,6 +48,7 @@ _DEFAULTS: dict[str, Any] = {
     "extensions.push.circuitBreaker.openDuration": "30s",
 }
 _OF_A_SCHEMA = {"compatibility": "FULL_TRANSITIVE"}
+_OF_A_SCHEDULE = {"timeZone": "UTC", "missed": "ONE"}
 _ACK_DEADLINE, _EXACTLY_ONCE_ACK_DEADLINE = 10, 60
 # Parts that say nothing where they are empty; others, such as `expirationPolicy: {}` (never), do.
 _SAY_NOTHING = {
@@ -67,9 +71,12 @@ _DURATIONS = {
     "extensions.alerts.age",
     "extensions.journal.retention",
     "extensions.deduplication.window",
+    "interval",
 }
+_TIMES = {"start", "end"}
 _REFERENCES = {"topic": "topics", "deadLetterPolicy.deadLetterTopic": "topics", "schemaSettings.schema": "schemas"}
-_OPAQUE = {"labels", "pushConfig.attributes"}  # whose names are the users' own
+# Whose names are the users' own.
+_OPAQUE = {"labels", "pushConfig.attributes", "message.attributes", "template.attributes"}
 
 
 def whole(name: str, collection: str, project: str) -> str:
@@ -84,7 +91,7 @@ def short(name: str, collection: str, project: str) -> str:
 def comparable(given: Mapping[str, Any], collection: str, project: str) -> Json:
     """A resource of `collection` in the form that is compared; labels without the mark, without secrets."""
     found = {name: value for name, value in given.items() if name not in _OUTPUT_ONLY[collection]}
-    defaults = _OF_A_SCHEMA if collection == "schemas" else _DEFAULTS
+    defaults = {"schemas": _OF_A_SCHEMA, "schedules": _OF_A_SCHEDULE}.get(collection, _DEFAULTS)
     if collection == "topics":  # which retains nothing for its own sake if nobody says so
         defaults = {name: value for name, value in defaults.items() if name != "messageRetentionDuration"}
     body: Json = _stripped(_translated(found, project), "", defaults)
@@ -118,11 +125,15 @@ def _translated(value: Any, project: str, path: str = "") -> Any:
                 for name, part in value.items()
                 if name not in ("state", SECRETS, FINGERPRINTS)
             }
+            if path in ("message", "template") and "text" in parts:
+                parts["data"] = b64encode(str(parts.pop("text")).encode()).decode()
             return {name: part for name, part in parts.items() if not _says_nothing(name, part)}
         case str() if path in _REFERENCES:
             return whole(value, _REFERENCES[path], project)
         case str() | int() | float() if path in _DURATIONS:
             return _duration(value)
+        case str() if path in _TIMES:
+            return _time(value)
     return value
 
 
@@ -137,6 +148,15 @@ def _duration(value: str | float) -> str:
         return str(value)  # the server says what is wrong with it
 
 
+def _time(value: str) -> str:
+    """In UTC, as it is written whoever wrote it."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return value  # the server says what is wrong with it
+    return value if moment.tzinfo is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def _stripped(value: Json, path: str, defaults: Mapping[str, Any]) -> Json:
     """Without what is so by default."""
     found: Json = {}
@@ -145,7 +165,7 @@ def _stripped(value: Json, path: str, defaults: Mapping[str, Any]) -> Json:
         if where in defaults and part == defaults[where]:
             continue
         rest = _stripped(part, f"{where}.", defaults) if isinstance(part, dict) else part
-        if not _says_nothing(name, rest) or where.partition(".")[0] in _OPAQUE:
+        if not _says_nothing(name, rest) or {where.partition(".")[0], path[:-1]} & _OPAQUE:
             found[name] = rest
     return found
 

@@ -133,6 +133,29 @@ def schema_schema() -> Schema:
     )
 
 
+def schedule_schema() -> Schema:
+    message = _fields(
+        "What is published.",
+        data=_said(_TEXT, "In base64."),
+        text=_said(_TEXT, "In place of data."),
+        attributes=_TEXTS,
+        orderingKey=_TEXT,
+    )
+    return _fields(
+        "",
+        ("topic",),
+        topic=_said(_TEXT, "Where it publishes."),
+        message=message,
+        template=_said(message, "In place of message: {{time}}, {{schedule}} and {{tick}} are replaced."),
+        schedule=_said(_TEXT, "Cron: five fields, or six with the seconds first."),
+        interval=_said(_DURATION, "In place of schedule."),
+        timeZone=_said(_TEXT, "Of schedule, such as Europe/Berlin; UTC otherwise."),
+        start=_said(_TEXT, "No tick is before it."),
+        end=_said(_TEXT, "No tick is after it."),
+        missed=_said({"enum": ["SKIP", "ONE", "ALL"]}, "Of ticks while no broker ran."),
+    )
+
+
 def json_schema() -> Schema:
     """Of a whole file."""
 
@@ -148,6 +171,7 @@ def json_schema() -> Schema:
             schemas=by_name(schema_schema(), "Schemas of messages, by id."),
             topics=by_name(topic_schema(), "Topics, by id."),
             subscriptions=by_name(subscription_schema(), "Subscriptions, by id."),
+            schedules=by_name(schedule_schema(), "What is published again and again, by id."),
             policy=_said(_policy(), "Who has which roles on the project."),
         ),
     }

@@ -18,8 +18,8 @@ from broker.cli.client.declarations.reading import COLLECTIONS, Declared
 from broker.cli.client.declarations.state import State
 
 Action = Literal["create", "update", "delete", "none"]
-NOUNS = {"schemas": "schema", "topics": "topic", "subscriptions": "subscription"}
-_IMMUTABLE = {"subscriptions": ("topic", "filter", "enableMessageOrdering"), "schemas": ("type",), "topics": ()}
+NOUNS = {"schemas": "schema", "topics": "topic", "subscriptions": "subscription", "schedules": "schedule"}
+_IMMUTABLE = {"subscriptions": ("topic", "filter", "enableMessageOrdering"), "schemas": ("type",)}
 _WAY_OUT = {
     "subscriptions": "declare another subscription beside it, or delete this one, with what it has yet to get, "
     "by `broker sub delete {id}` and apply again",
@@ -83,7 +83,7 @@ def make_plan(
 def _created(collection: str, name: str, given: Json, project: str, owner: str) -> Step:
     body = comparable(given, collection, project)
     step = Step(NOUNS[collection], name, "create", _changes({}, body), _with_secrets(body, given))
-    if collection != "schemas":  # which have no labels
+    if collection not in ("schemas", "schedules"):  # which have no labels
         step.body["labels"] = body.get("labels", {}) | {MARK: owner}
     if fingerprints_of(given) and secrets_of(given) is None:
         step.problem = (
@@ -104,9 +104,9 @@ def _compared(collection: str, name: str, given: Json, there: Json, project: str
     step.body = {key: value for key, value in _with_secrets(wanted, given).items() if key in fields}
     if "labels" in fields and MARK in there.get("labels", {}):
         step.body["labels"] = wanted.get("labels", {}) | {MARK: there["labels"][MARK]}
-    if collection == "schemas" and changes:  # a revision is sent as a whole
+    if collection in ("schemas", "schedules") and changes:  # which are sent as a whole
         step.body = wanted
-    if immutable := [change for change in changes if change.field in _IMMUTABLE[collection]]:
+    if immutable := [change for change in changes if change.field in _IMMUTABLE.get(collection, ())]:
         first = immutable[0]
         way_out = _WAY_OUT[collection].format(id=name.rpartition("/")[2])
         step.action = "none"

@@ -14,7 +14,7 @@ from broker.cli.client.declarations.form import MARK, short, whole
 from broker.cli.client.declarations.json_schema import json_schema
 from broker.cli.stop import Misuse
 
-COLLECTIONS = ("schemas", "topics", "subscriptions")  # in the order in which they are made
+COLLECTIONS = ("schemas", "topics", "subscriptions", "schedules")  # in the order in which they are made
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Declared:
 
 
 class _Loader(yaml.SafeLoader):
-    """What YAML reads, but a name that is given twice is a mistake."""
+    """What YAML reads, but a name that is given twice is a mistake, and a time is a text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
@@ -36,6 +36,12 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def read_declarations(files: Sequence[str], project: str) -> Declared:

@@ -15,13 +15,14 @@ class State:
     resources: dict[str, dict[str, Json]]
 
 
-def read_state(api: Api, project: str) -> State:
-    """All topics, subscriptions and schemas."""
+def read_state(api: Api, project: str, *, schedules: bool = True) -> State:
+    """All topics, subscriptions and schemas; `schedules`: those, too, which not everybody may list."""
     return State(
         {
-            "schemas": _schemas(api, project),
+            "schemas": _if_known(api, f"{project}/schemas", "schemas", {"view": "FULL"}),
             "topics": _by_name(api.all_of(f"{project}/topics", "topics")),
             "subscriptions": _by_name(api.all_of(f"{project}/subscriptions", "subscriptions")),
+            "schedules": _if_known(api, f"{project}/schedules", "schedules") if schedules else {},
         }
     )
 
@@ -41,9 +42,10 @@ def read_policy(api: Api, resource: str) -> Json:
         return {}
 
 
-def _schemas(api: Api, project: str) -> dict[str, Json]:
+def _if_known(api: Api, path: str, field: str, params: Json | None = None) -> dict[str, Json]:
+    """{} of a server that has no such thing."""
     try:
-        return _by_name(api.all_of(f"{project}/schemas", "schemas", {"view": "FULL"}))
+        return _by_name(api.all_of(path, field, params))
     except NotKnown:
         return {}
     except Refused as error:
