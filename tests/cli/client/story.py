@@ -139,6 +139,7 @@ broker purge billing --filter 'attributes.env = "test"' --dry-run
 broker purge billing --filter 'attributes.env = "test"' --yes
 broker purge billing --before 1h --undoable --yes
 broker purge --topic orders --yes
+broker topic update orders --shards 4
 # broker topic create scraps --project scratch
 broker reset --project scratch --yes
 broker tail --sub billing --since 10m --max 1
