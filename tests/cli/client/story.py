@@ -144,7 +144,6 @@ broker topic update orders --shards 4
 broker reset --project scratch --yes
 broker tail --sub billing --since 10m --max 1
 broker tail orders --max 1
-broker topic update orders --shards 4
 broker completion fish
 """
 
