@@ -117,6 +117,10 @@ subscriptions = Table(
         "subscription_id",
         postgresql_where=text("push_config ? 'endpoint' AND NOT detached"),
     ),
+    # Once a second those with a dead-letter topic are looked at.
+    Index(
+        "subscriptions_dead_letter_idx", "subscription_id", postgresql_where=text("dead_letter_topic IS NOT NULL")
+    ),
 )
 
 # How deliveries to a push subscription's endpoint go, as the process that delivers to it last wrote it down; no row
