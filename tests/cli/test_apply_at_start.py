@@ -19,6 +19,8 @@ from tests.cli.processes import complaint, faults
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, eventually
 from tests.fixtures.in_process import running_in_process
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 StartBroker = Callable[..., BrokerProcess]
 
 _SHOP = """

@@ -27,6 +27,8 @@ from tests.cli.processes import (
 )
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 StartBroker = Callable[..., BrokerProcess]
 
 

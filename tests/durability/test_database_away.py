@@ -14,6 +14,8 @@ from tests.cli.processes import faults
 from tests.durability.workload import Workload
 from tests.fixtures.broker import BrokerProcess
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 StartBroker = Callable[..., BrokerProcess]
 
 SEED = 77

@@ -22,6 +22,8 @@ from tests.grpc.wire import Peer, packed
 from tests.limits.conftest import MEGABYTE, Memory, good_client
 from tests.limits.crowd import RESOURCE_EXHAUSTED, call_headers, connect
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 SETTINGS = {"BROKER_REQUEST_MEMORY_MB": "64"}
 ROOM = (
     900 * MEGABYTE

@@ -13,6 +13,8 @@ import pytest
 
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message, text
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 SMALL = {"BROKER_REQUEST_MEMORY_MB": "1", "BROKER_MAX_WAITING_PULLS": "16", "BROKER_PULL_WAIT_SECONDS": "3"}
 MEGABYTE = 1_000_000
 

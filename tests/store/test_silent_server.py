@@ -17,6 +17,8 @@ from broker.store.driver.database import Database
 from broker.store.driver.notifications import ResourceChanged, listen, notify_resources_changed
 from tests.fixtures.relay import Relay, relayed
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 _PATIENCE_SECONDS = 1.0
 _BOUND_SECONDS = 20.0  # of what takes _PATIENCE_SECONDS or so; psycopg alone would wait for ever
 _AT_ONCE_SECONDS = 3.0  # of what takes no time; psycopg alone takes ten seconds

@@ -17,7 +17,7 @@ async def test_an_endpoint_comes_and_goes_with_its_subscription(pushing: Pushing
     await eventually(lambda: not pushing.endpoints)
     assert old.closed
     assert member.alarm is None or member.alarm.cancelled()
-    assert not claims._shards, "nobody's shard is not watched"
+    assert not claims.watched_shards(), "nobody's shard is not watched"
 
 
 async def test_a_change_that_nobody_told_of_is_seen_when_the_connection_is_made_anew(pushing: Pushing) -> None:
