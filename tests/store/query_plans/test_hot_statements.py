@@ -102,6 +102,7 @@ EXPECTED = {
     "ordered._DELETE_ORDERED_RUNS": {"delivery_attempts_pkey"},
     "ordered._KEEP_ACKS": {"delivery_attempts_pkey"},
     "bodies._READ_BATCHES": {"_pkey", "straggler_batches_pkey"},
+    "expired._INSERT_GONE": {"retracted_messages_pkey"},
     "expired._INSERT_EXPIRED": {"_pkey"},
     "expired._INSERT_EXPIRED_OF_KEYS": {"_ordering_key_publish_time_idx"},
     "write._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
@@ -411,7 +412,11 @@ async def _run_ordered_statements(log: Log, session: Any, later: datetime) -> No
     await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=exactly_once, now=now)
     await log.publish("k", now=now, connection=session)
     await log.publish("k", now=now + 2 * SECOND, connection=session)
-    await log.pull(now=now + 2 * SECOND, retention=SECOND, **options)
+    now += 2 * SECOND
+    await log.pull(now=now, retention=SECOND, **options)
+    await log.publish("gone", now=now, connection=session)
+    assert await log.pull(now=now, connection=session)
+    await log.pull(now=now + ACK_DEADLINE + SECOND, retention=SECOND, connection=session)
 
 
 async def _run_redrive(database: Database, log: Log, session: Any) -> None:
