@@ -22,6 +22,8 @@ from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 RSA = generate_private_key(65537, 2048)
 WEAK = generate_private_key(65537, 1024)
 EC = ec.generate_private_key(ec.SECP256R1())

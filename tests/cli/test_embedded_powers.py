@@ -25,6 +25,8 @@ from tests.cli.processes import complaint, faults, run_broker
 from tests.faults.versions import RELEASE, has_release, released_code
 from tests.fixtures.broker import BrokerProcess, Rest
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 StartBroker = Callable[..., BrokerProcess]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root's PostgreSQL runs as another user")
 

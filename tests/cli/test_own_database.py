@@ -16,6 +16,8 @@ from tests.faults.versions import RELEASE, has_release, released_code
 from tests.fixtures.broker import BrokerProcess, Rest, text
 from tests.migrations.test_installations import APPLICATION
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 StartBroker = Callable[..., BrokerProcess]
 
 

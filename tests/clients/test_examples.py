@@ -13,6 +13,8 @@ import pytest
 
 from tests.fixtures.broker import repository
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 EXAMPLES = repository() / "examples"
 UNTIL_CTRL_C = {"subscribe.py", "webhook.py"}
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in UNTIL_CTRL_C)

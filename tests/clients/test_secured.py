@@ -12,6 +12,8 @@ from tests.clients.programs import INSTALL_SECONDS, NODE_PROGRAMS, run_program
 from tests.fixtures.broker import BrokerProcess
 from tests.fixtures.tls import make_pair
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 SECONDS = 150
 _ACCOUNT = "worker@shop.iam.broker.internal"
 

@@ -18,6 +18,8 @@ from tests.limits.conftest import MEGABYTE, good_client, rss
 from tests.limits.crowd import Crowd, call_headers, connect
 from tests.port.test_floods import FLOODS
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 ATTACK_SECONDS = 3.0
 ROOM = 300 * MEGABYTE  # what the process may grow by in any of these
 

@@ -79,9 +79,9 @@ async def test_publishes_and_claims_go_on_while_partitions_are_made(log: Log) ->
 
 
 async def test_they_would_stall_with_create_table_partition_of(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def make(connection: Connection, start: object, end: object) -> None:
+    async def make(connection: Connection, of: partitions.Partitioned, start: object, end: object) -> None:
         await connection.execute(
-            sql.SQL("CREATE TABLE made PARTITION OF messages FOR VALUES FROM ({}) TO ({})").format(start, end),
+            sql.SQL("CREATE TABLE made PARTITION OF {} FOR VALUES FROM ({}) TO ({})").format(of.name, start, end),
             prepare=False,
         )
 
