@@ -4,6 +4,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -425,10 +426,9 @@ async def test_each_comes_once_whoever_dies_and_acks_may_be_made_twice(
                 except Unavailable:
                     relay.forget()
         for relay in relays * 20:
-            try:
+            relay.forget()  # or a topic that has failed is passed by for a second
+            with suppress(Unavailable):
                 await relay.run_once()
-            except Unavailable:
-                relay.forget()
     came.update(await relaying.came())
     assert Dying.deaths > 2
     twice = [text for text, count in came.items() if count > 1]
