@@ -149,7 +149,8 @@ async def test_each_tick_is_one_message_however_often_brokers_die(office: Office
     await office.put()
     dying = [office.ticker(Dying) for _ in range(2)]
     await _run_until(office, 40, *dying)
-    assert sum(ticker.deaths for ticker in dying if isinstance(ticker, Dying)) > 20
+    # While the dead one's session still has its lock, ticks gather: a loaded machine has fewer deaths.
+    assert sum(ticker.deaths for ticker in dying if isinstance(ticker, Dying)) >= 5
     assert await office.came() == list(range(1, 41))
     history = await office.history()
     assert [record.number for record in history] == list(range(1, 41))
