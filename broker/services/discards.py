@@ -13,7 +13,7 @@ from broker.domain.discard import (
     goes_on,
     until,
 )
-from broker.domain.errors import Aborted, FailedPrecondition
+from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
 from broker.domain.message_id import FIRST_ID_SEQ, message_id, parse_message_id
 from broker.domain.names import leaf
@@ -23,10 +23,10 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
 from broker.services.filters import compiled
+from broker.services.hot_transactions import in_hot_transaction
 from broker.services.redrive import MayConsume, consumable
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
-from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, Id, choose_letters, discard, find_piles
 from broker.store.log.scheduled_messages import id_seqs_at, located
@@ -35,7 +35,6 @@ from broker.telemetry.metrics.families import DISCARDED
 from broker.telemetry.state_changes import StateChanges
 
 _MOST_STEPS = 10  # of a call, for what stands far behind the cursor
-_TRIES = 5  # of a step that met somebody else
 
 
 class DiscardService:
@@ -162,18 +161,6 @@ class DiscardService:
         return outcomes, sorted(left_alone)
 
     async def _step(self, asked: Discard) -> Done:
-        for left in reversed(range(_TRIES)):
-            try:
-                async with self._database.hot() as connection:
-                    try:
-                        await connection.run((BEGIN, {}))
-                        done = await discard(connection, asked, self._attempt_ids)
-                        await connection.run((COMMIT, {}))
-                    except BaseException:
-                        await connection.close()  # its transaction is open
-                        raise
-                    return done
-            except Aborted:
-                if not left:
-                    raise
-        raise AssertionError("unreachable")
+        return await in_hot_transaction(
+            self._database, lambda connection: discard(connection, asked, self._attempt_ids)
+        )

@@ -18,11 +18,11 @@ from broker.filtering.evaluate import matches
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
+from broker.services.hot_transactions import hot_transaction
 from broker.services.private_shards import private_shard_of
 from broker.services.redrive import MayConsume, consumable
 from broker.services.subscriptions import attached_subscription
 from broker.store.driver.database import Database
-from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, find_letters, find_piles
 from broker.store.log.edits import Replacement, replace_letter
@@ -119,15 +119,8 @@ class EditService:
         raise Aborted("Too much stands before its dead letter: the same call goes on from there.")
 
     async def _step(self, wanted: Replacement) -> tuple[int | None, Done]:
-        async with self._database.hot() as connection:
-            try:
-                await connection.run((BEGIN, {}))
-                found = await replace_letter(connection, wanted, self._attempt_ids)
-                await connection.run((COMMIT, {}))
-            except BaseException:
-                await connection.close()  # its transaction is open
-                raise
-            return found
+        async with hot_transaction(self._database) as connection:
+            return await replace_letter(connection, wanted, self._attempt_ids)
 
 
 def _edited(source: LoggedMessage, edit: LetterEdit) -> NewMessage:

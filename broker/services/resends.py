@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from broker.domain.errors import Aborted, FailedPrecondition, NotFound
+from broker.domain.errors import FailedPrecondition, NotFound
 from broker.domain.journal import Author
 from broker.domain.message_id import parse_message_id
 from broker.domain.names import leaf
@@ -11,17 +11,16 @@ from broker.domain.resend import Outcome, ResendOptions, check_resend
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
+from broker.services.hot_transactions import in_hot_transaction
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
-from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.resend import Id, Resend, resend
 from broker.store.log.scheduled_messages import located
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import RESENT
 from broker.telemetry.state_changes import StateChanges
-
-_TRIES = 5  # of a call that met somebody else
 
 
 class ResendService:
@@ -71,22 +70,11 @@ class ResendService:
         return outcomes
 
     async def _done(self, subscription: Subscription, ids: Sequence[Id], author: Author) -> Mapping[Id, Outcome]:
-        for left in reversed(range(_TRIES)):
-            try:
-                async with self._database.hot() as connection:
-                    try:
-                        await connection.run((BEGIN, {}))
-                        asked = Resend(subscription=subscription, ids=ids, author=author, now=self._clock.now())
-                        done = await resend(connection, asked, self._attempt_ids)
-                        await connection.run((COMMIT, {}))
-                    except BaseException:
-                        await connection.close()  # its transaction is open
-                        raise
-                    return done
-            except Aborted:
-                if not left:
-                    raise
-        raise AssertionError("unreachable")
+        async def act(connection: HotConnection) -> Mapping[Id, Outcome]:
+            asked = Resend(subscription=subscription, ids=ids, author=author, now=self._clock.now())
+            return await resend(connection, asked, self._attempt_ids)
+
+        return await in_hot_transaction(self._database, act)
 
 
 def _check_one(name: str, message_id: str, outcome: Outcome) -> None:

@@ -16,11 +16,11 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.next_due import NextDue
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.wake_ups import WakeUps
+from broker.services.hot_transactions import hot_transaction, in_hot_transaction
 from broker.services.publish import PublishService
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.messages import EncodedMessages, PartitionMissing, append_messages
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retracted import Id, name_replacement
@@ -135,41 +135,23 @@ class RetractionService:
     async def _retract(self, ids: Sequence[Id], by: str) -> Done:
         if not ids:
             return Done({}, {}, {}, ())
-        for left in reversed(range(_TRIES)):
-            try:
-                async with self._database.hot() as connection:
-                    try:
-                        await connection.run((BEGIN, {}))
-                        done = await retract(connection, self._asked(ids, by))
-                        await connection.run((COMMIT, {}))
-                    except BaseException:
-                        await connection.close()  # its transaction is open
-                        raise
-                    return done
-            except Aborted:
-                if not left:
-                    raise
-        raise AssertionError("unreachable")
+        return await in_hot_transaction(
+            self._database, lambda connection: retract(connection, self._asked(ids, by))
+        )
 
     async def _replace(self, topic_name: str, id_: Id, wanted: _Replacement, by: str) -> tuple[Done, Id]:
         """In one transaction; and what stands in the message's place.
 
         Raises PartitionMissing, _TopicChanged, Aborted, FailedPrecondition, NotFound.
         """
-        async with self._database.hot() as connection:
-            try:
-                await connection.run((BEGIN, {}))
-                done = await retract(connection, self._asked([id_], by, wanted.shard_id))
-                if done.outcomes[id_] is Outcome.RETRACTED:
-                    new = await self._append(connection, wanted)
-                    await name_replacement(connection, of=id_, replacement=new)
-                else:
-                    new = _stands_already(topic_name, id_, done)
-                await connection.run((COMMIT, {}))
-            except BaseException:
-                await connection.close()  # its transaction is open
-                raise
-            return done, new
+        async with hot_transaction(self._database) as connection:
+            done = await retract(connection, self._asked([id_], by, wanted.shard_id))
+            if done.outcomes[id_] is Outcome.RETRACTED:
+                new = await self._append(connection, wanted)
+                await name_replacement(connection, of=id_, replacement=new)
+            else:
+                new = _stands_already(topic_name, id_, done)
+        return done, new
 
     async def _append(self, connection: HotConnection, wanted: _Replacement) -> Id:
         appended = await append_messages(
