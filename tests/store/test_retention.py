@@ -160,7 +160,7 @@ async def test_many_dead_attempts_are_deleted_in_bounded_steps(log: Log) -> None
 
 async def test_what_is_known_of_dead_letters_goes_with_them(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are still out when their partition goes are known until they are acked."""
-    monkeypatch.setattr("broker.store.log.retention._BATCH", 2)
+    monkeypatch.setattr("broker.store.log.retention.BATCH", 2)
     await log.publish("a")
     await log.publish(*"bcdef")
     await log.execute(

@@ -19,6 +19,7 @@ from broker.store.driver import statements
 from broker.store.driver.database import Connection, ResourceConnection
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.deleting import delete_in_batches
 from broker.store.log.delivery_attempts import DeadlineChange, MessageNames
 from broker.store.log.due_attempt import attempt_numbers
 
@@ -216,11 +217,5 @@ async def delete_old_journal(connection: Connection, *, now: datetime) -> int:
         "now": now,
         "kept_seconds": DEFAULT_RETENTION / timedelta(seconds=1),
         "max_rows": MAX_ROWS,
-        "limit": _BATCH,
     }
-    deleted = 0
-    while True:
-        cursor = await connection.execute(_DELETE_OLD_JOURNAL, asked)
-        deleted += cursor.rowcount
-        if cursor.rowcount < _BATCH:
-            return deleted
+    return await delete_in_batches(connection, _DELETE_OLD_JOURNAL, asked, batch=_BATCH)

@@ -12,6 +12,7 @@ from broker.domain.sequences import from_bits, from_multirange
 from broker.store.driver import statements
 from broker.store.driver.advisory_locks import DROPPING, TIDYING, lock_key
 from broker.store.driver.database import Connection
+from broker.store.log.deleting import BATCH, delete_in_batches
 from broker.store.log.journal import journal_parameters
 from broker.store.log.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
 from broker.telemetry.state_changes import StateChanges
@@ -28,7 +29,6 @@ _DELETE_CLOSED_SHARDS = statements.load("delete_closed_shards")
 # No publish can be on its way into a partition that ended so long ago: its statement would have timed out.
 _STILL_PUBLISHED = timedelta(minutes=5)
 MAX_STRAGGLERS = 10_000  # messages that are moved aside rather than keep their partition
-_BATCH = 1_000  # rows deleted in one statement
 _KEPT = "partitions that cannot be dropped"
 _EVER, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
@@ -116,10 +116,10 @@ async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
     deleted = 0
     while True:
         async with connection.transaction():
-            cursor = await connection.execute(_DELETE_FINISHED_ATTEMPTS, {"now": now, "limit": _BATCH})
+            cursor = await connection.execute(_DELETE_FINISHED_ATTEMPTS, {"now": now, "limit": BATCH})
             await _tell_expired(connection, await cursor.fetchall(), now)
         deleted += cursor.rowcount
-        if cursor.rowcount < _BATCH:
+        if cursor.rowcount < BATCH:
             break
     async with _dropping(connection):
         await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
@@ -145,17 +145,8 @@ async def delete_dead_letters(connection: Connection, *, now: datetime) -> int:
     deleted = 0
     since = _EVER
     for partition in await list_partitions(connection):
-        deleted += await _delete_dead_letters_between(connection, since, partition.start)
+        if since < partition.start:
+            bounds = {"since": since, "until": partition.start}
+            deleted += await delete_in_batches(connection, _DELETE_DEAD_LETTERS, bounds, batch=BATCH)
         since = partition.end
-    return deleted
-
-
-async def _delete_dead_letters_between(connection: Connection, since: datetime, until: datetime) -> int:
-    deleted = 0
-    while since < until:
-        bounds = {"since": since, "until": until, "limit": _BATCH}
-        cursor = await connection.execute(_DELETE_DEAD_LETTERS, bounds)
-        deleted += cursor.rowcount
-        if cursor.rowcount < _BATCH:
-            break
     return deleted

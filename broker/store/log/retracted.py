@@ -10,7 +10,7 @@ from broker.domain.retraction import Retraction, Standing
 from broker.store.driver import statements
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import Bound, HotConnection
-from broker.store.log.partitions import list_partitions
+from broker.store.log.deleting import delete_behind_log
 
 _READ_RETRACTIONS = statements.hot("read_retractions")
 _READ_RETRACTED = statements.hot("read_retracted")
@@ -18,7 +18,6 @@ _INSERT_RETRACTIONS = statements.hot("insert_retractions")
 _NAME_REPLACEMENT = statements.hot("name_replacement")
 _DELETE_RETRACTIONS = statements.load("delete_retractions")
 
-_BATCH = 1_000  # rows deleted in one statement
 _decode_standings = msgspec.json.Decoder(dict[Standing, list[int]]).decode
 _encode_json = msgspec.json.Encoder().encode
 
@@ -98,12 +97,4 @@ async def name_replacement(connection: HotConnection, *, of: Id, replacement: Id
 async def delete_retractions(connection: Connection, *, now: datetime) -> int:
     """Delete what is known of messages that the log would have no more.  Returns how many."""
     del now  # what has no partition any more is old, whatever the time
-    partitions = await list_partitions(connection)
-    deleted = 0
-    while partitions:
-        bounds = {"before": partitions[0].start, "limit": _BATCH}
-        cursor = await connection.execute(_DELETE_RETRACTIONS, bounds)
-        deleted += cursor.rowcount
-        if cursor.rowcount < _BATCH:
-            break
-    return deleted
+    return await delete_behind_log(connection, _DELETE_RETRACTIONS)

@@ -20,6 +20,7 @@ from broker.store.driver import statements
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.deleting import BATCH, delete_behind_log
 from broker.store.log.messages import (
     EncodedMessages,
     PartitionMissing,
@@ -29,7 +30,6 @@ from broker.store.log.messages import (
     encode_with_gaps,
     is_frozen,
 )
-from broker.store.log.partitions import list_partitions
 
 _FIND_SCHEDULED_SHARDS = statements.hot("find_scheduled_shards")
 _TAKE_DUE_MESSAGES = statements.hot("take_due_messages")
@@ -44,7 +44,6 @@ _DELETE_SCHEDULED_IDS = statements.load("delete_scheduled_ids")
 
 MAX_DUE = 1_000  # messages that one transaction appends
 MAX_DUE_BYTES = 8_000_000  # or about so many; the last may be larger
-_BATCH = 1_000  # rows deleted in one statement
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -155,7 +154,7 @@ def _message(row: Any) -> NewMessage:
 
 async def delete_closed_schedules(connection: HotConnection, *, shard_id: int) -> None:
     """Delete some of what waits in the shard of a topic that is gone."""
-    await connection.run((_DELETE_CLOSED_SCHEDULES, {"shard_id": shard_id, "limit": _BATCH}))
+    await connection.run((_DELETE_CLOSED_SCHEDULES, {"shard_id": shard_id, "limit": BATCH}))
 
 
 async def cancel_scheduled(connection: HotConnection, *, shard_id: int, id_seq: int) -> bool:
@@ -205,12 +204,4 @@ async def id_seqs_at(
 async def delete_scheduled_ids(connection: Connection, *, now: datetime) -> int:
     """Delete those of messages that are in the log no more.  Returns how many."""
     del now  # what has no partition any more is old, whatever the time
-    partitions = await list_partitions(connection)
-    deleted = 0
-    while partitions:
-        bounds = {"before": partitions[0].start, "limit": _BATCH}
-        cursor = await connection.execute(_DELETE_SCHEDULED_IDS, bounds)
-        deleted += cursor.rowcount
-        if cursor.rowcount < _BATCH:
-            break
-    return deleted
+    return await delete_behind_log(connection, _DELETE_SCHEDULED_IDS)

@@ -19,6 +19,7 @@ from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, Statement
 from broker.store.log.appending import Batches, NoPartition, ShardClosed, ShardFrozen
+from broker.store.log.deleting import BATCH, delete_in_batches
 from broker.store.log.messages import append_statements, is_frozen, schedule_statements
 
 _READ_LAST_STAGED = statements.hot("read_last_staged")
@@ -32,7 +33,7 @@ MAX_ROWS = 1_000  # that one look finds, and one transaction relays
 MAX_BYTES = 8_000_000  # or about so many; the last may be larger
 # A log that is locked for longer keeps its messages for the next look, and those of others do not wait for it.
 _SHORT_WAIT = Statement(b"short_wait", b"SET LOCAL lock_timeout = '300ms'")
-_REFUSED_DAYS, _MOST_REFUSED, _BATCH = 7, 100_000, 1_000
+_REFUSED_DAYS, _MOST_REFUSED = 7, 100_000
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -201,10 +202,5 @@ async def note_relaying(connection: HotConnection, *, awake_until: datetime, rel
 
 async def delete_refused_messages(connection: Connection, *, now: datetime) -> int:
     """Delete those that were refused long ago, and the oldest of very many.  Returns how many."""
-    before, deleted = now - timedelta(days=_REFUSED_DAYS), 0
-    while True:
-        bounds = {"before": before, "most": _MOST_REFUSED, "limit": _BATCH}
-        cursor = await connection.execute(_DELETE_REFUSED_MESSAGES, bounds)
-        deleted += cursor.rowcount
-        if cursor.rowcount < _BATCH:
-            return deleted
+    bounds = {"before": now - timedelta(days=_REFUSED_DAYS), "most": _MOST_REFUSED}
+    return await delete_in_batches(connection, _DELETE_REFUSED_MESSAGES, bounds, batch=BATCH)
