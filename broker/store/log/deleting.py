@@ -12,7 +12,7 @@ BATCH = 1_000  # rows deleted in one statement, where nothing else is said
 async def delete_in_batches(
     connection: Connection, statement: str, bounds: Mapping[str, Any], *, batch: int
 ) -> int:
-    """Run a statement that deletes up to `limit` rows, which is `batch`, until it finds fewer.  Returns how many."""
+    """Run a statement that deletes up to `limit` rows, which is `batch`, until it finds fewer; how many."""
     deleted = 0
     while True:
         cursor = await connection.execute(statement, {**bounds, "limit": batch})
