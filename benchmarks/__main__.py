@@ -29,7 +29,7 @@ _QUICK = Options(
     spread_seconds=9.0,
     soak_minutes=1.0,
 )
-_NAMED = ("rounds", "seconds", "backlog", "claims_backlog", "topics", "soak_minutes")
+_NAMED = ("rounds", "seconds", "backlog", "claims_backlog", "topics", "soak_minutes", "before")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -53,6 +53,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--topics", type=int, help="topics, of scale-topics (1000)")
     parser.add_argument("--minutes", type=float, dest="soak_minutes", help="how long soak lasts (30)")
     parser.add_argument("--attack", action="append", default=[], choices=list(ATTACKS), help="of neighbours (all)")
+    parser.add_argument("--before", metavar="DIRECTORY", help="of before: a checkout with its .venv")
     parser.add_argument("--workers", type=int, default=1, help="broker processes (1)")
     parser.add_argument("--profile", action="store_true", help="the same as --only profile")
     parser.add_argument("--quick", action="store_true", help="1 round of 1 s, smaller backlogs")

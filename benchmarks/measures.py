@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.access import access
+from benchmarks.before import before
 from benchmarks.bench import Bench
 from benchmarks.deduplication import deduplication
 from benchmarks.delay import delay
@@ -54,6 +55,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "http-limit": http_limit,
     "rest-one-port": rest_one_port,
     "access": access,
+    "before": before,
     "deduplication": deduplication,
     "schemas": schemas,
     "schemas-of-others": schemas_of_others,
@@ -92,4 +94,5 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "grpc": ("grpc-latency", "grpc-publish", "grpc-streaming", "grpc-pull", "rest-one-port"),
     "peers": ("peers-publish-single", "peers-publish-100", "peers-drain-1", "peers-drain-2"),
 }
-ONLY_IF_NAMED = frozenset([*GROUPS["peers"], *_SCALE, "soak", "profile"])  # they take long; peers measure others
+ONLY_IF_NAMED = frozenset([*GROUPS["peers"], *_SCALE, "soak", "profile", "before"])
+# They take long; peers measure others, `before` another checkout.

@@ -209,6 +209,21 @@ class Broker(Server):
         return ready is not None
 
 
+class BrokerOf(Broker):
+    """The broker of another checkout, in whose `.venv` it is installed."""
+
+    name = "broker of another checkout"
+
+    def __init__(self, checkout: Path, workers: int = 1) -> None:
+        super().__init__(workers)
+        self._checkout = checkout
+
+    def _command(self) -> Sequence[str]:
+        # By its command: with -m, Python would find this checkout's broker first.
+        _, _, _, *arguments = super()._command()
+        return [str(self._checkout.absolute() / ".venv/bin/broker"), *arguments]
+
+
 class GuardedBroker(Broker):
     """Our broker, which asks who calls."""
 
