@@ -85,11 +85,7 @@ class PublishService:
             return ids
 
     async def _publish(self, topic_name: str, messages: Sequence[NewMessage], principal: str) -> list[str]:
-        topic = await self._open_topic(topic_name)
-        check_messages(messages)
-        batch = await self._encode(topic, messages)
-        if self._quotas.on:
-            await self._take(topic_name, principal, batch)
+        topic, batch = await self._admit(topic_name, messages, principal)
         project = project_of(topic_name)
         tries = 1
         while True:
@@ -143,12 +139,19 @@ class PublishService:
 
         Raises as a publish does.
         """
+        topic, batch = await self._admit(topic_name, [message], principal)
+        return self._shard(topic, message.ordering_key, 1), batch
+
+    async def _admit(
+        self, topic_name: str, messages: Sequence[NewMessage], principal: str
+    ) -> tuple[Topic, EncodedMessages]:
+        """Everything that may refuse a publish, in its order, and what it has taken by then."""
         topic = await self._open_topic(topic_name)
-        check_messages([message])
-        batch = await self._encode(topic, [message])
+        check_messages(messages)
+        batch = await self._encode(topic, messages)
         if self._quotas.on:
             await self._take(topic_name, principal, batch)
-        return self._shard(topic, message.ordering_key, 1), batch
+        return topic, batch
 
     async def _take(self, topic_name: str, principal: str, batch: EncodedMessages) -> None:
         """Raises ResourceExhausted."""

@@ -82,6 +82,18 @@ def hot(name: str) -> Statement:
     return hot_statement(name, _read(name))
 
 
+@cache
+def hot_of(name: str, table: str, other: str) -> Statement:
+    """`hot`, about another table that has the same columns.
+
+    Raises FileNotFoundError for an unknown name, ValueError if the statement is not about `table`.
+    """
+    text = _read(name)
+    if table not in _without_comments(text):
+        raise ValueError(f"{name}.sql says nothing of {table}")
+    return hot_statement(f"{name}_of_{other}", text.replace(table, other))
+
+
 def hot_statement(name: str, text: str) -> Statement:
     """`hot`, from a text."""
     types = dict(part.split(" ", 1) for part in _listed(_PARAMETERS, text))

@@ -38,7 +38,7 @@ _ACKNOWLEDGE = statements.hot("acknowledge")
 _LET_KEYS_GO = statements.hot("let_keys_go")
 _LOCK_HEADS = statements.hot("lock_heads")
 _REMOVE_MESSAGES = statements.hot("remove_messages")
-_REMOVE_STRAGGLERS = statements.hot("remove_stragglers")
+_REMOVE_STRAGGLERS = statements.hot_of("remove_messages", "message_batches", "straggler_batches")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
