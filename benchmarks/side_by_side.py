@@ -1,6 +1,7 @@
 """The same figures on two brokers, one of which has something to carry: what that costs."""
 
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ PUBLISH, DRAIN, THROUGH = (
 LONE_P50, LONE_P99 = _milliseconds("lone publish, p50", 1.25), _milliseconds("lone publish, p99", None)
 WAITING_P50 = _milliseconds("publish → waiting pull, p50", 1.25)
 WAITING_P99 = _milliseconds("publish → waiting pull, p99", None)
+
+_LOOK_SECONDS = 0.5
+_AT_REST = 0.08  # of a processor, both together: what idle brokers take
+_REST_SECONDS = 20.0  # longest wait for it
 
 Taken = Mapping[Figure, Sample]
 Take = Callable[[Server, Place, float], Taken]
@@ -85,6 +90,7 @@ def side_by_side(bench: Bench, takes: Sequence[Take], without: Side, carrying: S
             for round_ in range(bench.options.rounds + 1):
                 turns = [(0, without), (1, carrying)]
                 for which, side in turns if round_ % 2 else reversed(turns):
+                    _wait_for_rest((without.server, carrying.server))
                     with side.place() as place:
                         taken = take(side.server, place, bench.options.seconds)
                     for figure, sample in taken.items() if round_ else ():
@@ -95,6 +101,22 @@ def side_by_side(bench: Bench, takes: Sequence[Take], without: Side, carrying: S
         say(f"{words}: FAILED: {failed}")
     rows = [_row(figure, *taken, words) for figure, taken in samples.items()]
     return [*rows, Row(measure=words, unit="", error=error)] if error else rows
+
+
+def _wait_for_rest(servers: Sequence[Server]) -> None:
+    """Until they have done what the turn before left them to do, such as to delete its messages."""
+    gives_up = time.monotonic() + _REST_SECONDS
+    before = _processor_seconds(servers)
+    while time.monotonic() < gives_up:
+        time.sleep(_LOOK_SECONDS)
+        now = _processor_seconds(servers)
+        used, before = now - before, now
+        if used < _AT_REST * _LOOK_SECONDS:
+            return
+
+
+def _processor_seconds(servers: Sequence[Server]) -> float:
+    return sum(sum(server.cpu_seconds().values()) for server in {id(server): server for server in servers}.values())
 
 
 def _row(figure: Figure, without: Sequence[Sample], carrying: Sequence[Sample], words: str) -> Row:

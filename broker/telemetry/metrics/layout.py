@@ -4,7 +4,7 @@ A slot is written by one process, by `block[slot] += 1`: some 0.1 µs, on the ev
 are whole microseconds in it.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -66,18 +66,14 @@ class Histogram:
             for value in values:
                 block[self.offset + bisect_left(self.bounds, value)] += 1
         else:
-            below, ordered = 0, sorted(values)
-            for slot, bound in enumerate(self.bounds, self.offset):
-                upto = _upto(ordered, bound)
-                block[slot] += upto - below
+            below, ordered = 0, sorted(values)  # most are of one bucket, or of a few beside each other
+            last = bisect_left(self.bounds, ordered[-1])
+            for index in range(bisect_left(self.bounds, ordered[0]), last):
+                upto = bisect_right(ordered, self.bounds[index])
+                block[self.offset + index] += upto - below
                 below = upto
-            block[self.offset + len(self.bounds)] += len(ordered) - below
+            block[self.offset + last] += len(ordered) - below
         block[self.offset + len(self.bounds) + 1] += sum(values)
-
-
-def _upto(ordered: Sequence[int], bound: int) -> int:
-    """How many are not above it."""
-    return bisect_left(ordered, bound + 1)
 
 
 class Layout:
