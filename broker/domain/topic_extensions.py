@@ -1,6 +1,7 @@
 """What a topic may do that Google's topics do not; each is switched on by itself, and nothing is on by default."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
 
 from broker.domain.deduplication import Deduplication
 from broker.domain.errors import InvalidArgument
@@ -19,7 +20,12 @@ class TopicExtensions:
     shards: int | None = None
     deduplication: Deduplication | None = None
 
+    def with_those(self, names: Collection[str], wanted: "TopicExtensions") -> "TopicExtensions":
+        """Those of these names are as wanted, the others stay."""
+        return replace(self, **{name: getattr(wanted, name) for name in names})
 
+
+NAMES = tuple(field.name for field in fields(TopicExtensions))
 NO_EXTENSIONS = TopicExtensions()
 
 

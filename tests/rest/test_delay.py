@@ -145,9 +145,28 @@ async def test_it_is_switched_on_and_off_and_unknown_extensions_are_refused_by_n
     for mask, fields, expected in changes:
         changed = await rest.ok("PATCH", rest.topic(), {"topic": fields, "updateMask": mask})
         assert changed.get("extensions") == expected
-    body = {"topic": {"extensions": ON}, "updateMask": "extensions.delay"}
-    code, why = await rest.error("PATCH", rest.topic(), body)
-    assert (code, "as a whole" in why) == ("INVALID_ARGUMENT", True)
+    for path, why_not in (
+        ("delay.soon", "'extensions.delay' can only be named as a whole"),
+        ("expiry", "'extensions' has: "),
+    ):
+        body = {"topic": {"extensions": ON}, "updateMask": f"extensions.{path}"}
+        code, why = await rest.error("PATCH", rest.topic(), body)
+        assert (code, why_not in why) == ("INVALID_ARGUMENT", True), why
+
+
+async def test_one_is_switched_on_and_off_by_its_name_and_the_others_stay(rest: Rest) -> None:
+    repeats = {"deduplication": {"window": "600s"}}
+    await rest.create_topic(extensions=ON, labels={"a": "b"})
+    changes: list[tuple[str, Json, Json]] = [
+        ("extensions.deduplication,labels", repeats, {**ON, **repeats}),
+        ("extensions.shards", {"shards": 2}, {**ON, **repeats, "shards": 2}),
+        ("extensions.delay", {}, {**repeats, "shards": 2}),
+        ("extensions.delay,extensions", ON, {**ON, "shards": 2}),
+    ]
+    for mask, wanted, expected in changes:
+        change = {"topic": {"extensions": wanted}, "updateMask": mask}
+        changed = await rest.ok("PATCH", rest.topic(), change)
+        assert (changed["extensions"], "labels" in changed) == (expected, False)
 
 
 async def test_what_waits_when_it_is_switched_off_still_comes(rest: Rest) -> None:

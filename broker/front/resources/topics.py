@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from broker.domain.field_mask import Update, unknown_path
+from broker.domain.field_mask import Update
 from broker.domain.refusals import refuse_unsupported
 from broker.domain.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
 from broker.front.generated import messages
@@ -12,7 +12,7 @@ from broker.front.resources.kept_fields import kept_from_message, put_kept
 from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
 from broker.front.resources.schemas import settings_from, settings_message
 from broker.front.resources.times import from_timedelta, to_timedelta
-from broker.front.resources.topic_extensions import extensions_from, put_extensions
+from broker.front.resources.topic_extensions import extensions_from, extensions_named, put_extensions
 from broker.front.resources.transforms import transform_messages, transforms_from
 from broker.front.resources.updates import update_of
 
@@ -65,14 +65,15 @@ async def update_topic(call: ResourceCall, request: Any) -> Answer:
 
 
 def _with_extensions(update: Update[Topic], given: Any) -> Update[Topic]:
-    """They are changed as a whole: protobuf's masks do not reach them."""
-    if "extensions" not in update.fields:
+    """Protobuf's masks do not reach them.  All are named by "extensions", one by "extensions.delay"."""
+    paths = [path for path in update.paths if path.partition(".")[0] == "extensions"]
+    if not paths:
         return update
-    for path in update.paths:
-        if path.startswith("extensions."):
-            raise unknown_path(path, "Topic", "'extensions' can only be named as a whole.")
-    extensions = extensions_from(given)
-    return replace(update, wanted=lambda current: replace(update.wanted(current), extensions=extensions))
+    wanted, names = extensions_from(given), extensions_named(paths)
+    return replace(
+        update,
+        wanted=lambda topic: replace(update.wanted(topic), extensions=topic.extensions.with_those(names, wanted)),
+    )
 
 
 async def delete_topic(call: ResourceCall, request: Any) -> Answer:
