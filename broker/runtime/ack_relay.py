@@ -10,7 +10,7 @@ from itertools import groupby
 
 from broker.domain.ack_id import group_ack_ids
 from broker.domain.dead_letter import NACK
-from broker.domain.errors import Aborted, BrokerError, Unavailable
+from broker.domain.errors import Aborted, BrokerError, NotFound, Unavailable
 from broker.domain.journal import Author, Told
 from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
@@ -48,8 +48,9 @@ class AckRelay:
         Raises Unavailable, Aborted; what is not made is found again then.
         """
         name, subscription_id = found[0].subscription, found[0].subscription_id
-        subscription = await self._subscription(name, subscription_id)
-        if subscription is None:
+        try:
+            subscription = await self._resources.subscription_meant(name, subscription_id)
+        except NotFound:
             self._refused(found, "it was deleted")
         else:
             for (is_nack, role), some in groupby(found, lambda each: (each.is_nack, each.role)):
@@ -57,20 +58,6 @@ class AckRelay:
         async with self._database.hot() as connection:
             await take_acks(connection, subscription_id=subscription_id, ns=[each.n for each in found])
         return Outcome.DONE
-
-    async def _subscription(self, name: str, subscription_id: int) -> Subscription | None:
-        """The one that was meant, though there may be another of its name by now."""
-        for _ in range(2):
-            try:
-                subscription = await self._resources.subscription(name)
-            except Unavailable:
-                raise
-            except BrokerError:
-                subscription = None
-            if subscription is not None and subscription.subscription_id == subscription_id:
-                return subscription
-            self._resources.drop(name)
-        return None
 
     async def _settle(
         self, subscription: Subscription, found: Sequence[StagedAcks], *, is_nack: bool, role: str

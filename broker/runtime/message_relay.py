@@ -73,8 +73,9 @@ class MessageRelay:
         """
         name, topic_id = found[0].topic, found[0].topic_id
         for _ in range(_TRIES):
-            topic = await self._topic(name, topic_id)
-            if topic is None:
+            try:
+                topic = await self._resources.topic_meant(name, topic_id)
+            except NotFound:
                 await self._refuse(found, NotFound(f"Topic not found: it was deleted (resource={leaf(name)})."))
                 return Outcome.DONE
             if topic.freeze is not None:
@@ -90,20 +91,6 @@ class MessageRelay:
             except (ShardClosed, ShardFrozen):
                 self._resources.drop(name)  # what was known of it is old
         return Outcome.LEFT
-
-    async def _topic(self, name: str, topic_id: int) -> Topic | None:
-        """The one that was meant, though there may be another of its name by now."""
-        for _ in range(2):
-            try:
-                topic = await self._resources.topic(name)
-            except Unavailable:
-                raise
-            except BrokerError:
-                topic = None
-            if topic is not None and topic.topic_id == topic_id:
-                return topic
-            self._resources.drop(name)
-        return None
 
     async def _publish(self, topic: Topic, found: Sequence[StagedMessage]) -> bool:
         """False: others are at it, as below."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Generic, TypeVar
 
-from broker.domain.errors import BrokerError, Unavailable
+from broker.domain.errors import BrokerError, NotFound, Unavailable
 from broker.domain.names import not_found
 from broker.domain.schema import Schema
 from broker.domain.subscription import Subscription
@@ -194,6 +194,31 @@ class ResourceCache:
         if subscription is None:
             raise not_found("Subscription does not exist", name, "subscriptions")
         return subscription
+
+    async def topic_meant(self, name: str, topic_id: int) -> Topic:
+        """The topic of this name that has this id.  Raises as `topic` does; NotFound if another has its name."""
+        return await self._meant(self.topic, name, lambda topic: topic.topic_id == topic_id, "topic")
+
+    async def subscription_meant(self, name: str, subscription_id: int) -> Subscription:
+        """Likewise."""
+        return await self._meant(
+            self.subscription, name, lambda found: found.subscription_id == subscription_id, "subscription"
+        )
+
+    async def _meant(
+        self,
+        read: Callable[[str], Awaitable[Resource]],
+        name: str,
+        is_meant: Callable[[Resource], bool],
+        kind: str,
+    ) -> Resource:
+        """What is known may be older than what is meant, so it is read anew before it counts as another."""
+        if is_meant(found := await read(name)):
+            return found
+        self.drop(name)
+        if is_meant(found := await read(name)):
+            return found
+        raise NotFound(f"The {kind} was deleted, another has its name (resource={name}).")
 
     async def schema(self, name: str) -> Revisions:
         """The revisions of the schema of this full name, none if there is no such schema.  Raises Unavailable."""

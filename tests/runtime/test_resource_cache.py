@@ -105,3 +105,19 @@ async def test_without_the_database_all_that_asked_are_told() -> None:
     outcomes = await asyncio.gather(cache.topic(TOPIC), cache.topic(TOPIC), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [Unavailable, Unavailable]
     await tasks.close()
+
+
+async def test_the_one_that_is_meant_is_told_from_another_of_its_name(cache: ResourceCache, now: datetime) -> None:
+    """What is known may be older than what is meant: then it is read anew."""
+    old, of_old = await cache.topic(TOPIC), await cache.subscription(name(0))
+    async with cache._database.transaction() as connection:
+        await topics.delete_topic(connection, topic=old)
+        new = await topics.insert_topic(connection, topic=Topic(name=TOPIC), shard_count=1, now=now)
+    assert new is not None
+    assert await cache.topic(TOPIC) is old
+    assert (await cache.topic_meant(TOPIC, new.topic_id)).topic_id == new.topic_id
+    with pytest.raises(NotFound, match="The topic was deleted, another has its name"):
+        await cache.topic_meant(TOPIC, old.topic_id)
+    assert await cache.subscription_meant(name(0), of_old.subscription_id)
+    with pytest.raises(NotFound, match="The subscription was deleted, another has its name"):
+        await cache.subscription_meant(name(0), -1)

@@ -3,7 +3,6 @@
 from collections import Counter
 
 from broker.domain.copying import progress_json
-from broker.domain.errors import NotFound
 from broker.domain.journal import Author
 from broker.domain.message_id import message_id
 from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
@@ -39,9 +38,7 @@ class PurgeKind:
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
         """Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached)."""
         meant = ToPurge.from_json(operation.request["meant"])
-        subscription = await self._resources.subscription(operation.target)
-        if subscription.subscription_id != meant.subscription_id:
-            raise NotFound(f"The subscription was deleted, another has its name (resource={operation.target}).")
+        await self._resources.subscription_meant(operation.target, meant.subscription_id)
         after = meant.next_look(operation.progress)
         if after is None:
             return Step(progress=operation.progress, ended=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.domain.copying import progress_json
-from broker.domain.errors import NotFound
 from broker.domain.journal import Author
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
@@ -79,9 +78,7 @@ class RedriveKind:
         the target has transforms now), Aborted.
         """
         chosen = from_json(operation.request["chosen"])
-        subscription = await self._resources.subscription(operation.target)
-        if subscription.subscription_id != chosen.subscription_id:
-            raise NotFound(f"The subscription was deleted, another has its name (resource={operation.target}).")
+        subscription = await self._resources.subscription_meant(operation.target, chosen.subscription_id)
         later = [id_ for id_ in subscription.shard_ids if id_ >= operation.progress.get("shard", 0)]
         if not later or "letters" in operation.progress:  # by then the subscription may have a shard more
             return await self._unrecorded_step(connection, operation, subscription, chosen)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from broker.domain.copying import SCHEMA_KEYS, check_takes_copies
-from broker.domain.errors import Aborted, InvalidArgument, NotFound, QuotaExceeded
+from broker.domain.errors import Aborted, InvalidArgument, QuotaExceeded
 from broker.domain.message import NewMessage
 from broker.domain.names import project_of
 from broker.domain.publish_limits import check_messages
@@ -43,10 +43,7 @@ class Targets:
 
     async def topic(self, name: str, topic_id: int) -> Topic:
         """Raises NotFound: it was deleted, perhaps there is another of that name."""
-        topic = await self._resources.topic(name)
-        if topic.topic_id != topic_id:
-            raise NotFound(f"The topic was deleted, another has its name (resource={name}).")
-        return topic
+        return await self._resources.topic_meant(name, topic_id)
 
     def check_open(self, topic: Topic, started_by: str) -> None:
         """Raises FailedPrecondition (it has transforms), Aborted (it is frozen just now, or a quota of whoever
