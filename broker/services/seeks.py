@@ -26,6 +26,7 @@ from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.cursors import ShardSeek
 from broker.store.log.previews import compare, read_holding
 from broker.store.resources import snapshots
+from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PURGES
 
@@ -123,6 +124,7 @@ class SeekService:
         """
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
+            await lock_cursors_of(connection, subscription.subscription_id)  # whoever undoes at once comes after
             kept = await snapshots.find_labelled(
                 connection,
                 topic_id=subscription.topic_id,
@@ -203,6 +205,7 @@ class SeekService:
     async def _to_snapshot(self, connection: ResourceConnection, subscription: Subscription, name: str) -> Replay:
         check_shape(name, "snapshots")
         shards: list[ShardReplay] = []
+        await lock_cursors_of(connection, subscription.subscription_id)  # before snapshots: the one lock order
         snapshot = await existing_snapshot(connection, name, now=self._clock.now(), lock=True)
         _check_topic(subscription, snapshot)
         for seek in self._seeks(subscription):

@@ -9,8 +9,10 @@ import pytest
 
 from broker.app import Broker
 from broker.app_config import AppConfig
+from broker.store.driver.database import Database
 from tests.fixtures.broker import Rest, message, text
 from tests.fixtures.in_process import running_in_process
+from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 from tests.streaming.stream import Streams
 
 LATER = "2100-01-01T00:00:00Z"
@@ -62,6 +64,39 @@ async def test_only_what_was_asked_to_can_be_undone_and_only_in_that_subscriptio
     assert (await rest.error("POST", f"{rest.subscription()}:undoSeek"))[0] == "FAILED_PRECONDITION"
     code, why = await rest.error("POST", f"{rest.subscription()}:seek", {"time": LATER, "undoable": "maybe"})
     assert (code, "undoable" in why) == ("INVALID_ARGUMENT", True)
+
+
+async def test_two_who_undo_at_once_undo_two_seeks(two: tuple[Rest, Rest], database: Database) -> None:
+    rest, other = two
+    await rest.create_topic()
+    await rest.create_subscription()
+    for _ in range(2):
+        await rest.ok("POST", f"{rest.subscription()}:seek", {"time": LATER, "undoable": True})
+    async with open_transaction(database) as claiming:
+        await execute(claiming, "SELECT FROM cursors FOR UPDATE")
+        undoing = [asyncio.create_task(each.call("POST", f"{rest.subscription()}:undoSeek")) for each in two]
+        await until_waiting(database, 2)
+    assert [(await each).status_code for each in undoing] == [200, 200]
+    assert (await other.error("POST", f"{rest.subscription()}:undoSeek"))[0] == "FAILED_PRECONDITION"
+
+
+async def test_seeks_take_cursors_before_snapshots_as_a_purge_of_the_topic_does(
+    two: tuple[Rest, Rest], database: Database
+) -> None:
+    rest, _ = two
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"time": LATER, "undoable": True})
+    snapshot = f"{rest.project}/snapshots/snapshot"
+    await rest.ok("PUT", snapshot, {"subscription": rest.subscription()})
+    async with open_transaction(database) as purging:
+        await execute(purging, "SELECT FROM cursors FOR UPDATE")
+        undoing = asyncio.create_task(rest.call("POST", f"{rest.subscription()}:undoSeek"))
+        seeking = asyncio.create_task(rest.call("POST", f"{rest.subscription()}:seek", {"snapshot": snapshot}))
+        await until_waiting(database, 2)
+        await execute(purging, "SELECT FROM snapshots FOR UPDATE NOWAIT")  # else whoever waits is waited for
+        await execute(purging, "DELETE FROM snapshots")
+    assert ((await undoing).status_code, (await seeking).status_code) == (400, 404)
 
 
 async def test_a_subscription_is_purged_of_all_or_of_what_is_older(rest: Rest) -> None:

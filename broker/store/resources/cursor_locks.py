@@ -13,3 +13,8 @@ async def lock_cursors(connection: ResourceConnection, which: ColumnElement[bool
     """
     order = cursors.c.shard_id, cursors.c.subscription_id
     await connection.execute(select(cursors.c.shard_id).where(which).order_by(*order).with_for_update())
+
+
+async def lock_cursors_of(connection: ResourceConnection, subscription_id: int) -> None:
+    """All of one subscription's."""
+    await lock_cursors(connection, cursors.c.subscription_id == subscription_id)

@@ -13,7 +13,7 @@ from broker.domain.pause import UNTOLD, Pause
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.domain.transforms import decode_transforms, encode_transforms
-from broker.store.resources.cursor_locks import lock_cursors
+from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.store.resources.subscription_json import (
     decode_extensions,
     decode_push_config,
@@ -207,7 +207,7 @@ async def delete_subscription(connection: AsyncConnection, *, subscription_id: i
     Its delivery attempts are left to the janitor, so that this is quick whatever the backlog.
     """
     await connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == subscription_id))
-    await lock_cursors(connection, cursors.c.subscription_id == subscription_id)
+    await lock_cursors_of(connection, subscription_id)
     for table in (cursors, push_states, push_failures):
         await connection.execute(delete(table).where(table.c.subscription_id == subscription_id))
 
@@ -219,9 +219,8 @@ async def detach_subscription(connection: AsyncConnection, *, subscription_id: i
         .where(subscriptions.c.subscription_id == subscription_id)
         .values(detached=True, last_active_at=now)
     )
-    of_it = cursors.c.subscription_id == subscription_id
-    await lock_cursors(connection, of_it)
-    await connection.execute(delete(cursors).where(of_it))
+    await lock_cursors_of(connection, subscription_id)
+    await connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription_id))
 
 
 async def list_subscriptions(connection: AsyncConnection, *, project: str, page: Page) -> list[Subscription]:
