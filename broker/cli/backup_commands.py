@@ -45,7 +45,8 @@ def _lines(state: BackupState) -> Iterator[str]:
         yield f"It knows of nothing after {state.known_until:%Y-%m-%d %H:%M:%S} UTC, {_long(state)} ago."
     yield f"{state.out:,} responses were out, {state.past:,} of them past their deadline: these come again."
     if state.processes:
-        yield f"{state.processes} broker processes serve from it."
+        are = "broker process serves" if state.processes == 1 else "broker processes serve"
+        yield f"{state.processes} {are} from it."
     else:
         yield "No broker serves from it: after a restore run `broker backup restored` before one does."
 

@@ -1,7 +1,7 @@
 """`broker auth bootstrap`: a key that may do everything, for whoever has the database."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from broker.cli.admin_key import make_admin_key
@@ -9,7 +9,7 @@ from broker.cli.announcements import say
 from broker.cli.own_database import own_database
 from broker.cli.schema import check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
-from broker.embedded_postgres.cluster import Cluster, ClusterError
+from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
 from broker.port.listener import host_and_port
 from broker.setting_fields import Settings
 from broker.telemetry.log import set_up_log
@@ -30,7 +30,7 @@ def bootstrap(settings: Settings, key_file: str) -> int:
 
 @contextmanager
 def used_database(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Where the database is, and its schema.  Raises Stop."""
+    """Where the database is, and its schema; a broker may run on it.  Raises Stop."""
     if settings.database_url:
         url = own_database(settings)
         yield url, check_schema(url, settings.database_schema).schema
@@ -39,7 +39,8 @@ def used_database(settings: Settings) -> Iterator[tuple[str, str]]:
     if not cluster.exists():
         raise Stop(f"there is no database in {settings.data_dir}; give --data-dir, or --database-url for your own")
     try:
-        cluster.open()
+        with suppress(ClusterInUse):  # then a broker runs on it, and PostgreSQL with it
+            cluster.open()
         yield cluster.url, upgrade_schema(cluster.url, settings.database_schema).schema
     except ClusterError as error:
         raise Stop(str(error)) from error

@@ -1,20 +1,16 @@
 """`broker secrets`: a new key for what is secret in the database (`rotate`), and the way back (`decrypt`)."""
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from broker.cli.announcements import say
-from broker.cli.own_database import own_database
+from broker.cli.bootstrap import used_database
 from broker.cli.private_file import write_private_file
-from broker.cli.schema import check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
 from broker.domain.errors import BrokerError
-from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
 from broker.secrets.keys import FILE_NAME, SecretsKey, format_keys, make_key, read_keys
 from broker.secrets.secrets import SEALED, Secrets, is_sealed, key_id_of
 from broker.setting_fields import Settings
@@ -49,7 +45,7 @@ def _on_database(settings: Settings, work: Callable[[Database, Path], Awaitable[
         finally:
             await database.close()
 
-    with _database(settings) as (url, schema):
+    with used_database(settings) as (url, schema):
         try:
             asyncio.run(run(url, schema))
         except BrokerError as error:
@@ -89,26 +85,6 @@ def _key_file(settings: Settings) -> Path:
     if path is None:
         raise Misuse("give --secrets-key-file, the file with the keys that brokers on this database have")
     return path
-
-
-@contextmanager
-def _database(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Where the database is, and its schema; a broker may run on it.  Raises Stop."""
-    if settings.database_url:
-        url = own_database(settings)
-        yield url, check_schema(url, settings.database_schema).schema
-        return
-    cluster = Cluster(Path(settings.data_dir))
-    if not cluster.exists():
-        raise Stop(f"there is no database in {settings.data_dir}; give --data-dir, or --database-url for your own")
-    try:
-        with contextlib.suppress(ClusterInUse):  # then a broker runs on it, and PostgreSQL with it
-            cluster.open()
-        yield cluster.url, upgrade_schema(cluster.url, settings.database_schema).schema
-    except ClusterError as error:
-        raise Stop(str(error)) from error
-    finally:
-        cluster.close()
 
 
 async def _rotate(database: Database, path: Path, flags: Mapping[str, Any]) -> None:

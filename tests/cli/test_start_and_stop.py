@@ -21,6 +21,7 @@ from tests.cli.processes import (
     family,
     faults,
     is_ready,
+    run_broker,
     terminate,
     terminate_all,
     waiting_pull,
@@ -177,6 +178,11 @@ async def test_a_second_start_on_the_same_data_says_so_and_leaves_the_first_alon
     # The port is taken as well then, but that is not what is wrong.
     assert complaint("serve", "--data-dir", str(data_dir), "--port", str(port)) == expected
     assert await asyncio.to_thread(is_ready, broker)
+    # What a broker is not in the way of:
+    granted = run_broker("sql", "grant", "shop_app", "--data-dir", str(data_dir), "--project", "shop")
+    assert (granted.returncode, "shop_app may call pubsub.publish" in granted.stdout) == (0, True), granted.stderr
+    assert "1 broker process serves from it." in run_broker("backup", "check", "--data-dir", str(data_dir)).stdout
+    assert "Stop them and try again" in complaint("backup", "restored", "--data-dir", str(data_dir))
 
 
 @pytest.mark.parametrize("name", ["long" * 30, 'ünïcode, comma\'s "quote" 100%'])

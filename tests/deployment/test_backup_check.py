@@ -64,7 +64,7 @@ def test_the_command_says_what_it_finds(start_broker: Callable[..., BrokerProces
     broker = start_broker("--database-url", database_url, "--port", "0")
     serving = run_broker("backup", "check", "--database-url", database_url)
     assert (serving.returncode, serving.stderr) == (0, "")
-    assert "1 broker processes serve from it." in serving.stdout
+    assert "1 broker process serves from it." in serving.stdout
     broker.stop()
     done = run_broker("backup", "check", "--database-url", database_url)
     assert done.returncode == 0
