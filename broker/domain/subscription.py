@@ -100,7 +100,8 @@ class Subscription:
     """A subscription as stored.
 
     `topic` is the topic's full name, or `_deleted-topic_`; `shard_ids` stay known after the topic is deleted, so
-    that the backlog can still be pulled.  `expiration_ttl` None means the subscription never expires.
+    that the backlog can still be pulled; `levels`: how urgent those are that have urgent messages, as of the topic.
+    `expiration_ttl` None means the subscription never expires.
     `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter), `body_path` what reads bodies
     for it, if anything does.  `dead_letter_topic_id` is 0 while there is no topic of the policy's name: messages
     are then retried without end rather than lost.  `pause`: nothing is handed out (None: it is not paused); an
@@ -113,6 +114,7 @@ class Subscription:
     topic: str
     topic_id: int = 0
     shard_ids: tuple[int, ...] = ()
+    levels: Mapping[int, int] = field(default_factory=dict)
     ack_deadline_seconds: int = DEFAULT_ACK_DEADLINE_SECONDS
     retain_acked_messages: bool = False
     message_retention: timedelta = DEFAULT_RETENTION

@@ -11,6 +11,8 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.freeze import Freeze
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
+from broker.domain.message import NewMessage
+from broker.domain.priority import level_of
 from broker.domain.schema import SchemaSettings, check_settings
 from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions, check_extensions
 from broker.domain.transforms import Transforms, check_transforms, is_at_work
@@ -45,7 +47,8 @@ class Topic:
     `name` is the full resource name.  `kept` holds the fields that are stored and given back but have no
     effect here (api_spec/support.toml lists them), keyed by their JSON name.  `freeze`: publishes are refused
     (None: they are not); an update leaves it alone.  Ordering keys are in the first `key_shards` of its shards
-    (None: in all): a topic that got more later leaves each key where it is (docs/decisions/0051).
+    (None: in all): a topic that got more later leaves each key where it is (docs/decisions/0051).  `levels`: of the
+    shards that are for urgent messages alone (docs/decisions/0052); all else is in the others.
     """
 
     topic_id: int = 0
@@ -59,6 +62,7 @@ class Topic:
     freeze: Freeze | None = None
     extensions: TopicExtensions = NO_EXTENSIONS
     key_shards: int | None = None
+    levels: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def transforms_messages(self) -> bool:
@@ -73,7 +77,27 @@ class Topic:
 
     def shard_of(self, ordering_key: str) -> int:
         """Where all messages of an ordering key are; the first shard for "", no key."""
-        return self.shard_ids[crc32(ordering_key.encode()) % (self.key_shards or len(self.shard_ids))]
+        shard_ids = self.plain_shard_ids
+        return shard_ids[crc32(ordering_key.encode()) % (self.key_shards or len(shard_ids))]
+
+    @property
+    def plain_shard_ids(self) -> tuple[int, ...]:
+        """Those for what is not urgent, by id."""
+        if not self.levels:
+            return self.shard_ids
+        return tuple(shard_id for shard_id in self.shard_ids if shard_id not in self.levels)
+
+    def shard_for(self, message: NewMessage) -> int:
+        """Where what the broker publishes anew, and cannot refuse, belongs by its level and ordering key."""
+        level = level_of(message.attributes, message.ordering_key, self.extensions.priorities)
+        return self.urgent_shard(level) or self.shard_of(message.ordering_key)
+
+    def urgent_shard(self, level: int | None) -> int | None:
+        """The shard of a level; None: it has none of its own, as the least urgent one."""
+        known = self.extensions.priorities
+        if level is None or known is None or level >= known.least:
+            return None
+        return next((shard_id for shard_id, of_shard in self.levels.items() if of_shard == level), None)
 
     def updated(self, wanted: "Topic", fields: Collection[str]) -> "Topic":
         """This topic with these fields of `wanted` (as a mask names them); one that is absent there is cleared."""

@@ -5,13 +5,15 @@ from dataclasses import dataclass, fields, replace
 
 from broker.domain.deduplication import Deduplication
 from broker.domain.errors import InvalidArgument
+from broker.domain.priority import Priorities
 
 MAX_SHARDS = 256  # as of the setting shards_per_topic
 
 
 @dataclass(frozen=True, slots=True)
 class TopicExtensions:
-    """`delay`: publishers may have messages delivered later (delay.py); `deduplication`: repeats are not stored.
+    """`delay`: publishers may have messages delivered later (delay.py); `deduplication`: repeats are not stored;
+    `priorities`: what is urgent goes first (priority.py).
 
     `shards`: how many logs the topic has beyond one; None: one, or, as a wish, as many as it has already.
     """
@@ -19,6 +21,7 @@ class TopicExtensions:
     delay: bool = False
     shards: int | None = None
     deduplication: Deduplication | None = None
+    priorities: Priorities | None = None
 
     def with_those(self, names: Collection[str], wanted: "TopicExtensions") -> "TopicExtensions":
         """Those of these names are as wanted, the others stay."""

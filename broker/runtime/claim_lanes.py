@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import Enum, auto
 
 from broker.domain.names import project_of
+from broker.domain.priority import MAX_LEVELS
 from broker.runtime.consumer import Consumer
 
 
@@ -24,7 +25,8 @@ class Watch:
     """A consumer in one of its shards.
 
     `lane`: where it waits for the next turn; `home`: its project's.  `again`: something came while it was claimed
-    for.  `due_at`: when to look for redeliveries; None: nothing is known of.
+    for.  `due_at`: when to look for redeliveries; None: nothing is known of.  `level`: how urgent what is in the
+    shard is, 0 the most; None: it is not.
     """
 
     member: "Member"
@@ -35,6 +37,7 @@ class Watch:
     again: bool = False
     due_at: datetime | None = None
     claimed_at: float = 0.0  # when its last claim began, by the clock of the event loop
+    level: int | None = None
 
     def look_at(self, time: datetime | None) -> None:
         """For redeliveries then, or before."""
@@ -43,6 +46,19 @@ class Watch:
 
     def is_due(self, now: datetime) -> bool:
         return self.due_at is not None and self.due_at <= now
+
+    def may_have_something(self, now: datetime) -> bool:
+        return self.state is not State.IDLE or self.is_due(now)
+
+    def gives_way(self, now: datetime) -> bool:
+        """Whether a more urgent shard may have something for its consumer, and goes first: it is looked at in a
+        moment, or once the consumer wants something.
+        """
+        return any(
+            other.level is not None and (self.level is None or other.level < self.level)
+            for other in self.member.watches
+            if other is not self and other.may_have_something(now)
+        )
 
     @property
     def is_alone(self) -> bool:
@@ -98,9 +114,20 @@ class Member:
     removed: bool = False
 
     @property
+    def has_levels(self) -> bool:
+        """Whether what is in some of its shards goes before what is in others."""
+        return bool(self.consumer.subscription.levels)
+
+    @property
     def next_held_up(self) -> list[Watch]:
-        """Whose claim is longest ago first: what one turn brings may be all that is wanted."""
-        return sorted(self.held_up, key=lambda watch: watch.claimed_at)
+        """Whose claim is longest ago first: what one turn brings may be all that is wanted.  What is less urgent
+        is looked at once the most urgent ones have nothing more.
+        """
+        found = sorted(self.held_up, key=lambda watch: watch.claimed_at)
+        if not self.has_levels:
+            return found
+        levels = [MAX_LEVELS if watch.level is None else watch.level for watch in found]
+        return [watch for watch, level in zip(found, levels, strict=True) if level == min(levels)]
 
 
 _IN_DOUBT = ""  # in place of a project: of several
@@ -127,7 +154,8 @@ class Lanes:
         for shard_id in [each for each in subscription.shard_ids if each not in member.shard_ids]:
             lanes = self._shards.setdefault(shard_id, {})
             lane = lanes.setdefault(project, Lane(shard_id, (project, shard_id)))
-            watch = lane.watches[subscription.subscription_id] = Watch(member, shard_id, lane, lane)
+            watch = Watch(member, shard_id, lane, lane, level=subscription.levels.get(shard_id))
+            lane.watches[subscription.subscription_id] = watch
             member.watches.append(watch)
         member.shard_ids = subscription.shard_ids
 

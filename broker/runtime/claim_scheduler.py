@@ -239,6 +239,9 @@ class ClaimScheduler:
         while lane.looks and len(chosen) < MAX_CLAIMANTS:
             watch = next(iter(lane.looks))
             del lane.looks[watch]
+            if watch.member.has_levels and watch.gives_way(now):
+                self._hold_up(watch)
+                continue
             watch.state, watch.again = State.CLAIMING, False
             try:
                 claimant = watch.member.consumer.begin(now, due=watch.is_due(now))

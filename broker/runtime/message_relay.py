@@ -12,6 +12,7 @@ from broker.domain.delay import due_times
 from broker.domain.errors import Aborted, BrokerError, FailedPrecondition, NotFound, Unavailable
 from broker.domain.message import NewMessage
 from broker.domain.names import leaf, project_of
+from broker.domain.priority import levels_of
 from broker.domain.publish_limits import check_messages
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
@@ -130,12 +131,18 @@ class MessageRelay:
         return True
 
     def _batches(self, topic: Topic, found: Sequence[StagedMessage]) -> Batches:
-        """Those without a key go to the shards in turn."""
+        """Those without a key that are not urgent go to the shards in turn."""
         self._turn += 1
-        keyless = topic.shard_ids[self._turn % len(topic.shard_ids)]
+        plain = topic.plain_shard_ids
+        keyless = plain[self._turn % len(plain)]
+
+        def place(message: NewMessage) -> tuple[int, str]:
+            shard_id = topic.shard_for(message)
+            is_in_turn = not message.ordering_key and shard_id not in topic.levels
+            return keyless if is_in_turn else shard_id, message.ordering_key
+
         of_shard: dict[int, list[EncodedMessages]] = {}
-        for key, run in groupby((each.message for each in found), lambda message: message.ordering_key):
-            shard_id = topic.shard_of(key) if key else keyless
+        for (shard_id, _), run in groupby((each.message for each in found), place):
             of_shard.setdefault(shard_id, []).append(_encode(topic, list(run), self._clock))
         return of_shard
 
@@ -179,5 +186,7 @@ def _encode(topic: Topic, messages: Sequence[NewMessage], clock: DatabaseClock) 
     """Messages of one key.  Raises a BrokerError."""
     for message in messages:
         check_messages([message])
+    if topic.extensions.priorities is not None:
+        levels_of(messages, topic.extensions.priorities)  # which may refuse them
     due_ats = due_times(messages, clock.now()) if topic.extensions.delay else None
     return encode_messages(messages) if due_ats is None else encode_scheduled(messages, due_ats)

@@ -13,6 +13,7 @@ from broker.domain.errors import BrokerError
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_ids
 from broker.domain.names import project_of
+from broker.domain.priority import levels_of
 from broker.domain.publish_limits import check_messages
 from broker.domain.schedule import Schedule, TickOutcome, TickRecord, made_by, take_due
 from broker.domain.timestamps import format_timestamp
@@ -27,7 +28,7 @@ from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import COMMIT
 from broker.store.log.appending import NoPartition, ShardClosed, ShardFrozen, append_to_shards
-from broker.store.log.messages import encode_messages
+from broker.store.log.messages import EncodedMessages, encode_messages
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.resources import schedules as store
 from broker.telemetry.log import reason
@@ -129,7 +130,7 @@ class ScheduleTicker:
                 ticks.append(_Tick(at, TickOutcome.REFUSED, why))
             else:
                 ticks.append(await self._prepared(topic, message, at))
-        found, shard_id = await self._append(connection, topic, schedule, ticks)
+        found, shard_ids = await self._append(connection, topic, schedule, ticks)
         ids = iter(found)
         records = [
             TickRecord(
@@ -143,7 +144,7 @@ class ScheduleTicker:
             for number, tick in enumerate(ticks, schedule.ticks + 1)
         ]
         await connection.run(*store.ticks_written(schedule, records, next_at), (COMMIT, {}))
-        if shard_id is not None:
+        for shard_id in shard_ids:
             self._wake_ups.published(shard_id)
         self._tell(schedule, records)
         return records
@@ -171,6 +172,8 @@ class ScheduleTicker:
                     return _Tick(planned_at, TickOutcome.DROPPED, "A transform of the topic dropped it.")
                 message = made
             check_messages([message])
+            if topic.extensions.priorities is not None:
+                levels_of([message], topic.extensions.priorities)
             settings = topic.schema_settings
             shared = () if settings is None else await self._schemas.check(settings, [message])
             encode_messages([message])
@@ -182,20 +185,30 @@ class ScheduleTicker:
 
     async def _append(
         self, connection: HotConnection, topic: Topic | None, schedule: Schedule, ticks: Sequence[_Tick]
-    ) -> tuple[list[str], int | None]:
-        """The ids of what is stored, and its shard: all have one ordering key, if any."""
-        stored = [tick for tick in ticks if tick.message is not None]
+    ) -> tuple[list[str], list[int]]:
+        """The ids of what is stored, and its shards: several if some of it is urgent."""
+        stored = [(tick.message, tick.shared) for tick in ticks if tick.message is not None]
         if topic is None or not stored:
-            return [], None
-        messages = [tick.message for tick in stored if tick.message is not None]
-        texts = [tick.shared for tick in stored]
-        batch = encode_messages(messages, texts if any(texts) else ())
-        shard_id = topic.shard_of(messages[0].ordering_key)
-        heads = await append_to_shards(connection, batches={shard_id: [batch]}, now=self._clock.now())
+            return [], []
+        of_shard: dict[int, list[int]] = {}
+        for index, (message, _) in enumerate(stored):
+            of_shard.setdefault(topic.shard_for(message), []).append(index)
+        batches = {
+            shard_id: _encoded([stored[index] for index in indexes]) for shard_id, indexes in of_shard.items()
+        }
+        heads = await append_to_shards(
+            connection, batches={shard_id: [batch] for shard_id, batch in batches.items()}, now=self._clock.now()
+        )
         if self._quotas.on:
             gauge = self._quotas.publishing(project_of(topic.name), schedule.created_by)
-            gauge.take(self._quotas.ticks(), requests=1, messages=batch.count, size=batch.size)
-        return message_ids(shard_id, heads[shard_id] - batch.count + 1, batch.count), shard_id
+            size = sum(batch.size for batch in batches.values())
+            gauge.take(self._quotas.ticks(), requests=1, messages=len(stored), size=size)
+        ids = [""] * len(stored)
+        for shard_id, indexes in of_shard.items():
+            found = message_ids(shard_id, heads[shard_id] - len(indexes) + 1, len(indexes))
+            for index, id_ in zip(indexes, found, strict=True):
+                ids[index] = id_
+        return ids, list(of_shard)
 
     def _tell(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
         """Count them; the log has a line when a schedule begins to be refused, and when it no longer is."""
@@ -211,6 +224,12 @@ class ScheduleTicker:
                 self._states.tell("schedules", what, level=logging.WARNING)
             elif before == TickOutcome.REFUSED:
                 self._states.tell("schedules", f"{schedule.name} publishes again")
+
+
+def _encoded(messages: Sequence[tuple[NewMessage, str]]) -> EncodedMessages:
+    """Messages, each with what it shares with others."""
+    texts = [shared for _, shared in messages]
+    return encode_messages([message for message, _ in messages], texts if any(texts) else ())
 
 
 def _missed(first: datetime, before: datetime) -> _Tick:

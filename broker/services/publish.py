@@ -10,6 +10,7 @@ from broker.domain.errors import BrokerError, NotFound
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, message_ids
 from broker.domain.names import project_of
+from broker.domain.priority import levels_of
 from broker.domain.publish_limits import check_messages, check_request_size
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
@@ -86,53 +87,57 @@ class PublishService:
 
     async def _publish(self, topic_name: str, messages: Sequence[NewMessage], principal: str) -> list[str]:
         topic, batch = await self._admit(topic_name, messages, principal)
-        project = project_of(topic_name)
-        tries = 1
-        while True:
-            try:
-                if batch.identified is not None:
-                    return await self._publish_new(topic, messages, batch)
-                shard_id = self._shard(topic, messages[0].ordering_key, len(messages))
-                appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic_name)
-                if batch.scheduled is not None:
-                    return self._scheduled(shard_id, batch, appended)
-                return message_ids(shard_id, appended.first_seq, len(messages))
-            except NotFound:  # deleted, frozen or purged a moment ago; perhaps there is one of that name already
-                if tries == _MOST_TRIES:
-                    raise
-            tries += 1
-            self._resources.drop(topic_name)
-            topic = await self._open_topic(topic_name)
-            batch = await self._encode(topic, messages)
+        return await self._store(topic, messages, batch)
 
-    async def _publish_new(self, topic: Topic, messages: Sequence[NewMessage], batch: EncodedMessages) -> list[str]:
-        """Store those that are no repeats.  Without a key a message's shard is that of its identity, where whoever
-        publishes it at the same time comes, too: then a request goes to several, each for itself.
-        """
-        assert batch.identified is not None
-        if batch.scheduled is not None:
-            self._next_due.tell(min(batch.scheduled.due_ats))
-        shards = self._shards(topic, messages[0].ordering_key, batch.identified.digests)
+    async def _store(
+        self, topic: Topic, messages: Sequence[NewMessage], batch: EncodedMessages, tries: int = 1
+    ) -> list[str]:
+        """A request whose messages are for several shards goes to each for itself."""
+        if batch.identified is None and batch.levels is None:
+            shard_id = self._shard(topic, messages[0].ordering_key, len(messages))
+            return await self._append(topic, shard_id, messages, batch, tries)
         of_shard: dict[int, list[int]] = {}
-        for index, shard_id in enumerate(shards):
+        for index, shard_id in enumerate(self._shards(topic, messages[0].ordering_key, batch)):
             of_shard.setdefault(shard_id, []).append(index)
-        whole = batch.identified
-        parts = [batch] if len(of_shard) == 1 else [_part(whole, indexes) for indexes in of_shard.values()]
-        project = project_of(topic.name)
+        if len(of_shard) == 1:
+            return await self._append(topic, next(iter(of_shard)), messages, batch, tries)
         answers = await asyncio.gather(
             *(
-                self._coalescer.publish_new(shard_id, part, project=project, topic=topic.name)
-                for shard_id, part in zip(of_shard, parts, strict=True)
+                self._append(topic, shard_id, [messages[index] for index in indexes], _part(batch, indexes), tries)
+                for shard_id, indexes in of_shard.items()
             ),
             return_exceptions=True,
         )
         ids = [""] * len(messages)
-        for (shard_id, indexes), answer in zip(of_shard.items(), answers, strict=True):
+        for indexes, answer in zip(of_shard.values(), answers, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
-            for index, id_seq in zip(indexes, answer.id_seqs, strict=True):
-                ids[index] = message_id(shard_id, id_seq)
+            for index, id_ in zip(indexes, answer, strict=True):
+                ids[index] = id_
         return ids
+
+    async def _append(
+        self, topic: Topic, shard_id: int, messages: Sequence[NewMessage], batch: EncodedMessages, tries: int
+    ) -> list[str]:
+        """What is for one shard."""
+        project = project_of(topic.name)
+        try:
+            if batch.identified is not None:
+                if batch.scheduled is not None:
+                    self._next_due.tell(min(batch.scheduled.due_ats))
+                stored = await self._coalescer.publish_new(shard_id, batch, project=project, topic=topic.name)
+                return [message_id(shard_id, id_seq) for id_seq in stored.id_seqs]
+            appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic.name)
+        except NotFound:  # deleted, frozen or purged a moment ago; perhaps there is one of that name already
+            if tries == _MOST_TRIES:
+                raise
+        else:
+            if batch.scheduled is not None:
+                return self._scheduled(shard_id, batch, appended)
+            return message_ids(shard_id, appended.first_seq, len(messages))
+        self._resources.drop(topic.name)
+        topic = await self._open_topic(topic.name)
+        return await self._store(topic, messages, await self._encode(topic, messages), tries + 1)
 
     async def prepare(self, topic_name: str, message: NewMessage, principal: str) -> tuple[int, EncodedMessages]:
         """What is asked of a publish, for a transaction that does more: a message's shard, and how it is packed.
@@ -140,7 +145,7 @@ class PublishService:
         Raises as a publish does.
         """
         topic, batch = await self._admit(topic_name, [message], principal)
-        return self._shard(topic, message.ordering_key, 1), batch
+        return self._shards(topic, message.ordering_key, batch)[0], batch
 
     async def _admit(
         self, topic_name: str, messages: Sequence[NewMessage], principal: str
@@ -178,7 +183,7 @@ class PublishService:
         """Raises InvalidArgument for a message that is not as the topic's schema says, or that a transform of the
         topic failed for; or if they are too large together.
         """
-        known = topic.extensions.deduplication
+        known, priorities = topic.extensions.deduplication, topic.extensions.priorities
         digests = None if known is None else identities(messages, known)  # as publishers sent them
         if topic.transforms and topic.transforms_messages:
             packing = await self._transform(topic, messages)
@@ -187,12 +192,14 @@ class PublishService:
             shared = () if settings is None else await self._schemas.check(settings, messages)
             due_ats = due_times(messages, self._clock.now()) if topic.extensions.delay else None
             packing = Packing(messages, messages, shared, due_ats)
+        levels = None if priorities is None else levels_of(packing.messages, priorities)
         batch = packing.pack()
         if packing.stored:
             check_request_size(topic.name, packing.stored, batch.size)
-        if known is None or digests is None:
+        identified = None if known is None or digests is None else Identified(digests, known.window)
+        if identified is None and levels is None:
             return batch
-        return replace(batch, identified=Identified(digests, known.window, packing.some))
+        return replace(batch, identified=identified, levels=levels, some=packing.some)
 
     async def _transform(self, topic: Topic, messages: Sequence[NewMessage]) -> Packing:
         """What the transforms make of them is what has to be as the limits and the schema say."""
@@ -218,21 +225,30 @@ class PublishService:
     def _shard(self, topic: Topic, ordering_key: str, count: int) -> int:
         if ordering_key:
             return topic.shard_of(ordering_key)
-        return self._choice.choose(topic.topic_id, topic.shard_ids, count)
+        return self._choice.choose(topic.topic_id, topic.plain_shard_ids, count)
 
-    def _shards(self, topic: Topic, ordering_key: str, digests: Sequence[bytes | None]) -> list[int]:
-        """Of each message."""
-        own = self._shard(topic, ordering_key, len(digests))
-        if ordering_key or len(topic.shard_ids) == 1:
-            return [own] * len(digests)
-        return [own if digest is None else topic.shard_of(digest.hex()) for digest in digests]
+    def _shards(self, topic: Topic, ordering_key: str, batch: EncodedMessages) -> list[int]:
+        """Of each message: that of its level; else without a key that of its identity, where whoever publishes the
+        same at the same time comes, too.
+        """
+        count = batch.count + (0 if batch.scheduled is None else batch.scheduled.count)
+        own = self._shard(topic, ordering_key, count)
+        shards = [own] * count
+        if batch.identified is not None and not ordering_key and len(topic.plain_shard_ids) > 1:
+            digests = batch.identified.digests
+            shards = [own if digest is None else topic.shard_of(digest.hex()) for digest in digests]
+        if batch.levels is None:
+            return shards
+        return [topic.urgent_shard(level) or shard for level, shard in zip(batch.levels, shards, strict=True)]
 
 
-def _part(whole: Identified, indexes: Sequence[int]) -> EncodedMessages:
+def _part(whole: EncodedMessages, indexes: Sequence[int]) -> EncodedMessages:
     """Some of a request's messages as a request of their own."""
+    assert whole.some is not None
+    pack, known = whole.some, whole.identified
 
     def some(kept: Sequence[int]) -> EncodedMessages:
-        return whole.some([indexes[index] for index in kept])
+        return pack([indexes[index] for index in kept])
 
-    digests = [whole.digests[index] for index in indexes]
-    return replace(whole.some(indexes), identified=Identified(digests, whole.window, some))
+    identified = None if known is None else replace(known, digests=[known.digests[index] for index in indexes])
+    return replace(pack(indexes), identified=identified, some=some)

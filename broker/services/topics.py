@@ -9,6 +9,7 @@ from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, leaf, not_found, project_of
 from broker.domain.page import Page, cut_page
+from broker.domain.priority import Priorities
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings, check_encoding, within
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions
@@ -23,6 +24,7 @@ from broker.store.resources import payload_schemas, processes, topic_logs, topic
 _DELAYS = "0033"  # the schema from which on brokers know messages that are to come later
 _KEY_SHARDS = "0035"  # and topics with shards that have no keys
 _IDENTITIES = "0041"  # and repeats
+_LEVELS = "0045"  # and what is urgent
 
 
 def topic_not_found(name: str) -> BrokerError:
@@ -99,13 +101,14 @@ class TopicService:
             topic = await _with_schema(connection, topic, current.schema_settings)
             await topics.update_topic(connection, topic=topic)
             names = await self._add_shards(connection, current, topic.extensions.shards)
+            names = [*names, *await self._add_levels(connection, current, topic.extensions.priorities)]
             topic = await topics.find_topic(connection, name=topic.name) or topic
         await self._wake_ups.announce(topic.name, *names)
         return topic
 
     async def _add_shards(self, connection: ResourceConnection, topic: Topic, wanted: int | None) -> Sequence[str]:
         """Of a topic that is locked; returns the subscriptions that have to know.  Raises FailedPrecondition."""
-        there = len(topic.shard_ids)
+        there = len(topic.plain_shard_ids)
         if wanted is None or wanted == there:
             return ()
         if wanted < there:
@@ -120,6 +123,16 @@ class TopicService:
                 "believed to run for five minutes more."
             )
         return await topic_logs.add_shards(connection, topic=topic, count=wanted - there, now=self._clock.now())
+
+    async def _add_levels(
+        self, connection: ResourceConnection, topic: Topic, wanted: Priorities | None
+    ) -> Sequence[str]:
+        """Those that it has not had yet; what is in the shards of others still goes first."""
+        levels = set() if wanted is None else set(range(wanted.least)) - set(topic.levels.values())
+        if not levels:
+            return ()
+        current = await topics.find_topic(connection, name=topic.name) or topic
+        return await topic_logs.add_levels(connection, topic=current, levels=sorted(levels), now=self._clock.now())
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic; its subscriptions stay, with their backlog.  Raises NotFound."""
@@ -167,6 +180,9 @@ async def _require_new_brokers(
     if known is not None and await processes.has_processes_before(connection, revision=_IDENTITIES):
         window = format_duration(known.window)
         raise _old_brokers(f"repeats of messages (extensions.deduplication.window={window})")
+    levels = wanted.priorities if wanted.priorities != current.priorities else None
+    if levels is not None and await processes.has_processes_before(connection, revision=_LEVELS):
+        raise _old_brokers(f"levels of urgency (extensions.priorities={levels.levels})")
 
 
 def _old_brokers(what: str) -> BrokerError:

@@ -9,6 +9,7 @@ from broker.domain.deduplication import Deduplication, check_window
 from broker.domain.durations import format_duration, parse_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.field_mask import unknown_path
+from broker.domain.priority import check_levels
 from broker.domain.topic_extensions import NAMES, NO_EXTENSIONS, TopicExtensions
 from broker.front.resources.carried import carried, carry
 
@@ -22,6 +23,7 @@ class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_def
     delay: bool = False
     shards: int | None = None
     deduplication: _Deduplication | None = None
+    priorities: int | None = None
 
 
 _decode = msgspec.json.Decoder(_Body).decode
@@ -40,7 +42,10 @@ def extensions_from(message: Any) -> TopicExtensions:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"Invalid value at 'extensions': {error}.") from None
     return TopicExtensions(
-        delay=body.delay, shards=body.shards, deduplication=_deduplication_from(body.deduplication)
+        delay=body.delay,
+        shards=body.shards,
+        deduplication=_deduplication_from(body.deduplication),
+        priorities=None if body.priorities is None else check_levels(body.priorities),
     )
 
 
@@ -65,6 +70,7 @@ def put_extensions(message: Any, extensions: TopicExtensions) -> None:
             delay=extensions.delay,
             shards=extensions.shards,
             deduplication=_deduplication_body(extensions.deduplication),
+            priorities=None if extensions.priorities is None else extensions.priorities.levels,
         )
         carry(message, msgspec.json.encode(body))
 

@@ -33,7 +33,7 @@ def encode_for_shards(topic: Topic, messages: Iterable[NewMessage], shared: Iter
     of_shard: dict[int, list[tuple[NewMessage, str]]] = {}
     for number, message in enumerate(messages):
         of_message = message, texts[number] if texts else ""
-        of_shard.setdefault(topic.shard_of(message.ordering_key), []).append(of_message)
+        of_shard.setdefault(topic.shard_for(message), []).append(of_message)
     return {
         shard_id: [
             encode_messages([message for message, _ in run], [text for _, text in run] if texts else ())

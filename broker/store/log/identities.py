@@ -70,9 +70,9 @@ class _Request:
         return len(self.digests) - len(self.kept) if self.digests else 0
 
     def keep(self, kept: list[int]) -> None:
-        assert self.whole.identified is not None
+        assert self.whole.some is not None
         self.kept = kept
-        self.batch = self.whole.identified.some(kept) if kept else _NOTHING
+        self.batch = self.whole.some(kept) if kept else _NOTHING
 
 
 _NOTHING = EncodedMessages(0, 0, None, b"", b"", [])

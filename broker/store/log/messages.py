@@ -63,14 +63,10 @@ class ScheduledPart:
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """By what repeats of a request's messages are known for a `window`: a digest of each, None: it never is one.
-
-    `some`: packs those of its messages that are no repeats, by their indexes.
-    """
+    """By what repeats of a request's messages are known for a `window`: a digest of each, None: it never is one."""
 
     digests: Sequence[bytes | None]
     window: timedelta
-    some: Callable[[Sequence[int]], "EncodedMessages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +78,7 @@ class EncodedMessages:
     attributes, as JSON; empty: nothing.  `has_gaps`: some messages have a sequence and are not stored; their parts
     have no size (None), and they are in no `sizes`.  `scheduled`: messages beside them, which have no sequence yet
     and are not in `count`; `size` and `sizes` have them, too.  `identified`: some of them may be repeats.
+    `levels`: how urgent each is, if any is.  With one of these, `some` packs the messages at some indexes alone.
     """
 
     count: int
@@ -95,6 +92,8 @@ class EncodedMessages:
     has_gaps: bool = False
     scheduled: ScheduledPart | None = None
     identified: Identified | None = None
+    levels: Sequence[int] | None = None
+    some: "Callable[[Sequence[int]], EncodedMessages] | None" = None
 
 
 class PartitionMissing(Exception):

@@ -14,6 +14,7 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.resources.cursor_locks import lock_cursors_of
+from broker.store.resources.shard_levels import read_shards, shards_with_levels
 from broker.store.resources.subscription_json import (
     decode_extensions,
     decode_push_config,
@@ -22,17 +23,14 @@ from broker.store.resources.subscription_json import (
 )
 from broker.store.schema.tables import cursors, push_failures, push_states, shards, subscriptions, topics
 
-_SHARD_IDS = (
-    select(func.array_agg(shards.c.shard_id))
-    .where(shards.c.topic_id.in_([subscriptions.c.topic_id, -subscriptions.c.subscription_id]))  # and a private one
-    .scalar_subquery()
-    .label("shard_ids")
+_SHARDS = shards_with_levels(  # and a private one
+    shards.c.topic_id.in_([subscriptions.c.topic_id, -subscriptions.c.subscription_id])
 )
 _dead_letter_topics = topics.alias()
 _SUBSCRIPTION: Select[Any] = (
     select(
         subscriptions,
-        _SHARD_IDS,
+        _SHARDS,
         topics.c.message_retention.label("topic_message_retention"),
         push_states.c.paused_reason,
         push_states.c.paused_at,
@@ -54,12 +52,14 @@ _IS_PUSH = text("subscriptions.push_config ? 'endpoint' AND NOT subscriptions.de
 
 
 def _subscription(row: Row[Any]) -> Subscription:
+    shard_ids, levels = read_shards(row.shards)
     return Subscription(
         subscription_id=row.subscription_id,
         name=row.name,
         topic=row.topic,
         topic_id=row.topic_id,
-        shard_ids=tuple(sorted(row.shard_ids or ())),
+        shard_ids=shard_ids,
+        levels=levels,
         ack_deadline_seconds=row.ack_deadline_seconds,
         retain_acked_messages=row.retain_acked_messages,
         message_retention=row.message_retention,

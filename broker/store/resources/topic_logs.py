@@ -1,6 +1,6 @@
 """The logs of a topic: new ones in their place, and more of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, delete, insert, select, update
@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
 from broker.store.resources.cursor_locks import lock_cursors
+from broker.store.resources.shard_levels import made_shards
 from broker.store.schema.tables import (
     cursors,
     delivery_attempts,
@@ -36,8 +37,10 @@ async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: dateti
         closed = update(shards).where(shards.c.shard_id == shard_id).values(open=False, topic_id=_NOBODY)
         await connection.execute(closed)
     # Nothing of a key is left that what is published from now on could overtake: keys may spread.
-    await connection.execute(update(topics).where(topics.c.topic_id == topic.topic_id).values(key_shards=None))
-    await _begin(connection, topic, waiting, now, range(len(topic.shard_ids)))
+    count, known = len(topic.plain_shard_ids), topic.extensions.priorities
+    await _keep_keys(connection, topic, None if known is None else count)
+    levels = () if known is None else range(known.least)
+    await _begin(connection, topic, waiting, now, plain=range(count), levels=levels)
     names = select(subscriptions.c.name).where(subscriptions.c.topic_id == topic.topic_id)
     return (await connection.scalars(names)).all()
 
@@ -47,32 +50,65 @@ async def add_shards(connection: AsyncConnection, *, topic: Topic, count: int, n
 
     Keys stay in those that it has.  Returns the names of the subscriptions.
     """
-    stays = topic.key_shards or len(topic.shard_ids)
-    await connection.execute(update(topics).where(topics.c.topic_id == topic.topic_id).values(key_shards=stays))
-    # Held, so that none is deleted, detached or paused meanwhile without the new cursors.
-    of_topic = (subscriptions.c.topic_id == topic.topic_id) & subscriptions.c.detached.is_(False)
-    held = select(subscriptions.c.subscription_id, subscriptions.c.name).where(of_topic)
-    rows = (
-        await connection.execute(held.order_by(subscriptions.c.subscription_id).with_for_update(read=True))
-    ).all()
-    ids = select(subscriptions.c.subscription_id).where(of_topic)
-    paused = select(cursors.c.subscription_id).where(cursors.c.subscription_id.in_(ids), cursors.c.paused)
+    there = len(topic.plain_shard_ids)
+    await _keep_keys(connection, topic, topic.key_shards or there)
+    waiting = await _hold(connection, topic)
+    await _begin(connection, topic, waiting, now, plain=range(there, there + count))
+    return await _names(connection, topic)
+
+
+async def add_levels(
+    connection: AsyncConnection, *, topic: Topic, levels: Collection[int], now: datetime
+) -> Sequence[str]:
+    """Give a topic shards for messages of these levels, as add_shards does.
+
+    Older brokers would look for keys in all shards: it is written down in which they are.
+    """
+    await _keep_keys(connection, topic, topic.key_shards or len(topic.plain_shard_ids))
+    waiting = await _hold(connection, topic)
+    await _begin(connection, topic, waiting, now, levels=levels)
+    return await _names(connection, topic)
+
+
+async def _keep_keys(connection: AsyncConnection, topic: Topic, count: int | None) -> None:
+    """In so many of its plain shards, the first ones; None: in all."""
+    await connection.execute(update(topics).where(topics.c.topic_id == topic.topic_id).values(key_shards=count))
+
+
+def _attached(topic: Topic) -> ColumnElement[bool]:
+    return (subscriptions.c.topic_id == topic.topic_id) & subscriptions.c.detached.is_(False)
+
+
+async def _names(connection: AsyncConnection, topic: Topic) -> Sequence[str]:
+    names = select(subscriptions.c.name).where(_attached(topic)).order_by(subscriptions.c.subscription_id)
+    return (await connection.scalars(names)).all()
+
+
+async def _hold(connection: AsyncConnection, topic: Topic) -> dict[int, bool]:
+    """Its subscriptions, and which are paused.
+
+    Held, so that none is deleted, detached or paused meanwhile without the new cursors.
+    """
+    of_topic = select(subscriptions.c.subscription_id).where(_attached(topic))
+    held = of_topic.order_by(subscriptions.c.subscription_id).with_for_update(read=True)
+    ids = (await connection.scalars(held)).all()
+    paused = select(cursors.c.subscription_id).where(cursors.c.subscription_id.in_(of_topic), cursors.c.paused)
     waits = set((await connection.scalars(paused)).all())
-    waiting = {row.subscription_id: row.subscription_id in waits for row in rows}
-    await _begin(connection, topic, waiting, now, range(len(topic.shard_ids), len(topic.shard_ids) + count))
-    return [row.name for row in rows]
+    return {id_: id_ in waits for id_ in ids}
 
 
 async def _begin(
-    connection: AsyncConnection, topic: Topic, waiting: Mapping[int, bool], now: datetime, ordinals: range
+    connection: AsyncConnection,
+    topic: Topic,
+    waiting: Mapping[int, bool],
+    now: datetime,
+    *,
+    plain: Iterable[int] = (),
+    levels: Iterable[int] = (),
 ) -> None:
     """New shards, and these subscriptions at their beginnings."""
     start = whole_milliseconds(now)
-    end = None if topic.freeze is None else 0
-    made = [
-        {"topic_id": topic.topic_id, "ordinal": ordinal, "last_publish_time": start, "frozen_at": end}
-        for ordinal in ordinals
-    ]
+    made = made_shards(topic.topic_id, plain=plain, levels=levels, now=now, frozen=topic.freeze is not None)
     shard_ids = (await connection.scalars(insert(shards).returning(shards.c.shard_id), made)).all()
     position = {"next_publish_time": start, "next_seq": 1, "due_floor": now, "first_seq": 1}
     rows = [

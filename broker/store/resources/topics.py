@@ -4,39 +4,37 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, func, insert, literal, select, update
+from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.deduplication import Deduplication
 from broker.domain.freeze import Freeze
 from broker.domain.page import Page
+from broker.domain.priority import Priorities
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
-from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import DELETED_TOPIC, Topic
 from broker.domain.topic_extensions import TopicExtensions
 from broker.domain.transforms import decode_transforms, encode_transforms
+from broker.store.resources.shard_levels import made_shards, read_shards, shards_with_levels
 from broker.store.schema.payload_schema_tables import payload_schemas
 from broker.store.schema.tables import shards, snapshots, subscriptions, topics
 
-_SHARD_IDS = (
-    select(func.array_agg(shards.c.shard_id))
-    .where(shards.c.topic_id == topics.c.topic_id)
-    .scalar_subquery()
-    .label("shard_ids")
-)
-_TOPIC: Select[Any] = select(topics, _SHARD_IDS, payload_schemas.c.name.label("schema")).outerjoin_from(
+_SHARDS = shards_with_levels(shards.c.topic_id == topics.c.topic_id)
+_TOPIC: Select[Any] = select(topics, _SHARDS, payload_schemas.c.name.label("schema")).outerjoin_from(
     topics, payload_schemas, payload_schemas.c.schema_id == topics.c.schema_id
 )
 
 
 def _topic(row: Row[Any]) -> Topic:
-    shard_ids = tuple(sorted(row.shard_ids or ()))
+    shard_ids, levels = read_shards(row.shards)
+    plain = len(shard_ids) - len(levels)
     return Topic(
         topic_id=row.topic_id,
         name=row.name,
         shard_ids=shard_ids,
         key_shards=row.key_shards,
+        levels=levels,
         labels=row.labels,
         message_retention=row.message_retention,
         kept=row.kept,
@@ -45,8 +43,9 @@ def _topic(row: Row[Any]) -> Topic:
         freeze=None if row.frozen is None else _freeze(row.frozen),
         extensions=TopicExtensions(
             delay=row.delay,
-            shards=len(shard_ids) if len(shard_ids) > 1 else None,
+            shards=plain if plain > 1 else None,
             deduplication=_deduplication(row),
+            priorities=None if row.priorities is None else Priorities(row.priorities),
         ),
     )
 
@@ -61,6 +60,7 @@ def _extension_columns(extensions: TopicExtensions) -> dict[str, Any]:
         "delay": extensions.delay,
         "dedup_window": None if known is None else known.window,
         "dedup_content": known is not None and known.content,
+        "priorities": extensions.priorities and extensions.priorities.levels,
     }
 
 
@@ -108,11 +108,12 @@ async def insert_topic(
     )
     if topic_id is None:
         return None
-    start = whole_milliseconds(now)
-    await connection.execute(
-        insert(shards),
-        [{"topic_id": topic_id, "ordinal": ordinal, "last_publish_time": start} for ordinal in range(shard_count)],
-    )
+    levels = topic.extensions.priorities and range(topic.extensions.priorities.least)
+    rows = made_shards(topic_id, plain=range(shard_count), levels=levels or (), now=now)
+    await connection.execute(insert(shards), rows)
+    if levels is not None:  # an older broker would look for keys in all shards
+        stays = update(topics).where(topics.c.topic_id == topic_id).values(key_shards=shard_count)
+        await connection.execute(stays)
     return await find_topic(connection, name=topic.name)
 
 

@@ -76,6 +76,8 @@ topics = Table(
     # For so long repeats are known (domain/deduplication.py), also by content; null: nothing is one.
     Column("dedup_window", Interval),
     Column("dedup_content", Boolean, nullable=False, server_default=text("false")),
+    # So many levels of urgency (domain/priority.py); null: there are none.
+    Column("priorities", Integer),
 )
 
 # A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at
@@ -228,7 +230,7 @@ snapshot_outstanding = Table(
 # While a topic is frozen `frozen_at` is its head: no broker, of whatever version, can take more.
 # `last_id_seq` is the last number given to a message that waits for its time (domain/message_id.py).
 # `last_flush` is a number of the last flush that gave something out on a condition: its other statements see by it
-# whether it did (store/log/identities.py).
+# whether it did (store/log/identities.py).  `level`: what is in it is urgent, 0 the most; null: it is not.
 shards = Table(
     "shards",
     metadata,
@@ -241,6 +243,7 @@ shards = Table(
     Column("frozen_at", BigInteger),
     Column("last_id_seq", BigInteger, nullable=False, server_default=text("'500000000000000'::bigint")),
     Column("last_flush", BigInteger),
+    Column("level", Integer),
     CheckConstraint("head <= frozen_at", name="shards_frozen_check"),
     postgresql_with={"fillfactor": "20"},
 )
