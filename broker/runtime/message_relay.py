@@ -136,13 +136,13 @@ class MessageRelay:
         plain = topic.plain_shard_ids
         keyless = plain[self._turn % len(plain)]
 
-        def place(message: NewMessage) -> tuple[int, str]:
+        def home(message: NewMessage) -> tuple[int, str]:
             shard_id = topic.shard_for(message)
             is_in_turn = not message.ordering_key and shard_id not in topic.levels
             return keyless if is_in_turn else shard_id, message.ordering_key
 
         of_shard: dict[int, list[EncodedMessages]] = {}
-        for (shard_id, _), run in groupby((each.message for each in found), place):
+        for (shard_id, _), run in groupby((each.message for each in found), home):
             of_shard.setdefault(shard_id, []).append(_encode(topic, list(run), self._clock))
         return of_shard
 
