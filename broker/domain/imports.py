@@ -40,15 +40,19 @@ def check_part(part: Part) -> None:
     if not 1 <= part.number <= MAX_PART:
         raise InvalidArgument(f"part must be from 1 to {MAX_PART:,} (part={part.number}).")
     if not part.messages:
-        raise InvalidArgument("The part has no message: its body is a line of JSON for each.")
+        raise InvalidArgument("The part has no message: its body is a line of JSON, or a record of Avro, for each.")
     if len(part.messages) > MAX_MESSAGES:
-        raise InvalidArgument(f"The part has {len(part.messages):,} messages, the maximum is {MAX_MESSAGES:,}.")
+        raise too_many_messages(f"{len(part.messages):,}")
     for number, message in enumerate(part.messages, 1):
         try:
             check_messages([without_schema(message)])
             _check_schema_words(message)
         except BrokerError as error:
             raise InvalidArgument(f"Message {number} of the part: {error.message}") from error
+
+
+def too_many_messages(count: str) -> InvalidArgument:
+    return InvalidArgument(f"The part has {count} messages, the maximum is {MAX_MESSAGES:,}.")
 
 
 def _check_schema_words(message: NewMessage) -> None:

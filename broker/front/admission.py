@@ -12,11 +12,12 @@ class Admission:
     """What is told a caller whose request finds no room, and how many bytes past the limit it may go.
 
     A `sender` has a share of large requests (request_memory.py), and within it one for each refusal: whoever
-    publishes too much can still ack.
+    publishes too much can still ack.  `unpacks`: a small body may become a large one, and counts as one.
     """
 
     refusal: type[BrokerError]
     beyond: int
+    unpacks: bool = False
 
     def check(self, memory: RequestMemory, size: int) -> None:
         """Raises the refusal if `size` bytes more find no room."""
@@ -40,5 +41,5 @@ class Admission:
 def admission_of(rpc: str, memory: RequestMemory) -> Admission:
     """Publishes may fill the budget; other calls ("Subscriber.Pull", …) go on a quarter beyond it."""
     if rpc in ("Publisher.Publish", "ImportTopic"):
-        return Admission(ResourceExhausted, 0)
+        return Admission(ResourceExhausted, 0, unpacks=rpc == "ImportTopic")
     return Admission(Unavailable, memory.limit // 4)

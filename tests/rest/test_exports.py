@@ -1,16 +1,20 @@
-"""Exports and imports: what a topic retains as lines of JSON, and such lines into a topic, each part once (G2)."""
+"""Exports and imports: what a topic retains as lines of JSON or Avro, and such into a topic, part by part (G2)."""
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from io import BytesIO
 from typing import Any
 
+import fastavro
 import httpx
 import pytest
 
 from broker.app import Broker
 from broker.app_config import AppConfig
+from broker.domain.timestamps import format_timestamp
 from broker.runtime.tails import MAX_TAILS_OF_PROJECT
 from broker.store.driver.database import Database
 from broker.store.log.imports import delete_old_parts
@@ -44,6 +48,21 @@ async def _import(rest: Rest, lines: list[Json], part: int = 1, name: str = "mon
     return await rest.client.post(f"/v1/{rest.topic('other')}:import", params=params, content=content)
 
 
+async def _export_avro(rest: Rest, **body: object) -> bytes:
+    answer = await rest.call("POST", f"{rest.topic()}:export", {"format": "AVRO"} | body)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/avro")
+    return answer.content
+
+
+async def _import_avro(rest: Rest, file: bytes, part: int = 1) -> httpx.Response:
+    params = {"importId": "avro", "part": part}
+    return await rest.client.post(f"/v1/{rest.topic('other')}:import", params=params, content=file)
+
+
+def _records(file: bytes) -> list[Any]:
+    return list(fastavro.reader(BytesIO(file)))
+
+
 def _as_published(one: Json) -> Any:
     return one.get("data", ""), one.get("attributes", {}), one.get("orderingKey", "")
 
@@ -69,6 +88,61 @@ async def test_what_was_exported_is_imported_as_it_was_in_the_order_of_keys(rest
         ]
     metrics = (await rest.client.get("/metrics")).text
     assert 'pubsub_topic_imported_messages_total{project="p",topic="other"} 22' in metrics
+
+
+@pytest.mark.parametrize("codec", ["NULL", "DEFLATE"])
+async def test_an_export_in_avro_is_imported_as_it_was_in_the_order_of_keys(rest: Rest, codec: str) -> None:
+    for number in range(5):
+        for key in "abcd":
+            await rest.publish(message(f"{key}{number}", {"n": str(number), "é": '"\n'}, orderingKey=key))
+    await rest.publish("plain", message(attributes={"only": "attributes"}), "x" * 600_000)
+    lines, file = await _export(rest), await _export_avro(rest, codec=codec)
+    records = _records(file)
+    assert [
+        (each["message_id"], format_timestamp(each["publish_time"]), b64encode(each["data"]).decode())
+        for each in records
+    ] == [(line["messageId"], line["publishTime"], line.get("data", "")) for line in lines]
+    assert (await _import_avro(rest, file)).json() == {"messageCount": "23"}
+    assert (await _import_avro(rest, file)).json() == {"messageCount": "23", "repeated": True}
+    received = [each["message"] for each in await rest.drain()]
+    assert sorted(map(str, map(_as_published, received))) == sorted(map(str, map(_as_published, lines)))
+    for key in "abcd":
+        assert [text(each) for each in received if each.get("orderingKey") == key] == [
+            f"{key}{n}" for n in range(5)
+        ]
+    assert _records(await _export_avro(rest, filter="attributes:only"))[0]["attributes"] == {"only": "attributes"}
+    assert _records(await _export_avro(rest, filter="attributes:none")) == []
+
+
+async def test_a_part_in_avro_that_cannot_be_is_refused_and_nothing_of_it_is_stored(rest: Rest) -> None:
+    await rest.publish(*(message(f"m{n}") for n in range(3)), message(attributes={"a": "b"}))
+    file = await _export_avro(rest)
+    zeros = [{"data": bytes(11_000_000)}]
+    data = {"type": "record", "name": "M", "fields": [{"name": "data", "type": "bytes"}]}
+    cases = [
+        (file[:-1] + b"!", "Block 1 of the Avro file: it does not end with the file's sync marker"),
+        (file[:-3], "Block 1 of the Avro file: it ends too early"),
+        (_written(data, [{"data": b"m"}, {"data": b""}]), "Message 2 of the part"),
+        (_written(data, []), "no message"),
+        (_written(data, [{"data": b"m"}] * 1001), "more than 1,000 messages"),
+        (_written(data, zeros, "deflate"), "Block 1 of the Avro file: it is larger than 10485760 bytes, unpacked"),
+        (_written(data, [{"data": bytes(4_000_000)}] * 3, "deflate"), "Request payload size exceeds the limit"),
+        (_written({"type": "record", "name": "M", "fields": [{"name": "n", "type": "int"}]}, []), "'n'"),
+    ]
+    for content, said in cases:
+        answer = await _import_avro(rest, content)
+        assert (answer.status_code, said in answer.json()["error"]["message"]) == (400, True), answer.text
+    assert await rest.pull() == []
+    for body, said in (({"format": "CSV"}, "format=CSV"), ({"codec": "DEFLATE"}, "codec=DEFLATE")):
+        assert said in (await rest.error("POST", f"{rest.topic()}:export", body))[1]
+    body = {"format": "AVRO", "codec": "SNAPPY"}
+    assert "codec=SNAPPY" in (await rest.error("POST", f"{rest.topic()}:export", body))[1]
+
+
+def _written(schema: Any, records: list[Any], codec: str = "null") -> bytes:
+    file = BytesIO()
+    fastavro.writer(file, schema, records, codec, sync_interval=1)
+    return file.getvalue()
 
 
 async def test_a_filter_and_times_choose_what_is_exported(rest: Rest) -> None:
@@ -228,13 +302,14 @@ async def test_what_is_published_while_it_is_exported_is_not_meant(rest: Rest) -
     assert sorted(int(text(line)) for line in lines) == [*range(42)]
 
 
-async def test_an_export_that_cannot_go_on_says_so_and_is_cut_off(rest: Rest) -> None:
+@pytest.mark.parametrize("body", [{}, {"format": "AVRO"}], ids=str)
+async def test_an_export_that_cannot_go_on_says_so_and_is_cut_off(rest: Rest, body: Json) -> None:
     for _ in range(40):
         await rest.publish("x" * 700_000)
     read = bytearray()
 
     async def read_on() -> None:
-        async with rest.client.stream("POST", f"/v1/{rest.topic()}:export", json={}) as answer:
+        async with rest.client.stream("POST", f"/v1/{rest.topic()}:export", json=body) as answer:
             async for piece in answer.aiter_bytes():
                 if not read:
                     await rest.ok("POST", f"{rest.topic()}:purge")
@@ -242,5 +317,9 @@ async def test_an_export_that_cannot_go_on_says_so_and_is_cut_off(rest: Rest) ->
 
     with pytest.raises(httpx.RemoteProtocolError):
         await read_on()
+    if body:
+        blocks = fastavro.block_reader(BytesIO(bytes(read)))
+        assert next(blocks).num_records == 1  # type: ignore[attr-defined]
+        return
     error = json.loads(read.splitlines()[-1])["error"]
     assert error["status"] == "NOT_FOUND"

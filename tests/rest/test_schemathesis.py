@@ -41,6 +41,12 @@ def lines_of_json(_context: Any, value: Any) -> bytes:
     return b"".join(json.dumps(each).encode() + b"\n" for each in (value if isinstance(value, list) else [value]))
 
 
+@schemathesis.serializer("application/avro")
+def some_bytes(_context: Any, value: Any) -> bytes:
+    """Mostly no file of Avro, which has tests of its own."""
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+
+
 @cache
 def load(max_examples: int) -> Any:
     schema = schemathesis.openapi.from_path(repository() / "api_spec" / "openapi.yaml")

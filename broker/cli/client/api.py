@@ -123,21 +123,32 @@ class Api:
 
     def lines(self, path: str, body: Json) -> Iterator[bytes]:
         """Those of an answer of lines of JSON, with their ends; the last one may say why it does not go on."""
+        begun = b""
+        for piece in self.pieces(path, body):
+            *whole, begun = (begun + piece).split(b"\n")
+            for line in whole:
+                if line.startswith(b'{"error":'):
+                    raise self._refusal("POST", f"/v1/{_quoted(path)}", 500, json.loads(line))
+                yield line + b"\n"
+
+    def pieces(self, path: str, body: Json) -> Iterator[bytes]:
+        """Those of a long answer, as they come."""
         target = f"/v1/{_quoted(path)}"
         options: Json = {"json": body, "headers": self._headers(), "timeout": None}
-        begun = b""
+        begun = False
         try:
             with self._client.stream("POST", f"{self.url}{target}", **options) as response:
                 if not response.is_success:
                     response.read()
                     raise self._refusal("POST", target, response.status_code, _json_of(response))
                 for piece in response.iter_bytes():
-                    *whole, begun = (begun + piece).split(b"\n")
-                    for line in whole:
-                        if line.startswith(b'{"error":'):
-                            raise self._refusal("POST", target, 500, json.loads(line))
-                        yield line + b"\n"
+                    begun = True
+                    yield piece
         except httpx.HTTPError as error:
+            if begun:
+                raise NotReached(
+                    f"{self.url} has broken off its answer: what is there is not all; try again"
+                ) from error
             raise self._not_reached(error) from error
 
     def get(self, path: str) -> httpx.Response:

@@ -101,7 +101,7 @@ class RestDoor:
             else:
                 with spending("body"):
                     body, held, large = await self._bodies.read(exchange, target.admission, name)
-                answer = await target.handler(Call(self._services, name, _query(head), body, exchange))
+                answer = await target.handler(Call(self._services, name, _query(head), body, exchange, large=large))
         except BrokerError as error:
             self._calls.refused(error, exchange.request_id)
             status, answer, retry_after = encode_error(error)
@@ -134,7 +134,7 @@ class RestDoor:
                     required = await gate.allow(caller, target.rpc, name) if passed is None else passed
             with spending("body"):
                 body, held, large = await self._bodies.read(exchange, target.admission, name)
-            call = Call(self._services, name, _query(exchange.head), body, exchange, caller, gate)
+            call = Call(self._services, name, _query(exchange.head), body, exchange, caller, gate, large)
             if gate is not None and target.waits:
                 answer = await _held(gate, target, call, required)
             else:

@@ -85,7 +85,7 @@ class BodyReader:
         if (body := exchange.take()) is None:
             body, more = await _read(exchange)
         encoding = _header(exchange, b"content-encoding") if body or more else b""
-        if not (more or encoding) and len(body) <= LARGE_BYTES:
+        if not (more or encoding or admission.unpacks) and len(body) <= LARGE_BYTES:
             return body, self._take(len(body), admission) if body else 0, None
         large = LargeBody(self._memory, admission, project_within(name))
         try:

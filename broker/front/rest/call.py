@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.names import project_within
 from broker.front.gate import Gate
+from broker.front.rest.body import LargeBody
 from broker.front.steps import R, Steps
 from broker.port.http1.exchange import Exchange
 from broker.services.services import Services
@@ -28,6 +29,12 @@ class Call:
     exchange: Exchange
     caller: Caller = ANONYMOUS
     gate: Gate | None = None
+    large: LargeBody | None = None
+
+    def hold(self, size: int) -> None:
+        """Count so many bytes more, unpacked from the body, until the call is answered.  Raises the refusal."""
+        if self.large is not None:
+            self.large.take(size)
 
     async def in_steps(self, steps: Steps[R]) -> R:
         """What comes of work that takes the event loop for long: each step is done when its project has a turn."""

@@ -56,6 +56,8 @@ broker topic copy orders replay --rate 500
 # broker topic browse replay --max 1
 broker topic export orders --since 1h > orders.jsonl
 broker topic import replay --file orders.jsonl
+broker topic export orders --format avro --codec deflate > orders.avro
+broker topic import replay --file orders.avro
 # broker op delete $OP
 # broker topic delete replay
 broker top --every 200ms --max 2

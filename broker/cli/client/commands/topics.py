@@ -9,7 +9,7 @@ from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
 from broker.cli.client.exit_codes import DONE
 from broker.cli.client.fields import LABEL, SET, assign, given
-from broker.cli.client.importing import import_lines
+from broker.cli.client.importing import import_messages
 from broker.cli.client.messages import message_row, shown_messages
 from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
@@ -156,32 +156,48 @@ def copy(session: Session, *, topic: str, target: str, dry_run: bool, no_wait: b
     return finished(session.out, started if no_wait else wait_for(session.api, session.out, started))
 
 
-@calling(COMMANDS, "export", "broker topic export orders --since 1h > orders.jsonl")
+@calling(
+    COMMANDS,
+    "export",
+    "broker topic export orders --since 1h > orders.jsonl",
+    "broker topic export orders --format avro --codec deflate > orders.avro",
+)
 @_topic
 @click.option("--filter", "filter_text", metavar="FILTER", help="Only what it matches.")
 @click.option("--since", metavar="TIME", help="Published from then on: a time, or how long ago (1h).")
 @click.option("--until", metavar="TIME", help="Published before then.")
-def export(session: Session, *, topic: str, filter_text: str, since: str | None, until: str | None) -> int:
-    """Print what a topic retains, a line of JSON for each message, as import takes it. Needs this broker."""
-    now = machine_time()
+@click.option("--format", "format_", type=click.Choice(["jsonl", "avro"]), default="jsonl", show_default=True)
+@click.option("--codec", type=click.Choice(["null", "deflate"]), help="Of avro: how blocks are compressed.")
+def export(session: Session, *, topic: str, filter_text: str, format_: str, codec: str | None, **times: Any) -> int:
+    """Print what a topic retains, as import takes it: lines of JSON or a file of Avro. Needs this broker."""
+    now, name = machine_time(), f"{session.topic(topic)}:export"
     body = {
         "filter": filter_text,
-        "startTime": time_text(since, "--since", now) if since else None,
-        "endTime": time_text(until, "--until", now) if until else None,
+        "startTime": time_text(times["since"], "--since", now) if times["since"] else None,
+        "endTime": time_text(times["until"], "--until", now) if times["until"] else None,
+        "format": "AVRO" if format_ == "avro" else None,
+        "codec": codec.upper() if codec else None,
     }
     given_ones = {name: part for name, part in body.items() if part}
-    for line in session.api.lines(f"{session.topic(topic)}:export", given_ones):
-        click.echo(line, nl=False)
+    for piece in (session.api.pieces if format_ == "avro" else session.api.lines)(name, given_ones):
+        click.echo(piece, nl=False)
     return DONE
 
 
-@calling(COMMANDS, "import", "broker topic import replay --file orders.jsonl")
+@calling(
+    COMMANDS,
+    "import",
+    "broker topic import replay --file orders.jsonl",
+    "broker topic import replay --file orders.avro",
+)
 @_topic
-@click.option("--file", metavar="FILE", default="-", help="Lines of JSON, as export prints them; default: stdin.")
+@click.option(
+    "--file", metavar="FILE", default="-", help="Lines of JSON or Avro, as export prints them; default: stdin."
+)
 @click.option("--id", "import_id", metavar="ID", help="Of this import: one that did not end goes on under its id.")
 def import_(session: Session, *, topic: str, file: str, import_id: str | None) -> Shown:
-    """Publish lines of JSON, in parts of which each is stored once. Needs this broker."""
-    count, repeated = import_lines(session.api, session.topic(topic), file, import_id or token_hex(8))
+    """Publish lines of JSON, or a file of Avro, in parts of which each is stored once. Needs this broker."""
+    count, repeated = import_messages(session.api, session.topic(topic), file, import_id or token_hex(8))
     again = f", {repeated} of which were stored before" if repeated else ""
     data = {"messageCount": str(count), "repeatedMessageCount": str(repeated)}
     return Shown(data=data, line=f"Imported {count} messages{again}.")

@@ -1,69 +1,86 @@
-"""Messages of a topic as JSON lines, each as google.pubsub.v1.PubsubMessage; an extension."""
+"""Exports of topics, and parts of imports; an extension."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from io import BytesIO
 
 import msgspec
 
-from broker.domain.errors import BrokerError, InvalidArgument
-from broker.domain.imports import Part
-from broker.domain.log_page import MatchedMessage
+from broker.domain.avro_messages import CODECS, MAGIC, AvroReader
+from broker.domain.errors import InvalidArgument
+from broker.domain.imports import Part, too_many_messages
 from broker.domain.message import NewMessage
-from broker.front.rest.codec.filters import matched_message
+from broker.domain.payload import MAX_PAYLOAD_BYTES, payload_too_large
+from broker.domain.publish_limits import MAX_MESSAGES
+from broker.front.rest.codec.export_forms import AvroFile, ExportForm, JsonLines
 from broker.front.rest.codec.requests import convert_json, decode_json, decode_request
 from broker.front.rest.codec.scalars import parse_timestamp
-from broker.front.rest.errors import encode_error
 from broker.services.exports import ExportOptions
 
-PIECE_BYTES = 262_144  # about, that are written at a time: so much must be taken before the next
+FORMATS = ("JSON_LINES", "AVRO")
 
 
 class ExportTopicRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     filter: str = ""
     start_time: str = ""
     end_time: str = ""
+    format: str = ""
+    codec: str = ""
     topic: object = None  # in the path
 
 
 _decoder = msgspec.json.Decoder(ExportTopicRequest)
 _message = msgspec.json.Decoder(NewMessage)
-_encode = msgspec.json.Encoder().encode
 
 
-def decode_export(body: bytes) -> ExportOptions:
-    """Raises InvalidArgument."""
+def decode_export(body: bytes, sync_marker: bytes) -> tuple[ExportOptions, ExportForm]:
+    """`sync_marker`: what ends the blocks of a file of Avro.  Raises InvalidArgument."""
     request = decode_request(_decoder, body)
-    return ExportOptions(
+    options = ExportOptions(
         filter=request.filter,
         start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
         end_time=parse_timestamp(request.end_time, "endTime") if request.end_time else None,
     )
+    return options, _form(request.format or FORMATS[0], request.codec, sync_marker)
 
 
-def encode_lines(messages: Sequence[MatchedMessage]) -> Iterator[bytes]:
-    """Pieces of whole lines."""
-    lines: list[bytes] = []
-    size = 0
-    for message in messages:
-        lines.append(_encode(matched_message(message)) + b"\n")
-        size += len(lines[-1])
-        if size >= PIECE_BYTES:
-            yield b"".join(lines)
-            lines, size = [], 0
-    if lines:
-        yield b"".join(lines)
+def _form(name: str, codec: str, sync_marker: bytes) -> ExportForm:
+    if name not in FORMATS:
+        raise InvalidArgument(f"format must be {' or '.join(FORMATS)} (format={name[:100]}).")
+    if codec and name != "AVRO":
+        raise InvalidArgument(f"codec is for format AVRO (format={name}, codec={codec[:100]}).")
+    if codec and codec not in CODECS:
+        raise InvalidArgument(f"codec must be {' or '.join(CODECS)} (codec={codec[:100]}).")
+    return AvroFile(codec or CODECS[0], sync_marker) if name == "AVRO" else JsonLines()
 
 
-def encode_failure_line(error: BrokerError) -> bytes:
-    """The last line of an export that cannot go on; the answer is cut off behind it."""
-    return _encode(msgspec.json.decode(encode_error(error).body)) + b"\n"
+def is_avro(body: bytes) -> bool:
+    """No line of JSON begins as a file of Avro does."""
+    return body.startswith(MAGIC)
 
 
 def decode_part(query: Mapping[str, str], body: bytes) -> Part:
     """Raises InvalidArgument."""
+    messages = [_decode_line(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+    return _part(query, messages)
+
+
+def decode_avro_part(query: Mapping[str, str], body: bytes) -> tuple[Part, int]:
+    """With how many bytes it was unpacked to.  Raises InvalidArgument."""
+    reader = AvroReader(BytesIO(body), MAX_PAYLOAD_BYTES)
+    messages: list[NewMessage] = []
+    for message in reader:
+        if reader.unpacked > MAX_PAYLOAD_BYTES:
+            raise payload_too_large()
+        if len(messages) == MAX_MESSAGES:
+            raise too_many_messages(f"more than {MAX_MESSAGES:,}")
+        messages.append(message)
+    return _part(query, messages), reader.unpacked
+
+
+def _part(query: Mapping[str, str], messages: list[NewMessage]) -> Part:
     part = query.get("part", "")
     if not (part.isascii() and part.isdigit() and len(part) < 10):
         raise InvalidArgument(f"part must be the number of this part, from 1 on (part={part[:100]}).")
-    messages = [_decode_line(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
     return Part(query.get("importId", query.get("import_id", "")), int(part), messages)
 
 

@@ -1,43 +1,57 @@
-"""What a topic retains as JSON lines, and such lines into a topic; extensions (G2)."""
+"""What a topic retains as JSON lines or an Avro file, and such parts into a topic; extensions (G2)."""
 
+import asyncio
 from contextlib import aclosing
+from secrets import token_bytes
 
+from broker.domain.avro_messages import SYNC_BYTES
 from broker.domain.errors import BrokerError
+from broker.domain.imports import Part
 from broker.front.rest.call import Call
-from broker.front.rest.codec.exports import decode_export, decode_part, encode_failure_line, encode_lines
+from broker.front.rest.codec.export_forms import ExportForm
+from broker.front.rest.codec.exports import decode_avro_part, decode_export, decode_part, is_avro
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.event_stream import EventStream, while_there
 from broker.services.exports import Pages
 from broker.telemetry.spent import spending
 
-_JSON_LINES = b"application/jsonl"
-
 
 async def export_topic(call: Call) -> bytes:
     """Until there is no more, or the caller goes, does not read, or may not read any more."""
-    async with call.services.looking.exports.export(call.name, decode_export(call.body)) as pages:
-        stream = EventStream(call.exchange, _JSON_LINES)
+    options, form = decode_export(call.body, token_bytes(SYNC_BYTES))
+    async with call.services.looking.exports.export(call.name, options) as pages:
+        stream = EventStream(call.exchange, form.content_type)
         stream.begin()
         with spending("messages"):
-            await while_there(call.exchange, _send(call, stream, pages))
+            await while_there(call.exchange, _send(call, stream, form, pages))
     stream.end()
     return b""
 
 
-async def _send(call: Call, stream: EventStream, pages: Pages) -> None:
+async def _send(call: Call, stream: EventStream, form: ExportForm, pages: Pages) -> None:
     try:
+        if (head := form.begin()) and not await stream.send(head):
+            return
         async with aclosing(pages):
             async for page in pages:
-                for piece in encode_lines(page):
+                pieces = form.pieces(page)
+                for piece in pieces if form.quick else await asyncio.to_thread(list, pieces):
                     if not await stream.send(piece):
                         return
     except BrokerError as error:
-        await stream.send(encode_failure_line(error))
+        if said := form.failure(error):
+            await stream.send(said)
         call.exchange.cut_off()  # else one would take what there is for all
 
 
 async def import_topic(call: Call) -> bytes:
-    part = decode_part(call.query, call.body)
+    part = await _avro_part(call) if is_avro(call.body) else decode_part(call.query, call.body)
     imported = await call.services.acting.imports.import_part(call.name, part, call.body, call.caller.member)
     answer = {"messageCount": str(imported.message_count)}
     return encode_resource(answer | ({"repeated": True} if imported.repeated else {}))
+
+
+async def _avro_part(call: Call) -> Part:
+    part, unpacked = await asyncio.to_thread(decode_avro_part, call.query, call.body)
+    call.hold(max(0, unpacked - len(call.body)))
+    return part
