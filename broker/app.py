@@ -17,6 +17,7 @@ from broker.engine import (
     make_claims,
     make_database,
     make_long_poll,
+    make_looks,
     make_publishes,
     make_push_client,
 )
@@ -103,6 +104,7 @@ class Broker:
         self.states, self.counters, self.company = StateChanges(), counters or Counters(), Company()
         self._database = make_database(config, self.states, self.counters)
         self._clock, attempt_ids = make_clock(self._database), AttemptIds()
+        self.looks = make_looks(config, self._database, self.states, self.counters)
         self._secrets, self._tasks, self.loop_turns = Secrets(config.secrets_key_file), Tasks(), LoopTurns()
         self._dead_letter_news = DeadLetterNews(self.states)
         self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news, self.counters)
@@ -132,7 +134,7 @@ class Broker:
     def _passes(self, attempt_ids: AttemptIds, acks: AckCoalescer) -> Passes:
         parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
         more = self._secrets, self.states, self.counters, attempt_ids, self.quotas, self._schema_checks
-        passes = Passes(self._config, *parts, *more, self.transforms.of_topics, self.company, acks)
+        passes = Passes(self._config, *parts, *more, self.transforms.of_topics, self.company, acks, self.looks)
         self._operation_news.wake_runner = passes.operations.wake
         return passes
 
@@ -207,7 +209,7 @@ class Broker:
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
-            looking=make_looking(database, clock, self.tails, self.counters),
+            looking=make_looking(database, self.looks, clock, self.tails, self.counters),
             pushes=PushService(database, clock, self.pusher),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
@@ -235,12 +237,9 @@ class Broker:
         return PublishService(*parts, self.counters, self._clock, self.passes.next_due)
 
     def _subscription_service(self) -> SubscriptionService:
+        parts = self._database, self._clock, self._wake_ups, self.quotas, self.transforms.checks
         return SubscriptionService(
-            self._database,
-            self._clock,
-            self._wake_ups,
-            self.quotas,
-            self.transforms.checks,
+            *parts,
             secrets=self._secrets,
             min_delivery_attempts=self._config.min_delivery_attempts,
             only_own_accounts=self.access is not None,
@@ -356,6 +355,7 @@ class Broker:
         finally:
             # Also when it could not start: the pool's tasks do not end by being cancelled, and the process that
             # cannot serve would never end and be started again.
+            await self.looks.close()
             await self._database.close()
 
     async def _begin(self) -> None:

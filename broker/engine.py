@@ -13,6 +13,7 @@ from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.delivery_transforms import DeliveryTransforms
 from broker.runtime.jitter import Jitter
 from broker.runtime.long_poll import LongPoll
+from broker.runtime.looks import Looks
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.publish_coalescer import PublishCoalescer
@@ -23,6 +24,7 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.transforms import Programs, TopicTransforms, TransformChecks, TransformTrials
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
+from broker.store.driver.replica import Replica
 from broker.store.log.attempt_ids import AttemptIds
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import StateChanges
@@ -31,11 +33,21 @@ from broker.workers.push.http_client import PushClient
 
 ACK_FLUSHES_AT_ONCE = 3  # and one that began alone; beside claims they are few, for they are short
 
+REPLICA_CONNECTIONS = 8
+
 
 def make_database(config: AppConfig, states: StateChanges, counters: Counters) -> Database:
     """With as many connections as it may have."""
     url, schema = config.database_url, config.database_schema
     return Database(url, schema=schema, pool_size=config.pool_size, states=states, counters=counters)
+
+
+def make_looks(config: AppConfig, database: Database, states: StateChanges, counters: Counters) -> Looks:
+    """Of the replica, if there is one: one connection for each call that looks at a time, a scrape's, a pass's."""
+    url, schema = config.replica_database_url, config.database_schema
+    replica = Replica(url, schema=schema, size=REPLICA_CONNECTIONS) if url else None
+    most_behind = config.replica_max_lag_seconds
+    return Looks(database, replica, most_behind=most_behind, states=states, counters=counters)
 
 
 def make_push_client(config: AppConfig) -> PushClient:

@@ -8,6 +8,7 @@ from broker.runtime.ack_relay import AckRelay
 from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.figures import Figures
+from broker.runtime.looks import PASS_SECONDS, Looks
 from broker.runtime.message_relay import MessageRelay
 from broker.runtime.next_due import NextDue
 from broker.runtime.publish_coalescer import PublishCoalescer
@@ -63,10 +64,11 @@ class Passes:
         transforms: TopicTransforms,
         company: Company,
         acks: AckCoalescer,
+        looks: Looks,
     ) -> None:
-        parts, self._config = (database, clock), config
+        parts, self._config, self._looks = (database, clock), config, looks
         self.secret_keeper = SecretKeeper(database, secrets, states)
-        self.scrapes = Scrapes(counters.book, Figures(*parts, counters.book))
+        self.scrapes = Scrapes(counters.book, Figures(database, looks, clock, counters.book))
         self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters, company)
         self.next_due, self.next_tick = NextDue(), NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters)
@@ -92,7 +94,9 @@ class Passes:
         """By the names that the log has."""
         config = self._config
         forwarder = self.dead_letter_forwarder
+        looking = {"replica": PeriodicWorker(self._looks.run_once, PASS_SECONDS)} if self._looks.has_replica else {}
         return {
+            **looking,
             "dead-letter forwarder": PeriodicWorker(forwarder.run_once, config.dead_letter_interval_seconds),
             "due messages": self.due_messages,
             "schedules": self.schedules,

@@ -98,6 +98,15 @@ class Settings:
         "The password for that database, which then does not stand in its URL.",
         Text("a file with one line", "FILE", check_password_file),
     )
+    replica_database_url: str = _setting(
+        "",
+        "A standby of that database, which calls that only look read; empty: they read the primary.",
+        Text("a URL such as postgresql://standby:5432/broker", "URL", check_database_url),
+        show=without_password,
+    )
+    replica_max_lag_seconds: float = _setting(
+        10.0, "How far the standby may be behind to be read.", Seconds(0.1, 3600)
+    )
     database_schema: str = _setting(
         "",
         "Schema of the database for the broker's tables; default: `broker`, or `public` with those of 0.1.0.",

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from broker.domain.database_url import without_password
 from broker.store.schema.fleet import SPARE, Fleet, read_fleet
 from broker.store.schema.refused_messages import look_at_staged
+from broker.store.schema.replica_state import look_at_replica
 from broker.store.schema.schema_state import DatabaseUnreachable, inspect, why_not_served
 from broker.store.schema.server_settings import ServerSettings, read_server_settings
 
@@ -19,6 +20,7 @@ _MUST_BE_ON = {
 _LONG_STAGED_SECONDS = 30.0
 _SMALL_BUFFERS = 16_384  # pages: 128 MB, PostgreSQL's own default
 _SKEW_SECONDS = 30.0
+_LATE_SECONDS = 10.0  # as --replica-max-lag-seconds is unless it is given
 _FULL = 0.8  # of max_connections
 
 
@@ -44,6 +46,24 @@ def look_at_database(database_url: str) -> Iterator[Found]:
         yield "database clock", "mend", f"{skew:+.0f} s beside this machine's", "publish times are the database's"
     if server.is_standby:
         yield "standby", "mend", "the server only reads", "give the URL of the primary"
+
+
+def look_at_replica_of(database_url: str, replica_url: str) -> Iterator[Found]:
+    """Whether calls that look may read it."""
+    try:
+        state = look_at_replica(database_url, replica_url)
+    except DatabaseUnreachable as error:
+        yield "replica", "mend", str(error), "calls that look read the primary meanwhile"
+        return
+    if not state.is_copy:
+        yield "replica", "mend", "it is no copy of this database", "only a standby that streams from it is one"
+    elif not state.follows:
+        yield "replica", "mend", "it follows no primary: it was promoted", "name another standby, or none"
+    elif state.bytes_behind:
+        found = f"{state.bytes_behind:,} bytes behind; its newest commit is {state.seconds:.0f} s old"
+        yield "replica", "ok" if state.seconds < _LATE_SECONDS else "look", found, ""
+    else:
+        yield "replica", "ok", "it has all that the primary has", ""
 
 
 def _of_transactions(database_url: str, schema: str) -> Iterator[Found]:

@@ -1,19 +1,37 @@
 """How the broker reaches a PostgreSQL of the operator's own."""
 
 from broker.cli.stop import Misuse
-from broker.domain.database_url import with_password
+from broker.domain.database_url import DEFAULT_SCHEMA, with_password
 from broker.setting_checks import read_password
 from broker.setting_fields import Settings
+from broker.store.driver.connection_parameters import connection_parameters
 
 
 def own_database(settings: Settings) -> str:
     """The URL of the settings, with the password of --database-password-file; "": there is none.  Raises Misuse."""
-    if not settings.database_password_file:
-        return settings.database_url
-    if not settings.database_url:
+    if settings.database_password_file and not settings.database_url:
         raise Misuse("--database-password-file needs --database-url: the embedded database has no password")
+    return _with_password(settings, settings.database_url)
+
+
+def replica_database(settings: Settings) -> str:
+    """The URL of the replica, with the same password: it has the primary's roles.  Raises Misuse."""
+    if settings.replica_database_url and not settings.database_url:
+        raise Misuse("--replica-database-url needs --database-url: the embedded database has no standby")
+    url = _with_password(settings, settings.replica_database_url)
+    if url:
+        try:
+            connection_parameters(url, schema=DEFAULT_SCHEMA)
+        except ValueError as error:
+            raise Misuse(f"--replica-database-url: {error}") from None
+    return url
+
+
+def _with_password(settings: Settings, url: str) -> str:
+    if not settings.database_password_file or not url:
+        return url
     try:
-        return with_password(settings.database_url, read_password(settings.database_password_file))
+        return with_password(url, read_password(settings.database_password_file))
     except ValueError as error:
         why = str(error) or "the database URL has a password too: one of them has to go"
         raise Misuse(f"--database-password-file {settings.database_password_file}: {why}") from None

@@ -18,7 +18,7 @@ from broker.cli.admin_key import FILE_NAME, is_administered, make_admin_key
 from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.apply_at_start import apply_at_start, check_apply
 from broker.cli.children import Children
-from broker.cli.own_database import own_database
+from broker.cli.own_database import own_database, replica_database
 from broker.cli.ports import Ports, bound_ports
 from broker.cli.private_file import write_private_file
 from broker.cli.schema import Served, check_schema, upgrade_schema
@@ -50,7 +50,7 @@ def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM, or, without TLS, SIGHUP.  Returns the exit code.  Raises Stop."""
     set_up_log(settings.log_level, settings.log_format)
     tls = tls_at_start(settings)
-    own_url = own_database(settings)
+    own_url, replica_url = own_database(settings), replica_database(settings)
     for number in _stop_signals():
         signal.signal(number, signal.default_int_handler)  # until the loop runs, each unwinds what was started
     asks_for_traces()  # before anything is made, for it may be refused
@@ -64,7 +64,7 @@ def serve(settings: Settings) -> int:
         ):
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
             _warn_of_strangers(settings, ports)
-            config = _config(settings, ports, url, served.schema)
+            config = _config(settings, ports, url, replica_url, served.schema)
             apply_at_start(settings, config)
             asyncio.run(_serve(settings, ports, tls, cluster, config, manager))
     except CannotListen as error:
@@ -204,11 +204,13 @@ async def _serve(
         _ignore_signals()
 
 
-def _config(settings: Settings, ports: Ports, url: str, schema: str) -> AppConfig:
+def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema: str) -> AppConfig:
     """Raises Stop."""
     return AppConfig(
         database_url=url,
         database_schema=schema,
+        replica_database_url=replica_url,
+        replica_max_lag_seconds=settings.replica_max_lag_seconds,
         pull_wait_seconds=settings.pull_wait_seconds,
         pool_size=settings.pool_size,
         request_memory_mb=settings.request_memory_mb,

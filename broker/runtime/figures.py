@@ -1,6 +1,7 @@
 """What waits, as the database knows it: read for a scrape, and kept for a few seconds for all that ask (F1)."""
 
 import asyncio
+from functools import partial
 from itertools import islice
 from time import monotonic
 
@@ -10,6 +11,7 @@ from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
+from broker.runtime.looks import Looks
 from broker.store.driver.database import Database
 from broker.store.looking.figures import count_operations, count_staged, list_frozen, list_names, read_retained
 from broker.store.resources import push_states, subscriptions
@@ -23,8 +25,9 @@ _BREAKERS = {"closed": 0, "half_open": 1, "open": 2}
 class Figures:
     """Of the oldest topics and subscriptions, as many as the book counts apart."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, book: CounterBook) -> None:
+    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, book: CounterBook) -> None:
         self._database = database
+        self._looks = looks
         self._clock = clock
         self._book = book
         self._kept = Standings(complete=False)
@@ -52,8 +55,7 @@ class Figures:
         self._book.keep_only("topic", topics)
         self._book.keep_only("subscription", names)
         self._book.keep_only("project", {project_of(name) for name in (*topics, *names)})
-        async with self._database.hot() as hot:
-            retained = await read_retained(hot, max_topics=capacity)
+        retained = await self._looks.read(partial(read_retained, max_topics=capacity), late=True)
         now = self._clock.now()
         under_way = {
             project: UnderWay(count, max((now - updated_at).total_seconds(), 0.0))
@@ -61,6 +63,7 @@ class Figures:
         }
         unread = max(len(names) - capacity, 0)
         standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread, staged=staged)
+        standings.replica_lag, standings.replica_in_use = self._looks.lag_seconds, self._looks.in_use
         if first_staged_at is not None:
             standings.staged_age = max((now - first_staged_at).total_seconds(), 0.0)
         after = 0
@@ -80,7 +83,7 @@ class Figures:
         breakers = {id_: _BREAKERS.get(state.breaker, 0) for id_, state in states.items()}
         return {
             lag.subscription.name: self._standing(lag, breakers.get(lag.subscription.subscription_id))
-            for lag in await read_lags(self._database, self._clock, some)
+            for lag in await read_lags(self._database, self._looks, self._clock, some, late=True)
         }
 
     def _standing(self, lag: Lag, breaker: int | None) -> Standing:

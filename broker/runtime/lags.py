@@ -1,10 +1,12 @@
 """How far behind some subscriptions are (F3): what lists of lags and alerts read."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from broker.domain.lag import Delivering, Lag, ShardLag, lag_of
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.looks import Looks
 from broker.store.driver.database import Database
 from broker.store.looking.lag import read_lag
 from broker.store.looking.readers import count_readers
@@ -13,8 +15,10 @@ from broker.store.resources import push_states
 AT_A_TIME = 200  # subscriptions of one statement: some 50 ms, 1 s if all have filters that compare much
 
 
-async def read_lags(database: Database, clock: DatabaseClock, some: Sequence[Subscription]) -> list[Lag]:
-    """Of at most AT_A_TIME subscriptions.  Nothing is locked."""
+async def read_lags(
+    database: Database, looks: Looks, clock: DatabaseClock, some: Sequence[Subscription], *, late: bool = False
+) -> list[Lag]:
+    """Of at most AT_A_TIME subscriptions; `late`: see Looks.  Nothing is locked."""
     now = clock.now()
     pushed = [s.subscription_id for s in some if s.is_push]
     async with database.transaction() as connection:
@@ -22,9 +26,8 @@ async def read_lags(database: Database, clock: DatabaseClock, some: Sequence[Sub
         ids = [s.subscription_id for s in some]
         readers = await count_readers(connection, subscription_ids=ids, now=now)
     shards: dict[int, list[ShardLag]] = {}
-    async with database.hot() as hot:
-        for shard in await read_lag(hot, subscriptions=some, now=now):
-            shards.setdefault(shard.subscription_id, []).append(shard)
+    for shard in await looks.read(partial(read_lag, subscriptions=some, now=now), late=late):
+        shards.setdefault(shard.subscription_id, []).append(shard)
     return [
         lag_of(s, shards.get(id_, []), Delivering(states.get(id_), readers.get(id_, 0)), now)
         for s in some

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from broker.domain.dead_letter_list import (
     MAX_LETTERS,
@@ -15,6 +16,7 @@ from broker.domain.dead_letter_list import (
 from broker.domain.names import project_of
 from broker.domain.page import invalid_page_token
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
 from broker.services.filters import compiled
 from broker.services.subscriptions import existing_subscription
@@ -27,9 +29,10 @@ HungUp = Callable[[], Awaitable[None]]
 class DeadLetterService:
     """Reading only: nothing is changed, locked or delivered."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns) -> None:
+    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
         """`turns` are those of calls that look."""
         self._database = database
+        self._looks = looks
         self._clock = clock
         self._turns = turns
 
@@ -69,5 +72,4 @@ class DeadLetterService:
                 now=self._clock.now(),
                 bodies=bodies,
             )
-            async with self._database.hot() as hot:
-                return await list_dead_letters(hot, asked)
+            return await self._looks.read(partial(list_dead_letters, asked=asked))

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from broker.domain.copying import check_span
 from broker.domain.errors import Unavailable
@@ -13,6 +14,7 @@ from broker.domain.redrive import END_OF_TIME
 from broker.domain.topic import Topic
 from broker.filtering.jsonpath import FilterPaths
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
 from broker.runtime.tails import Tail, Tails
 from broker.services.filters import compiled
@@ -37,9 +39,12 @@ class ExportOptions:
 class ExportService:
     """Reading only.  It holds a megabyte, or one message that is larger, and reads on when that is taken."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns, tails: Tails) -> None:
+    def __init__(
+        self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns, tails: Tails
+    ) -> None:
         """`turns` are those of calls that look; an export is one of the `tails` that may be open."""
         self._database = database
+        self._looks = looks
         self._clock = clock
         self._turns = turns
         self._tails = tails
@@ -92,10 +97,8 @@ class ExportService:
             now, _ = await self._existing(topic.name)
             if now.shard_ids != topic.shard_ids:
                 raise topic_not_found(topic.name)
-            async with self._database.hot() as connection:
-                return await list_published(
-                    connection, after=after, filter_path=paths.filter_path, body_path=paths.body_path
-                )
+            look = partial(list_published, after=after, filter_path=paths.filter_path, body_path=paths.body_path)
+            return await self._looks.read(look)
 
     async def _existing(self, name: str) -> tuple[Topic, datetime]:
         """The topic, and since when it retains messages."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.log_page import FilterTest, LogPage, log_page_token
@@ -11,6 +12,7 @@ from broker.filtering.ast import And
 from broker.filtering.jsonpath import FilterPaths, filter_paths
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
 from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
@@ -28,8 +30,9 @@ class FilterService:
     PostgreSQL would not stop, while the next began.
     """
 
-    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns) -> None:
+    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
         self._database = database
+        self._looks = looks
         self._clock = clock
         self._turns = turns
 
@@ -81,15 +84,15 @@ class FilterService:
     ) -> FilterTest:
         if page.before is not None and page.before.shard_id not in shard_ids:
             raise invalid_page_token(log_page_token(page.before))
-        async with self._database.hot() as connection:
-            return await filters.test_filter(
-                connection,
-                shard_ids=shard_ids,
-                filter_path=paths.filter_path,
-                body_path=paths.body_path,
-                retained_since=retained_since,
-                page=page,
-            )
+        look = partial(
+            filters.test_filter,
+            shard_ids=shard_ids,
+            filter_path=paths.filter_path,
+            body_path=paths.body_path,
+            retained_since=retained_since,
+            page=page,
+        )
+        return await self._looks.read(look)
 
 
 def compiled(*texts: str) -> FilterPaths:

@@ -9,6 +9,7 @@ from broker.domain.page import MAX_PAGE_SIZE, Page
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
+from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
 from broker.store.driver.database import Database
 from broker.store.resources import subscriptions
@@ -19,9 +20,10 @@ HungUp = Callable[[], Awaitable[None]]
 class LagService:
     """Reading only: nothing is changed, locked or delivered."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns) -> None:
+    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
         """`turns` are those of calls that look."""
         self._database = database
+        self._looks = looks
         self._clock = clock
         self._turns = turns
 
@@ -41,9 +43,9 @@ class LagService:
             lags: list[Lag] = []
             for first in range(0, len(found), AT_A_TIME):
                 some = found[first : first + AT_A_TIME]
-                lags = sorted([*lags, *await read_lags(self._database, self._clock, some)], key=Lag.rank)[
-                    :page_size
-                ]
+                lags = sorted(
+                    [*lags, *await read_lags(self._database, self._looks, self._clock, some)], key=Lag.rank
+                )[:page_size]
         return lags, len(found), self._clock.now()
 
     async def _subscriptions(self, project: str) -> list[Subscription]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.runtime.tails import Tails
 from broker.runtime.turn_counts import TurnCounts
@@ -36,18 +37,20 @@ class LookingServices:
     exports: ExportService
 
 
-def make_looking(database: Database, clock: DatabaseClock, tails: Tails, counters: Counters) -> LookingServices:
-    """The services of one process."""
+def make_looking(
+    database: Database, looks: Looks, clock: DatabaseClock, tails: Tails, counters: Counters
+) -> LookingServices:
+    """The services of one process; what is much they read by `looks`, and what is new, as tails do, themselves."""
     turns = ResourceTurns(at_once=LOOKING_AT_ONCE, counts=TurnCounts(counters, "look"))
     return LookingServices(
-        dead_letters=DeadLetterService(database, clock, turns),
+        dead_letters=DeadLetterService(database, looks, clock, turns),
         fates=FateService(database, clock, turns),
-        filters=FilterService(database, clock, turns),
-        lag=LagService(database, clock, turns),
+        filters=FilterService(database, looks, clock, turns),
+        lag=LagService(database, looks, clock, turns),
         consumers=ConsumerService(database, clock),
-        standing_messages=StandingMessageService(database, clock, turns),
+        standing_messages=StandingMessageService(database, looks, clock, turns),
         tail=TailService(database, turns, tails),
         journal_tail=JournalTailService(database, turns, tails),
-        topic_messages=TopicMessageService(database, clock, turns),
-        exports=ExportService(database, clock, turns, tails),
+        topic_messages=TopicMessageService(database, looks, clock, turns),
+        exports=ExportService(database, looks, clock, turns, tails),
     )

@@ -1,12 +1,14 @@
 """The messages that a subscription has, in their states (F3); an extension."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.names import leaf, project_of
 from broker.domain.page import invalid_page_token
 from broker.domain.standing_page import StandingList, StandingPage, standing_page_token
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
 from broker.services.filters import compiled
 from broker.services.subscriptions import existing_subscription
@@ -19,9 +21,10 @@ HungUp = Callable[[], Awaitable[None]]
 class StandingMessageService:
     """Reading only: nothing is changed, locked or delivered."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns) -> None:
+    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
         """`turns` are those of calls that look."""
         self._database = database
+        self._looks = looks
         self._clock = clock
         self._turns = turns
 
@@ -56,5 +59,4 @@ class StandingMessageService:
                 page=page,
                 now=now,
             )
-            async with self._database.hot() as hot:
-                return await list_messages(hot, asked)
+            return await self._looks.read(partial(list_messages, asked=asked))

@@ -2,12 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 
 from broker.domain.log_page import log_page_token
 from broker.domain.names import project_of
 from broker.domain.page import invalid_page_token
 from broker.domain.topic_page import TopicMessages, TopicPage
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
 from broker.services.filters import compiled
 from broker.services.topics import topic_not_found
@@ -21,9 +23,10 @@ HungUp = Callable[[], Awaitable[None]]
 class TopicMessageService:
     """Reading only: nothing is changed, locked or delivered."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns) -> None:
+    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
         """`turns` are those of calls that look."""
         self._database = database
+        self._looks = looks
         self._clock = clock
         self._turns = turns
 
@@ -52,5 +55,4 @@ class TopicMessageService:
                 retained_since=self._clock.now() - retained,
                 page=page,
             )
-            async with self._database.hot() as hot:
-                return await list_topic_messages(hot, asked)
+            return await self._looks.read(partial(list_topic_messages, asked=asked))

@@ -13,6 +13,7 @@ from broker.domain.lag_alerts import lags_to_tell
 from broker.domain.names import leaf, project_of
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
+from broker.runtime.looks import Looks
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
 from broker.store.driver.database import Database, ResourceConnection
@@ -43,6 +44,7 @@ class EventWatch:
     ) -> None:
         """`late`: so long after its publish time a dead letter may be committed."""
         self._database = database
+        self._looks = Looks(database)  # what is told is compared with what was told: on the primary
         self._clock = clock
         self._resources = resources
         self._publishes = publishes
@@ -70,7 +72,8 @@ class EventWatch:
                 watched = [s for s in alerting if s.topic != topics[project_of(s.name)]]
                 found: list[Found] = []
                 for first in range(0, len(watched), AT_A_TIME):
-                    lags = await read_lags(self._database, self._clock, watched[first : first + AT_A_TIME])
+                    some = watched[first : first + AT_A_TIME]
+                    lags = await read_lags(self._database, self._looks, self._clock, some)
                     found += [one for lag in lags for one in lags_to_tell(lag, self._clock.now())]
                 await self._tell(connection, found, LAGS)
 

@@ -86,6 +86,8 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "data_dir": ("/var/lib/broker", ""),
     "database_url": ("postgresql://u@h/x", "mysql://***"),
     "database_password_file": (str(_PASSWORD), "/no/such.txt"),
+    "replica_database_url": ("postgresql://u@h/x", "mysql://***"),
+    "replica_max_lag_seconds": (2.5, "0"),
     "database_schema": ("pubsub", "pg_pubsub"),
     "apply": (certifi.where(), "/no/such.yaml"),
     "project": ("shop", "x/y"),

@@ -13,6 +13,7 @@ from broker.domain.topic import Topic
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.services.filters import FilterService
 from broker.store.driver.database import Database
@@ -195,7 +196,7 @@ async def _service(trial: Trial) -> FilterService:
     await trial.publish("prod", "test")
     clock = DatabaseClock(trial.database)
     await clock.synchronise()
-    return FilterService(trial.database, clock, ResourceTurns(at_once=LOOKING_AT_ONCE))
+    return FilterService(trial.database, Looks(trial.database), clock, ResourceTurns(at_once=LOOKING_AT_ONCE))
 
 
 async def test_trials_take_turns_and_leave_the_connections_to_publishes_and_pulls(

@@ -13,6 +13,7 @@ from broker.domain.subscription import Subscription
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.services.lag import LagService
 from broker.store.driver.database import Database
@@ -39,7 +40,9 @@ class Looked:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.clock = _Clock(log.database, log.start)
-        self.service = LagService(log.database, self.clock, ResourceTurns(at_once=LOOKING_AT_ONCE))
+        self.service = LagService(
+            log.database, Looks(log.database), self.clock, ResourceTurns(at_once=LOOKING_AT_ONCE)
+        )
 
     async def all(self, later: timedelta = timedelta(0), *, used: bool = True, size: int = 100) -> list[Lag]:
         """So much later; `used`: somebody pulls all the time."""

@@ -17,6 +17,7 @@ from broker.domain.standing_page import (
     standing_page_token,
 )
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.services.standing_messages import StandingMessageService
 from broker.store.driver.database import Database
@@ -43,7 +44,9 @@ class Listed:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.clock = _Clock(log.database, log.start)
-        self.service = StandingMessageService(log.database, self.clock, ResourceTurns(at_once=LOOKING_AT_ONCE))
+        self.service = StandingMessageService(
+            log.database, Looks(log.database), self.clock, ResourceTurns(at_once=LOOKING_AT_ONCE)
+        )
 
     async def page(self, size: int = 1000, later: timedelta = timedelta(0), **page: Any) -> StandingList:
         self.clock.moment = self.log.start + later

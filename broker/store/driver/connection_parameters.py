@@ -19,7 +19,6 @@ _REACHING: dict[str, Any] = {
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    "target_session_attrs": "read-write",  # of several hosts the primary, whichever that is by now (L2)
 }
 
 # What every session is told, whatever the server, the database, the role and the URL have been configured to.
@@ -37,9 +36,15 @@ _SESSION_SETTINGS = {
 
 
 def connection_parameters(
-    url: str, *, schema: str, application_name: str = "", settings: Mapping[str, str] | None = None
+    url: str,
+    *,
+    schema: str,
+    application_name: str = "",
+    settings: Mapping[str, str] | None = None,
+    target: str = "read-write",
 ) -> dict[str, Any]:
-    """Keywords for psycopg's `connect`: `schema` is where the session finds tables; `settings`: more of its own.
+    """Keywords for psycopg's `connect`: `schema` is where the session finds tables; `settings`: more of its own;
+    `target`: which of several hosts it is to be, the primary, whichever that is by now (L2).
 
     Raises ValueError for a URL that cannot be used, with a reason that shows no secret.
     """
@@ -54,6 +59,7 @@ def connection_parameters(
         parameters["application_name"] = application_name
     return {
         **_REACHING,
+        "target_session_attrs": target,
         **parameters,
         "fallback_application_name": session_name(schema),
         "client_encoding": "UTF8",

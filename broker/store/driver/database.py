@@ -69,7 +69,7 @@ _POOLED = {
 # in the index of due times for as long as the statistics said that there are none: 150 ms a pull in place of 18.
 # A hot statement that takes long waits for a lock, or for a disk that hangs: it is undone before the connection is
 # given up (hot_connection.UNANSWERED_SECONDS), so that its outcome is known.
-_HOT = _POOLED | {
+HOT = _POOLED | {
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
     "statement_timeout": "8s",
@@ -119,7 +119,7 @@ def translate_errors() -> Iterator[None]:
         raise
 
 
-class _Hot:
+class Hot:
     """`async with database.hot() as connection`.  A class, for generators would cost a tenth of a lone publish."""
 
     __slots__ = ("_connection", "_following", "_note", "_pool")
@@ -173,7 +173,7 @@ class Database:
         counts = (counters or Counters()).process
         self._took = ROUND_TRIPS.observer(counts)
         self.url, self.schema = url, schema
-        self._hot_parameters = connection_parameters(url, schema=schema, settings=_HOT)
+        self._hot_parameters = connection_parameters(url, schema=schema, settings=HOT)
         self._parameters = connection_parameters(url, schema=schema, settings=_NOT_HOT)
         self._patience_seconds, self._whole_pipelines = patience_seconds, whole_pipelines
         self._hot_pool = HotPool(
@@ -197,12 +197,12 @@ class Database:
         await self._hot_pool.close()
         await self._engine.dispose()
 
-    def hot(self, following: HotConnection | None = None) -> "_Hot":
+    def hot(self, following: HotConnection | None = None) -> Hot:
         """A connection for hot statements; `following`: that one, beside the tasks that hold it (HotPool).
 
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
-        return _Hot(self._hot_pool, following, self._note)
+        return Hot(self._hot_pool, following, self._note)
 
     async def _hot_connection(self) -> HotConnection:
         connection = await PatientConnection.connect(autocommit=True, **self._hot_parameters)

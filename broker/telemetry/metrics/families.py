@@ -176,6 +176,12 @@ ROUND_TRIPS: Final = PROCESS.histogram(
     _SECONDS,
     scale=MICROSECONDS,
 )
+LOOKS: Final = PROCESS.counters(
+    "broker_looks",
+    "Reads of calls that look, and of scrapes, where there is a replica, by who answered.",
+    "by",
+    ("primary", "replica"),
+)
 
 TRANSFORM_SECONDS: Final = PROCESS.histogram(
     "broker_transform_seconds",

@@ -1,0 +1,46 @@
+"""How far a replica is behind its primary: by no clock of the replica's, and also when nothing is written."""
+
+from collections import deque
+from typing import NamedTuple
+
+_MOST = 900  # samples: a quarter of an hour, at one a second; what is older makes the lag coarser, not wrong
+
+
+class WalPoint(NamedTuple):
+    """Of a server in its write-ahead log: what is safe there (a primary), or has been replayed (a standby).
+
+    `system` names the database cluster that server and copies share; `follows`: it is a standby just now.
+    """
+
+    lsn: int
+    system: int
+    follows: bool
+
+
+class ReplicaLag:
+    """The age of the newest moment of the primary that the replica is known to have reached."""
+
+    def __init__(self, now: float) -> None:
+        """`now`: in seconds, of a clock that only goes forward."""
+        self._as_of = now
+        self._samples: deque[tuple[int, float]] = deque(maxlen=_MOST)
+        self._replayed = -1
+
+    def seconds(self, now: float) -> float:
+        """So far it is behind, at the most; it grows while nothing is heard of the replica."""
+        return now - self._as_of
+
+    def primary_is_at(self, lsn: int, now: float) -> bool:
+        """Note where the primary is.  False: the replica has been where the primary never was, so it follows
+        another one.
+        """
+        if self._samples and lsn < self._samples[-1][0]:
+            self._samples.clear()  # another primary, after a failover
+        self._samples.append((lsn, now))
+        return self._replayed <= lsn
+
+    def replica_is_at(self, lsn: int) -> None:
+        """Note what the replica had replayed, after the primary's last position was read."""
+        self._replayed = lsn
+        while self._samples and self._samples[0][0] <= lsn:
+            self._as_of = self._samples.popleft()[1]

@@ -1,0 +1,159 @@
+"""Calls that look read a standby, and nobody sees less than he was told before (L2)."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import pytest
+
+from broker.app import Broker
+from broker.app_config import AppConfig
+from broker.cli.database_doctor import look_at_replica_of
+from broker.store.schema import migrations
+from broker.telemetry.metrics.families import LOOKS
+from tests.fixtures.broker import Rest, eventually
+from tests.fixtures.in_process import running_in_process
+from tests.fixtures.metrics import scrape
+from tests.fixtures.standby import Pair, Server, standing_by
+
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
+_PAUSE, _RESUME = b"SELECT pg_wal_replay_pause()", b"SELECT pg_wal_replay_resume()"
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with standing_by() as pair:
+        migrations.upgrade(pair.url)
+        yield pair
+
+
+def _url(server: Server) -> str:
+    return f"postgresql://postgres@/postgres?host={server.directory}"
+
+
+def _wait_for_no_standby(pair: Pair) -> None:
+    pair.primary.ask(b"ALTER SYSTEM SET synchronous_standby_names = ''")
+    pair.primary.ask(b"SELECT pg_reload_conf()")
+
+
+class Looking:
+    """A broker with a replica, and a project of its own."""
+
+    def __init__(self, broker: Broker, client: httpx.AsyncClient, project: str) -> None:
+        self.broker, self.rest = broker, Rest(client, project)
+
+    def count(self, by: str) -> int:
+        return int(self.broker.counters.process[LOOKS[by]])
+
+    async def seen(self) -> int:
+        """How many messages a look at the subscription shows."""
+        answer = await self.rest.ok("GET", f"{self.rest.subscription()}/messages?pageSize=100")
+        return len(answer.get("messages", []))
+
+    async def uses(self, in_use: bool) -> None:
+        async def is_so() -> bool:
+            await self.broker.looks.run_once()
+            return self.broker.looks.in_use is in_use
+
+        await eventually(is_so)
+
+
+@pytest.fixture
+async def looking(pair: Pair, project: str, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Looking]:
+    url, replica = _url(pair.primary), _url(pair.standby)
+    config = AppConfig(database_url=url, replica_database_url=replica, replica_max_lag_seconds=3_600, pool_size=4)
+    broker = Broker(config)
+    async with running_in_process(broker) as client:
+        looking = Looking(broker, client, project)
+        await looking.rest.create_topic()
+        await looking.rest.create_subscription()
+        await looking.uses(True)
+        caplog.set_level(logging.INFO, "broker.state")
+        yield looking
+
+
+async def test_a_look_reads_the_replica_and_sees_what_was_answered_before(looking: Looking) -> None:
+    for number in range(1, 21):
+        await looking.rest.publish("x")
+        assert await looking.seen() == number
+    rest = looking.rest
+    lags = await rest.ok("GET", f"{rest.project}/lag")
+    assert int(lags["subscriptions"][0]["undeliveredMessages"]) == 20
+    assert len((await rest.ok("GET", f"{rest.topic()}/messages?pageSize=100"))["messages"]) == 20
+    assert looking.count("replica") >= 18  # a stall of the machine may send one or two to the primary
+
+
+async def test_a_replica_that_stands_still_hides_nothing(looking: Looking, pair: Pair) -> None:
+    pair.standby.ask(_PAUSE)
+    try:
+        before = looking.count("primary")
+        await looking.rest.publish("x")
+        assert looking.broker.looks.in_use  # it may be an hour behind
+        assert await looking.seen() == 1
+        assert looking.count("primary") == before + 1
+    finally:
+        pair.standby.ask(_RESUME)
+
+
+async def test_a_replica_that_is_too_far_behind_is_left_alone_until_it_is_near(
+    looking: Looking, pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    looking.broker.looks._most_behind = 0.5
+    pair.standby.ask(_PAUSE)
+    try:
+        await looking.rest.publish("x")
+        await looking.uses(False)
+        scraped = await scrape(looking.rest.client)
+        assert scraped.get("broker_replica_lag_seconds") > 0.5
+        assert scraped.get("broker_replica_in_use") == 0
+    finally:
+        pair.standby.ask(_RESUME)
+    await looking.uses(True)
+    said = [line for line in caplog.messages if "replica" in line]
+    assert len(said) == 2, said
+    assert "s behind, and may be 0.5" in said[0]
+    assert "calls that look read the replica again" in said[1]
+
+
+async def test_a_replica_that_dies_is_not_missed_and_is_read_again(
+    looking: Looking, pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    _wait_for_no_standby(pair)
+    await looking.rest.publish("x")
+    await asyncio.to_thread(pair.standby.kill)
+    assert await looking.seen() == 1
+    await looking.uses(False)
+    assert [found[1] for found in look_at_replica_of(_url(pair.primary), _url(pair.standby))] == ["mend"]
+    await asyncio.to_thread(pair.standby.start)
+    await looking.uses(True)
+    assert len([line for line in caplog.messages if "replica" in line]) == 2
+    found = look_at_replica_of(_url(pair.primary), _url(pair.standby))
+    assert [(check, state) for check, state, *_ in found] == [("replica", "ok")]
+
+
+async def test_what_is_no_standby_of_this_database_is_not_read(
+    looking: Looking, pair: Pair, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = AppConfig(database_url=_url(pair.primary), replica_database_url=database_url, pool_size=4)
+    broker = Broker(config)
+    async with running_in_process(broker):
+        await broker.looks.run_once()
+        assert not broker.looks.in_use
+        assert "it is no copy of this database" in caplog.text
+    [(_, state, finding, _)] = look_at_replica_of(_url(pair.primary), database_url)
+    assert (state, finding) == ("mend", "it is no copy of this database")
+
+
+async def test_a_replica_that_was_promoted_is_not_read(
+    looking: Looking, pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    _wait_for_no_standby(pair)
+    await asyncio.to_thread(pair.standby.run, "pg_ctl", "-w", "promote")
+    await looking.rest.publish("x")
+    assert await looking.seen() == 1  # before any pass has found out
+    await looking.uses(False)
+    assert "it follows no primary: it was promoted" in caplog.text
+    [(_, state, finding, _)] = look_at_replica_of(_url(pair.primary), _url(pair.standby))
+    assert (state, finding) == ("mend", "it follows no primary: it was promoted")
