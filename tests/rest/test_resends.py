@@ -47,6 +47,17 @@ async def test_what_cannot_be_meant_is_refused(rest: Rest, body: Json, code: str
     assert (answered, said in why) == (code, True), why
 
 
+@pytest.mark.parametrize("filter_", ['attributes.env = "prod"', "body.total > 1"])
+async def test_one_that_the_filter_matches_is_delivered_again(rest: Rest, filter_: str) -> None:
+    await rest.create_topic(messageRetentionDuration="3600s")
+    await rest.create_subscription(filter=filter_)
+    [matching] = await rest.publish(message('{"total": 2}', {"env": "prod"}))
+    await rest.drain()
+    answer = await rest.ok("POST", f"{rest.subscription()}:resend", {"messageId": matching})
+    assert answer["counts"] == {"resent": "1"}
+    assert [each["message"]["messageId"] for each in await rest.drain()] == [matching]
+
+
 async def test_one_that_the_filter_does_not_match_is_refused(rest: Rest) -> None:
     await rest.create_topic()
     await rest.create_subscription(filter='attributes.env = "prod"')

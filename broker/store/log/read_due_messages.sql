@@ -4,6 +4,7 @@
 -- A message beyond the byte budget comes without its data: it exists, but this claim does not take it.
 -- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
 --     retained_since timestamptz, filter_path jsonpath, body_path jsonpath, max_bytes int8
+-- columns: seq, publish_time, ordering_key, attributes, data, id_seq
 SELECT seq, publish_time, ordering_key, attributes,
        CASE WHEN coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data, id_seq
 FROM (
