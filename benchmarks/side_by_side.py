@@ -136,5 +136,8 @@ def _row(figure: Figure, without: Sequence[Sample], carrying: Sequence[Sample], 
 
 def _processor_time(without: Sequence[Sample], carrying: Mapping[str, float]) -> str:
     """Of both sides: it varies less from round to round than what is done in a second."""
-    before = sum(median_cpu(without).values())
-    return f"; µs of processor a message: {sum(carrying.values()):.2f} : {before:.2f}" if before else ""
+    before = median_cpu(without)
+    if not before:
+        return ""
+    parts = ", ".join(f"{name} {carrying.get(name, 0.0):.2f} : {used:.2f}" for name, used in before.items())
+    return f"; µs of processor a message: {sum(carrying.values()):.2f} : {sum(before.values()):.2f} ({parts})"

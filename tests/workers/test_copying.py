@@ -129,6 +129,8 @@ async def office(log: Log, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Off
     await tasks.close()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_each_message_is_copied_once_however_often_it_dies(office: Office) -> None:
     dice = random.Random(SEED)
     dying = [Dying(office.kind(), dice) for _ in range(2)]

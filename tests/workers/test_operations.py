@@ -168,6 +168,8 @@ async def office(log: Log, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Off
     await tasks.close()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_counts_are_exact_and_keys_in_order_however_often_it_dies(office: Office) -> None:
     dice = random.Random(SEED)
     dying = [Dying(office.kind(), dice) for _ in range(2)]
@@ -188,6 +190,8 @@ async def test_counts_are_exact_and_keys_in_order_however_often_it_dies(office: 
     assert await office.letters.dead.pull(ordered=True, now=office.clock.now()) == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_what_is_sent_to_another_topic_is_there_once_however_often_it_dies(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,6 +187,8 @@ def machine(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[type
             runner.run(context.__aexit__(None, None, None))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_nothing_sleeps_whatever_happens(machine: type[PushMachine]) -> None:
     run_state_machine_as_test(
         machine,
