@@ -163,7 +163,7 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
         return replace(fate, state=Fate.DEAD_LETTERED, verdict=verdict)
     if entry.event is Event.EXPIRED:
         tries = f"after attempt {entry.attempt}" if entry.attempt else "and was never handed out"
-        verdict = f"It was past its retention at {at}, {tries}."
+        verdict = f"It was past its {entry.answer or 'retention'} at {at}, {tries}."
         return replace(fate, state=Fate.EXPIRED, verdict=verdict)
     if entry.event is Event.RETRACTED:
         return fate

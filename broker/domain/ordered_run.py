@@ -34,7 +34,7 @@ class Phase(Enum):
     DUE ──► EXHAUSTED    delivered as often as the dead-letter policy allows: the forwarder's
      ├────► DELAYED      its deadline has just passed, and its retry delay begins
      ├────► READY        its next messages are in the log ──► OUT  a demand takes them
-     ├────► LOST         what was asked for is gone from the log: the row is to be written anew without it
+     ├────► LOST         what was asked for is gone, or past its time: the row is to be written anew without it
      └────► FREE         nothing came back, and nothing waits: the key comes free
     """
 
@@ -52,7 +52,8 @@ class OrderedRun:
     """A locked row whose time has come.  `left` came back, in order, after so many attempts each (`numbers`).
 
     `redriven`: some of it came back from a dead-letter topic, so its messages are delivered however old they are.
-    `asked`: of `left`; empty if what waits in the log is asked for.  `available` may go out next, `taken` does.
+    `asked`: of `left`; empty if what waits in the log is asked for.  `available` may go out next, `taken` does, and
+    what is `past` its time never.
     `retimed`: its status or its time is another than its row's.
     """
 
@@ -72,6 +73,7 @@ class OrderedRun:
     retimed: bool = False
     asked: Sequence[int] = ()
     available: list[Stretch] = field(default_factory=list)
+    past: list[Stretch] = field(default_factory=list)
     taken: Sequence[Stretch] = ()
     new_attempt_id: int = 0  # under which it is written anew
     were_out: int = 0  # messages whose ack deadline has passed
@@ -101,8 +103,22 @@ class OrderedRun:
     @property
     def gone(self) -> list[int]:
         """What was asked for and the log does not hold (or the filter does not match) any more."""
-        existing = {message.first_seq for message in self.available}
+        existing = {message.first_seq for message in chain(self.available, self.past)}
         return [seq for seq in self.asked if seq not in existing]
+
+    @property
+    def passed(self) -> list[Stretch]:
+        """What is past its time and not in the row, nor waits for it, once that is written anew."""
+        if not self.new_attempt_id:
+            return []
+        end = self.taken[-1].first_seq if self.taken and not self.left else None
+        return [message for message in self.past if end is None or message.first_seq < end]
+
+    @property
+    def waiting_from(self) -> int | None:
+        """The first sequence that waits, where that is another than before."""
+        last = self.taken or self.past
+        return last[-1].first_seq + 1 if last and not self.left else None
 
     def begin(
         self, *, now: datetime, retry_policy: RetryPolicy | None, jitter: float, max_attempts: int | None
@@ -132,7 +148,7 @@ class OrderedRun:
         if self.available:
             self.phase = Phase.READY
         else:
-            self.phase = Phase.LOST if self.left else Phase.FREE
+            self.phase = Phase.LOST if self.left or self.past else Phase.FREE
 
     def take(self, messages: Sequence[Stretch]) -> None:
         """A demand takes these, which are the first of what is available."""
@@ -140,7 +156,7 @@ class OrderedRun:
 
     def behind(self) -> list[tuple[int, int]]:
         """What came back and does not go out now: sequences with their attempt numbers."""
-        dropped = {message.first_seq for message in self.taken}.union(self.gone)
+        dropped = {message.first_seq for message in chain(self.taken, self.past)}.union(self.gone)
         return [(seq, number) for seq, number in zip(self.left, self.numbers, strict=True) if seq not in dropped]
 
 

@@ -13,7 +13,7 @@ class Stretch(NamedTuple):
     """Messages of one batch that stand next to each other.
 
     `length` is how many; `batch` the last sequence of their batch, which with `publish_time` names it; `size` the
-    bytes that all of them count, MESSAGE_OVERHEAD each included.
+    bytes that all of them count, MESSAGE_OVERHEAD each included.  From `expires_at` on (None: never) none goes out.
     """
 
     first_seq: int
@@ -22,6 +22,11 @@ class Stretch(NamedTuple):
     batch: int
     size: int
     ordering_key: str | None = None
+    expires_at: datetime | None = None
+
+    def is_past(self, now: datetime) -> bool:
+        """Whether their time is over."""
+        return self.expires_at is not None and self.expires_at <= now
 
     @property
     def end(self) -> int:

@@ -13,7 +13,8 @@ MAX_SHARDS = 256  # as of the setting shards_per_topic
 @dataclass(frozen=True, slots=True)
 class TopicExtensions:
     """`delay`: publishers may have messages delivered later (delay.py); `deduplication`: repeats are not stored;
-    `priorities`: what is urgent goes first (priority.py).
+    `priorities`: what is urgent goes first (priority.py);
+    `expiry`: publishers may say for how long messages are delivered (expiry.py).
 
     `shards`: how many logs the topic has beyond one; None: one, or, as a wish, as many as it has already.
     """
@@ -22,6 +23,7 @@ class TopicExtensions:
     shards: int | None = None
     deduplication: Deduplication | None = None
     priorities: Priorities | None = None
+    expiry: bool = False
 
     def with_those(self, names: Collection[str], wanted: "TopicExtensions") -> "TopicExtensions":
         """Those of these names are as wanted, the others stay."""

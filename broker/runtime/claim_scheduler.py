@@ -333,7 +333,7 @@ class ClaimScheduler:
 
     def _conclude(self, watch: Watch, answer: Answer) -> None:
         """A claim is over: tell the consumer, and know when to look next."""
-        self._counts.expired(watch.member.consumer.subscription.name, answer.claimed.expired)
+        self._counts.ended(watch.member.consumer.subscription.name, answer.claimed)
         watch.go_alone(self._goes_alone(watch, answer))
         again = self._note(watch, answer) or watch.again
         watch.claimed_at = answer.begun_at

@@ -10,6 +10,7 @@ from itertools import groupby
 
 from broker.domain.delay import due_times
 from broker.domain.errors import Aborted, BrokerError, FailedPrecondition, NotFound, Unavailable
+from broker.domain.expiry import times_to_live
 from broker.domain.message import NewMessage
 from broker.domain.names import leaf, project_of
 from broker.domain.priority import levels_of
@@ -189,4 +190,7 @@ def _encode(topic: Topic, messages: Sequence[NewMessage], clock: DatabaseClock) 
     if topic.extensions.priorities is not None:
         levels_of(messages, topic.extensions.priorities)  # which may refuse them
     due_ats = due_times(messages, clock.now()) if topic.extensions.delay else None
-    return encode_messages(messages) if due_ats is None else encode_scheduled(messages, due_ats)
+    ttls = times_to_live(messages) if topic.extensions.expiry else None
+    if due_ats is None:
+        return encode_messages(messages, (), ttls)
+    return encode_scheduled(messages, due_ats, (), ttls)

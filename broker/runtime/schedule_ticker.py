@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from broker.domain.errors import BrokerError
+from broker.domain.expiry import times_to_live
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_ids
 from broker.domain.names import project_of
@@ -176,7 +177,7 @@ class ScheduleTicker:
                 levels_of([message], topic.extensions.priorities)
             settings = topic.schema_settings
             shared = () if settings is None else await self._schemas.check(settings, [message])
-            encode_messages([message])
+            encode_messages([message], (), times_to_live([message]) if topic.extensions.expiry else None)
         except BrokerError as error:
             return _Tick(planned_at, TickOutcome.REFUSED, f"{error.code}: {error.message}")
         except Exception as error:  # or it would be in the way of all other schedules for ever
@@ -194,7 +195,8 @@ class ScheduleTicker:
         for index, (message, _) in enumerate(stored):
             of_shard.setdefault(topic.shard_for(message), []).append(index)
         batches = {
-            shard_id: _encoded([stored[index] for index in indexes]) for shard_id, indexes in of_shard.items()
+            shard_id: _encoded(topic, [stored[index] for index in indexes])
+            for shard_id, indexes in of_shard.items()
         }
         heads = await append_to_shards(
             connection, batches={shard_id: [batch] for shard_id, batch in batches.items()}, now=self._clock.now()
@@ -226,10 +228,11 @@ class ScheduleTicker:
                 self._states.tell("schedules", f"{schedule.name} publishes again")
 
 
-def _encoded(messages: Sequence[tuple[NewMessage, str]]) -> EncodedMessages:
+def _encoded(topic: Topic, pairs: Sequence[tuple[NewMessage, str]]) -> EncodedMessages:
     """Messages, each with what it shares with others."""
-    texts = [shared for _, shared in messages]
-    return encode_messages([message for message, _ in messages], texts if any(texts) else ())
+    messages, texts = [message for message, _ in pairs], [shared for _, shared in pairs]
+    ttls = times_to_live(messages) if topic.extensions.expiry else None
+    return encode_messages(messages, texts if any(texts) else (), ttls)
 
 
 def _missed(first: datetime, before: datetime) -> _Tick:

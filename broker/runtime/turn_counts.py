@@ -8,7 +8,15 @@ from collections.abc import Iterable
 
 from broker.store.claim.request import Claimed
 from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.metrics.families import EXPIRED, FAN_OUT_DEPTH, FAN_OUT_WIDTH, TURN_HELD, TURN_WAITS, TURNS
+from broker.telemetry.metrics.families import (
+    EXPIRED,
+    EXPIRED_MESSAGES,
+    FAN_OUT_DEPTH,
+    FAN_OUT_WIDTH,
+    TURN_HELD,
+    TURN_WAITS,
+    TURNS,
+)
 
 
 class TurnCounts:
@@ -51,7 +59,9 @@ class ClaimCounts:
             FAN_OUT_WIDTH.observe(self._counters.process, width)
             FAN_OUT_DEPTH.observe(self._counters.process, sum(handed_out))
 
-    def expired(self, subscription: str, messages: int) -> None:
-        """So many had their ack deadline behind them."""
-        if messages:
-            self._counters.subscription(subscription)[EXPIRED] += messages
+    def ended(self, subscription: str, claimed: Claimed) -> None:
+        """What had its ack deadline behind it, and what its time."""
+        if claimed.expired or claimed.past:
+            counts = self._counters.subscription(subscription)
+            counts[EXPIRED] += claimed.expired
+            counts[EXPIRED_MESSAGES] += claimed.past

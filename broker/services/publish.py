@@ -7,6 +7,7 @@ from dataclasses import replace
 from broker.domain.deduplication import identities
 from broker.domain.delay import due_times
 from broker.domain.errors import BrokerError, NotFound
+from broker.domain.expiry import times_to_live
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, message_ids
 from broker.domain.names import project_of
@@ -191,7 +192,8 @@ class PublishService:
             settings = topic.schema_settings
             shared = () if settings is None else await self._schemas.check(settings, messages)
             due_ats = due_times(messages, self._clock.now()) if topic.extensions.delay else None
-            packing = Packing(messages, messages, shared, due_ats)
+            ttls = times_to_live(messages) if topic.extensions.expiry else None
+            packing = Packing(messages, messages, shared, due_ats, ttls)
         levels = None if priorities is None else levels_of(packing.messages, priorities)
         batch = packing.pack()
         if packing.stored:
@@ -211,7 +213,8 @@ class PublishService:
             check_messages(stored)
             shared = () if settings is None else await self._schemas.check(settings, stored)
         due_ats = due_times(made, self._clock.now()) if topic.extensions.delay else None
-        return Packing(made, stored, shared, due_ats)
+        ttls = times_to_live(made) if topic.extensions.expiry else None
+        return Packing(made, stored, shared, due_ats, ttls)
 
     def _scheduled(self, shard_id: int, batch: EncodedMessages, appended: Appended) -> list[str]:
         """The ids of a request's messages, of which some are to come later."""

@@ -25,6 +25,7 @@ _DELAYS = "0033"  # the schema from which on brokers know messages that are to c
 _KEY_SHARDS = "0035"  # and topics with shards that have no keys
 _IDENTITIES = "0041"  # and repeats
 _LEVELS = "0045"  # and what is urgent
+_EXPIRY = "0048"  # and messages that expire
 
 
 def topic_not_found(name: str) -> BrokerError:
@@ -183,6 +184,8 @@ async def _require_new_brokers(
     levels = wanted.priorities if wanted.priorities != current.priorities else None
     if levels is not None and await processes.has_processes_before(connection, revision=_LEVELS):
         raise _old_brokers(f"levels of urgency (extensions.priorities={levels.levels})")
+    if wanted.expiry and not current.expiry and await processes.has_processes_before(connection, revision=_EXPIRY):
+        raise _old_brokers("messages that expire (extensions.expiry=true)")
 
 
 def _old_brokers(what: str) -> BrokerError:

@@ -24,6 +24,7 @@ class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_def
     shards: int | None = None
     deduplication: _Deduplication | None = None
     priorities: int | None = None
+    expiry: bool = False
 
 
 _decode = msgspec.json.Decoder(_Body).decode
@@ -46,6 +47,7 @@ def extensions_from(message: Any) -> TopicExtensions:
         shards=body.shards,
         deduplication=_deduplication_from(body.deduplication),
         priorities=None if body.priorities is None else check_levels(body.priorities),
+        expiry=body.expiry,
     )
 
 
@@ -71,6 +73,7 @@ def put_extensions(message: Any, extensions: TopicExtensions) -> None:
             shards=extensions.shards,
             deduplication=_deduplication_body(extensions.deduplication),
             priorities=None if extensions.priorities is None else extensions.priorities.levels,
+            expiry=extensions.expiry,
         )
         carry(message, msgspec.json.encode(body))
 

@@ -10,7 +10,7 @@ from broker.domain.stretch import Stretch
 from broker.store.claim.request import ClaimRequest
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound
-from broker.store.log.messages import only_message, stored_messages
+from broker.store.log.stored_messages import only_message, stored_messages
 
 _READ_BATCHES = statements.hot("read_batches")
 

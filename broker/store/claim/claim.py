@@ -15,6 +15,7 @@ from broker.store.claim.bodies import Bodies
 from broker.store.claim.due import lock_due, look_up_due
 from broker.store.claim.fresh import look_at, place_of, shared_places
 from broker.store.claim.ordered import clear_away
+from broker.store.claim.past_time import look_beyond
 from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Gone, Locked
 from broker.store.claim.round_trip import RoundTrip
 from broker.store.claim.share import share
@@ -122,5 +123,9 @@ async def _look_further(
     trip = RoundTrip()
     trip.add(*clear_away(request, works))
     look_at(trip, request, [work.place for work in works if work.claimant.ordered], bodies)
+    if trip:
+        await trip.run(connection)
+    trip = RoundTrip()
+    look_beyond(trip, request, works, bodies)
     if trip:
         await trip.run(connection)

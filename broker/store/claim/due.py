@@ -26,6 +26,7 @@ MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that a claim looks at 
 # as it may hand out: most are of one message, and those of keys of which nothing is out only wait to be let go.
 MAX_DUE_ROWS_OF_ALL = 4_000
 MAX_DUE_MESSAGES = 10_000  # that a claim looks up, for all together
+MAX_RUN = 1_000  # messages of a key that are passed at once, if they are past their time
 
 
 def lock_due(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
@@ -92,29 +93,52 @@ def _ordered_run(row: Any) -> OrderedRun:
 
 def look_up_due(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
     """Find the messages of the rows that are ready, and the next ones of keys."""
-    asked = list(_ask_rows(works))
+    _look_up_rows(trip, request, list(_ask_rows(works)))
+    _look_up_keys(trip, request, list(_ask_keys(works)))
+
+
+def pass_due(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:
+    """Once more, and further than anybody would take, where all that was found is past its time."""
+    rows = [work for work in works if not work.redeliveries and any(row.past for row in work.due)]
+    _look_up_rows(trip, request, list(_ask_rows(rows, most=MAX_DUE_MESSAGES)))
+    keys = [
+        (work, run, MAX_RUN)
+        for work in works
+        for run in work.runs
+        if run.phase is Phase.LOST and run.past and not run.left
+    ]
+    for _, run, _ in keys:
+        run.past = []  # found again
+    _look_up_keys(trip, request, keys)
+
+
+def _look_up_rows(trip: RoundTrip, request: ClaimRequest, asked: Sequence[tuple[Work, DueAttempt]]) -> None:
     if asked:
         runs = [_run(work, row) for work, row in asked]
         distinct = list(dict.fromkeys(runs))  # of endpoints that fail together most are the same
         wanted = _wanted(request, distinct)
-        trip.add((_FIND_DUE_MESSAGES, wanted), take=lambda rows: _take_messages(asked, runs, distinct, rows))
-    keys = list(_ask_keys(works))
+        trip.add(
+            (_FIND_DUE_MESSAGES, wanted), take=lambda rows: _take_messages(request, asked, runs, distinct, rows)
+        )
+
+
+def _look_up_keys(trip: RoundTrip, request: ClaimRequest, keys: Sequence[tuple[Work, OrderedRun, int]]) -> None:
     if keys:
         redriven = [key for key in keys if key[1].redriven]
         if redriven:  # which may stand among the stragglers: first, for the look in the log is the last
             asked_of = _wanted_of_keys(request, redriven)
             trip.add((_FIND_STRAGGLERS_OF_KEYS, asked_of), take=lambda rows: _take_stragglers(redriven, rows))
         wanted = _wanted_of_keys(request, keys)
-        trip.add((_FIND_MESSAGES_OF_KEYS, wanted), take=lambda rows: _take_messages_of_keys(keys, rows))
+        trip.add((_FIND_MESSAGES_OF_KEYS, wanted), take=lambda rows: _take_messages_of_keys(request, keys, rows))
 
 
 # --- rows of messages without keys --------------------------------------------------------------------------------
 
 
-def _ask_rows(works: Iterable[Work]) -> Iterator[tuple[Work, DueAttempt]]:
+def _ask_rows(works: Iterable[Work], most: int | None = None) -> Iterator[tuple[Work, DueAttempt]]:
     room = MAX_DUE_MESSAGES
     for work in works:
-        quota = min(work.claimant.max_messages, room)
+        quota = min(most or work.claimant.max_messages, room)
         for row in sorted(work.due, key=lambda row: (row.next_delivery_at, min(row.open, default=0))):
             if row.ready:
                 count = row.ask(quota)
@@ -137,6 +161,7 @@ def _wanted(request: ClaimRequest, runs: Sequence[tuple[Any, ...]]) -> dict[str,
 
 
 def _take_messages(
+    request: ClaimRequest,
     asked: Sequence[tuple[Work, DueAttempt]],
     runs: Sequence[tuple[Any, ...]],
     distinct: Sequence[tuple[Any, ...]],
@@ -144,17 +169,22 @@ def _take_messages(
 ) -> None:
     """Give each work what exists of its due messages, in the order in which they were asked for."""
     existing: dict[tuple[Any, ...], dict[int, Stretch]] = {run: {} for run in distinct}
+    at = request.handed_out_at()
     for row in rows:
-        existing[distinct[row.run - 1]][row.seq] = Stretch(row.seq, 1, row.publish_time, row.batch, row.size)
+        found = Stretch(row.seq, 1, row.publish_time, row.batch, row.size, expires_at=row.expires_at)
+        existing[distinct[row.run - 1]][row.seq] = found
     for (work, attempt), run in zip(asked, runs, strict=True):
         of_run = existing[run]
         # What the log does not hold any more is not due any more, or it would be due for ever.
-        attempt.gone = [seq for seq in attempt.asked if seq not in of_run]
-        attempt.drop(attempt.gone)
+        gone = [seq for seq in attempt.asked if seq not in of_run]
+        there = [of_run[seq] for seq in attempt.asked if seq in of_run]
+        past = [] if attempt.redriven else [message for message in there if message.is_past(at)]
+        attempt.gone, attempt.past = [*attempt.gone, *gone], [*attempt.past, *past]
+        attempt.drop([*gone, *(message.first_seq for message in past)])
         number = attempt.attempt_number + 1
         if attempt.redriven:
             work.redriven.update(attempt.asked)
-        work.redeliveries += ((number, of_run[seq]) for seq in attempt.asked if seq in of_run)
+        work.redeliveries += ((number, message) for message in there if message.first_seq in attempt.open)
 
 
 # --- rows of ordering keys ----------------------------------------------------------------------------------------
@@ -198,13 +228,21 @@ def _since(work: Work, run: OrderedRun) -> datetime:
 def _take_stragglers(keys: Sequence[tuple[Work, OrderedRun, int]], rows: Iterable[Any]) -> None:
     for row in rows:
         _, run, _ = keys[row.run - 1]
-        run.available.append(Stretch(row.seq, 1, row.publish_time, row.batch, row.size, run.ordering_key))
+        run.available.append(_message_of_key(run, row))
 
 
-def _take_messages_of_keys(keys: Sequence[tuple[Work, OrderedRun, int]], rows: Iterable[Any]) -> None:
+def _message_of_key(run: OrderedRun, row: Any) -> Stretch:
+    return Stretch(row.seq, 1, row.publish_time, row.batch, row.size, run.ordering_key, row.expires_at)
+
+
+def _take_messages_of_keys(
+    request: ClaimRequest, keys: Sequence[tuple[Work, OrderedRun, int]], rows: Iterable[Any]
+) -> None:
+    at = request.handed_out_at()
     for row in rows:
         _, run, _ = keys[row.run - 1]
-        run.available.append(Stretch(row.seq, 1, row.publish_time, row.batch, row.size, run.ordering_key))
+        message = _message_of_key(run, row)
+        (run.past if message.is_past(at) and not run.redriven else run.available).append(message)
     for _, run, limit in keys:
         if run.redriven:
             by_seq = {message.first_seq: message for message in run.available}

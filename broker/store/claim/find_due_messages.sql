@@ -4,7 +4,7 @@
 -- last message may stand anywhere in its batch.
 -- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
 --     sinces timestamptz[], filter_paths text[], body_paths text[], overhead int8
--- columns: run, seq, publish_time, batch, size
+-- columns: run, seq, publish_time, batch, size, expires_at
 WITH runs AS MATERIALIZED (
     SELECT r.number, r.first_publish_time, r.last_publish_time, r.seqs::int8multirange AS seqs, r.since,
            r.filter_path::jsonpath AS filter_path, r.body_path::jsonpath AS body_path
@@ -13,10 +13,10 @@ WITH runs AS MATERIALIZED (
         %(sinces)s::timestamptz[], %(filter_paths)s::text[], %(body_paths)s::text[]
     ) WITH ORDINALITY AS r (first_publish_time, last_publish_time, seqs, since, filter_path, body_path, number)
 )
-SELECT run.number AS run, m.seq, m.publish_time, m.last_seq AS batch, m.size
+SELECT run.number AS run, m.seq, m.publish_time, m.last_seq AS batch, m.size, m.expires_at
 FROM runs AS run
 CROSS JOIN LATERAL (
-    SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s AS size
+    SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s AS size, l.expires_at
     FROM messages AS l
     WHERE l.shard_id = %(shard_id)s
       AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs))
@@ -27,7 +27,7 @@ CROSS JOIN LATERAL (
       AND (run.filter_path IS NULL OR l.attributes @@ run.filter_path)
       AND (run.body_path IS NULL OR body_matches(l.attributes, l.body, run.body_path))
     UNION ALL
-    SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s
+    SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s, l.expires_at
     FROM straggler_messages AS l
     WHERE l.shard_id = %(shard_id)s
       AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs))

@@ -5,14 +5,15 @@
 -- PostgreSQL prune partitions while it runs.  The numbering of the messages of a batch below the limit makes it count
 -- messages; the last batch may hold more than are wanted.
 -- parameters: shard_id int8, subscription_ids int8[], sinces timestamptz[], limits int8[]
--- columns: place, publish_time, batch, first_seq, count, size
+-- columns: place, publish_time, batch, first_seq, count, size, expires_at
 SELECT p.place, b.publish_time, b.last_seq AS batch, b.last_seq - b.count + b.ordinal AS first_seq,
-       b.count - b.ordinal + 1 AS count, b.size * (b.count - b.ordinal + 1) / b.count AS size
+       b.count - b.ordinal + 1 AS count, b.size * (b.count - b.ordinal + 1) / b.count AS size,
+       b.expires_at
 FROM unnest(%(subscription_ids)s::int8[], %(sinces)s::timestamptz[], %(limits)s::int8[])
     WITH ORDINALITY AS p (subscription_id, since, max_messages, place)
 JOIN cursors AS c ON c.shard_id = %(shard_id)s AND c.subscription_id = p.subscription_id
 CROSS JOIN LATERAL (
-    SELECT l.publish_time, l.last_seq, l.count::int8 AS count, l.size::int8 AS size,
+    SELECT l.publish_time, l.last_seq, l.count::int8 AS count, l.size::int8 AS size, l.expires_at,
            generate_series(greatest(1, c.next_seq - l.last_seq + l.count), l.count) AS ordinal
     FROM message_batches AS l
     WHERE l.shard_id = %(shard_id)s

@@ -2,7 +2,7 @@
 -- further than to the batch with which `max_read` bytes are full (`till`).
 -- parameters: shard_id int8, subscription_ids int8[], sinces timestamptz[], filter_paths text[], body_paths text[],
 --     ordered bool[], limits int8[], max_bytes int8[], max_scanned int8[], max_read int8, overhead int8
--- columns: place, seq, publish_time, batch, size, ordering_key, matches, is_end
+-- columns: place, seq, publish_time, batch, size, ordering_key, matches, is_end, expires_at
 WITH places AS MATERIALIZED (
     SELECT p.place, p.subscription_id, c.next_publish_time, c.next_seq, p.since,
            p.filter_path::jsonpath AS filter_path, p.body_path::jsonpath AS body_path, p.ordered, p.max_messages,
@@ -15,7 +15,7 @@ WITH places AS MATERIALIZED (
     )
     JOIN cursors AS c ON c.shard_id = %(shard_id)s AND c.subscription_id = p.subscription_id
 )
-SELECT p.place, m.seq, m.publish_time, m.last_seq AS batch, m.size, m.ordering_key, m.matches, m.is_end
+SELECT p.place, m.seq, m.publish_time, m.last_seq AS batch, m.size, m.ordering_key, m.matches, m.is_end, m.expires_at
 FROM places AS p
 LEFT JOIN LATERAL (
     SELECT b.publish_time, b.last_seq
@@ -35,7 +35,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS till ON true
 CROSS JOIN LATERAL (
-    SELECT seq, publish_time, last_seq, size, ordering_key, matches,
+    SELECT seq, publish_time, last_seq, size, ordering_key, matches, expires_at,
            is_last AND scanned < p.max_scanned AND till.last_seq IS NULL AS is_end
     FROM (
         SELECT s.*,
@@ -45,7 +45,7 @@ CROSS JOIN LATERAL (
                    ORDER BY s.publish_time, s.last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
                ) AS preceding_bytes
         FROM (
-            SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s AS size, l.ordering_key,
+            SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s AS size, l.ordering_key, l.expires_at,
                    l.attributes @@ p.filter_path
                    AND (NOT p.ordered OR l.ordering_key IS NULL OR (
                        SELECT d.attempt_id

@@ -2,7 +2,7 @@
 -- parameters: shard_id int8, subscription_ids int8[], ordering_keys text[], first_publish_times timestamptz[],
 --     seqs text[], limits int8[], sinces timestamptz[], filter_paths text[], body_paths text[],
 --     overhead int8
--- columns: run, seq, publish_time, batch, size
+-- columns: run, seq, publish_time, batch, size, expires_at
 WITH keys AS MATERIALIZED (
     SELECT k.number, k.ordering_key, k.first_publish_time, k.seqs::int8multirange AS seqs, k.max_messages, k.since,
            k.filter_path::jsonpath AS filter_path, k.body_path::jsonpath AS body_path, c.next_publish_time, c.next_seq
@@ -15,10 +15,10 @@ WITH keys AS MATERIALIZED (
     )
     JOIN cursors AS c ON c.shard_id = %(shard_id)s AND c.subscription_id = k.subscription_id
 )
-SELECT k.number AS run, m.seq, m.publish_time, m.last_seq AS batch, m.size
+SELECT k.number AS run, m.seq, m.publish_time, m.last_seq AS batch, m.size, m.expires_at
 FROM keys AS k
 CROSS JOIN LATERAL (
-    SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s AS size
+    SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s AS size, l.expires_at
     FROM straggler_messages AS l
     WHERE l.shard_id = %(shard_id)s
       AND l.ordering_key = k.ordering_key

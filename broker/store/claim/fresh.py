@@ -6,7 +6,7 @@ all push subscriptions stand at the head, so that a publish is looked up once ho
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -32,11 +32,20 @@ MAX_READ_BYTES = 4_000_000  # of bodies, at all places together: some 40 ms; at 
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Messages from the cursor on.  `end` is just past the last one scanned; `all_seen`: there were no more."""
+    """Messages from the cursor on.  `end` is just past the last one scanned; `all_seen`: there were no more.
+
+    `past`: those among them whose time is over.
+    """
 
     stretches: Sequence[Stretch] = ()
     end: tuple[datetime, int] | None = None
     all_seen: bool = True
+    past: Sequence[Stretch] = ()
+
+    @property
+    def is_past(self) -> bool:
+        """All that was found is, and there is more behind it."""
+        return bool(self.past) and not self.stretches and not self.all_seen
 
     def position_after(self, rest: Sequence[Stretch]) -> tuple[datetime, int] | None:
         """Where the cursor goes when all but `rest` is taken (None: it stays).
@@ -53,7 +62,8 @@ class Place:
     """A position in the log with a filter, and the most that any of the claimants there would take.
 
     It is where the cursor of the subscription `at` stands.  `fresh` is None until it was looked at; it stays so if
-    the claim had no room for it.  `portions`: what claimants that are alike get, by appetite.
+    the claim had no room for it.  `passes`: what stands there is past its time, so it is looked at further than
+    anybody would take.  `portions`: what claimants that are alike get, by appetite.
     """
 
     at: int
@@ -66,6 +76,7 @@ class Place:
     largest_digest: int = 0
     scanned: int = 0  # how many messages may be
     fresh: Fresh | None = None
+    passes: bool = False
     appetites: set[Any] = field(default_factory=set)
     portions: dict[Any, Any] = field(default_factory=dict)
 
@@ -77,7 +88,12 @@ class Place:
     @property
     def wanted(self) -> int:
         """How many messages are looked for, where all match."""
-        return min(self.max_messages, self.scanned)
+        return self.scanned if self.passes else min(self.max_messages, self.scanned)
+
+    @property
+    def brings_bodies(self) -> bool:
+        """Where it is looked at alone."""
+        return not (self.largest_digest or self.passes)
 
     def add(self, claimant: Claimant) -> None:
         appetite = claimant.appetite
@@ -164,24 +180,25 @@ def look_at(trip: RoundTrip, request: ClaimRequest, places: Iterable[Place], bod
     """Look for what is fresh at these places.  At one alone where all matches the bodies come along."""
     chosen = with_room(places)
     by_batch = [place for place in chosen if place.takes_all]
-    if len(chosen) == 1 and by_batch and not by_batch[0].largest_digest:
+    if len(chosen) == 1 and by_batch and by_batch[0].brings_bodies:
         [place] = by_batch
         trip.add(
-            (_READ_FRESH_BATCHES, _at_one(request, place)), take=lambda rows: _take_bodies(place, rows, bodies)
+            (_READ_FRESH_BATCHES, _at_one(request, place)),
+            take=lambda rows: _take_bodies(request, place, rows, bodies),
         )
     elif by_batch:
         limits = {"limits": [place.wanted + 1 for place in by_batch]}  # one more shows whether there are others
         wanted = {**_at(request, by_batch), **limits}
-        trip.add((_FIND_FRESH_BATCHES, wanted), take=lambda rows: _take_batches(by_batch, rows))
+        trip.add((_FIND_FRESH_BATCHES, wanted), take=lambda rows: _take_batches(request, by_batch, rows))
     by_message = [place for place in chosen if not place.takes_all and place.body_path is None]
     if by_message:
         wanted = _by_message(request, by_message)
-        trip.add((_FIND_FRESH_MESSAGES, wanted), take=lambda rows: _take_messages(by_message, rows))
+        trip.add((_FIND_FRESH_MESSAGES, wanted), take=lambda rows: _take_messages(request, by_message, rows))
     by_body = [place for place in chosen if place.body_path is not None]
     if by_body:
         reads = {"body_paths": [place.body_path for place in by_body], "max_read": MAX_READ_BYTES // len(by_body)}
         wanted = _by_message(request, by_body) | reads
-        trip.add((_FIND_FRESH_MESSAGES_BY_BODY, wanted), take=lambda rows: _take_messages(by_body, rows))
+        trip.add((_FIND_FRESH_MESSAGES_BY_BODY, wanted), take=lambda rows: _take_messages(request, by_body, rows))
 
 
 def _at_one(request: ClaimRequest, place: Place) -> dict[str, Any]:
@@ -203,8 +220,8 @@ def _by_message(request: ClaimRequest, places: Sequence[Place]) -> dict[str, Any
         **_at(request, places),
         "filter_paths": [place.filter_path for place in places],
         "ordered": [place.ordered for place in places],
-        "limits": [place.max_messages for place in places],
-        "max_bytes": [place.max_bytes for place in places],
+        "limits": [place.scanned if place.passes else place.max_messages for place in places],
+        "max_bytes": [MAX_BYTES if place.passes else place.max_bytes for place in places],
         "max_scanned": [place.scanned for place in places],
         "overhead": MESSAGE_OVERHEAD,
     }
@@ -216,38 +233,55 @@ def _by_place(places: Sequence[Place], rows: Iterable[Any]) -> Iterator[tuple[Pl
         yield place, rows_of.get(number, ())
 
 
-def _take_batches(places: Sequence[Place], rows: Iterable[Any]) -> None:
+def _take_batches(request: ClaimRequest, places: Sequence[Place], rows: Iterable[Any]) -> None:
     for place, of_place in _by_place(places, rows):
-        place.fresh = _of_batches(of_place, place.wanted)
+        place.fresh = _of_batches(request, of_place, place.wanted)
 
 
-def _take_bodies(place: Place, rows: Sequence[Any], bodies: Bodies) -> None:
-    place.fresh = _of_batches(rows, place.wanted)
+def _take_bodies(request: ClaimRequest, place: Place, rows: Sequence[Any], bodies: Bodies) -> None:
+    place.fresh = _of_batches(request, rows, place.wanted)
     bodies.add([row for row in rows if row.data is not None])
 
 
-def _of_batches(rows: Sequence[Any], wanted: int) -> Fresh:
+def _of_batches(request: ClaimRequest, rows: Sequence[Any], wanted: int) -> Fresh:
     """Whole batches; of the last one no more than are wanted."""
     if not rows:
         return Fresh()
     stretches = [
-        Stretch(row.first_seq, row.count, row.publish_time, row.batch, row.size + row.count * MESSAGE_OVERHEAD)
+        Stretch(
+            row.first_seq,
+            row.count,
+            row.publish_time,
+            row.batch,
+            row.size + row.count * MESSAGE_OVERHEAD,
+            expires_at=row.expires_at,
+        )
         for row in rows
     ]
     beyond = count_of(stretches) - wanted
     drop_last(stretches, beyond)
-    return Fresh(stretches, just_past(stretches[-1]), all_seen=beyond <= 0)
+    return _sorted_out(request, Fresh(stretches, just_past(stretches[-1]), all_seen=beyond <= 0))
 
 
-def _take_messages(places: Sequence[Place], rows: Iterable[Any]) -> None:
+def _sorted_out(request: ClaimRequest, found: Fresh) -> Fresh:
+    """What is past its time apart from what may go out."""
+    if not any(stretch.expires_at for stretch in found.stretches):
+        return found
+    at = request.handed_out_at()
+    past = [stretch for stretch in found.stretches if stretch.is_past(at)]
+    return replace(found, stretches=[each for each in found.stretches if not each.is_past(at)], past=past)
+
+
+def _take_messages(request: ClaimRequest, places: Sequence[Place], rows: Iterable[Any]) -> None:
     for place, of_place in _by_place(places, rows):
         if not of_place:
             place.fresh = Fresh()
             continue
         last = of_place[-1]
         stretches = [
-            Stretch(row.seq, 1, row.publish_time, row.batch, row.size, row.ordering_key)
+            Stretch(row.seq, 1, row.publish_time, row.batch, row.size, row.ordering_key, row.expires_at)
             for row in of_place
             if row.matches
         ]
-        place.fresh = Fresh(stretches, (last.publish_time, last.seq + 1), all_seen=last.is_end)
+        found = Fresh(stretches, (last.publish_time, last.seq + 1), all_seen=last.is_end)
+        place.fresh = _sorted_out(request, found)

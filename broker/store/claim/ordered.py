@@ -88,7 +88,7 @@ def _row(request: ClaimRequest, claimant: Claimant, run: OrderedRun, at: datetim
         "seqs": to_multirange(out + [seq for seq, _ in behind]),
         "out_counts": len(out),
         "attempt_numbers": "{" + ",".join(map(str, numbers)) + "}",
-        "waiting_froms": out[-1] + 1 if out and not run.left else None,
+        "waiting_froms": run.waiting_from,
         "first_publish_times": first,
         "last_publish_times": last,
     }

@@ -2,20 +2,20 @@
 -- before them has fewer than max_bytes.
 -- parameters: shard_id int8, subscription_id int8, since timestamptz, max_messages int8, max_bytes int8
 -- columns: publish_time, batch, first_seq, count, size, ordering_key, attributes, data, shared,
---     id_seqs
+--     id_seqs, expires_at
 SELECT f.publish_time, f.batch, f.first_seq, f.count, f.size, f.ordering_key,
        CASE WHEN f.before < %(max_bytes)s THEN f.attributes::text[] END AS attributes,
        CASE WHEN f.before < %(max_bytes)s THEN f.data END AS data,
-       f.shared_attributes::text AS shared, f.id_seqs
+       f.shared_attributes::text AS shared, f.id_seqs, f.expires_at
 FROM (
     SELECT b.publish_time, b.last_seq AS batch, b.last_seq - b.count + b.ordinal AS first_seq,
            b.count - b.ordinal + 1 AS count, b.size * (b.count - b.ordinal + 1) / b.count AS size,
-           b.ordering_key, b.attributes, b.data, b.shared_attributes, b.id_seqs,
+           b.ordering_key, b.attributes, b.data, b.shared_attributes, b.id_seqs, b.expires_at,
            sum(b.size) OVER (ORDER BY b.publish_time, b.last_seq ROWS UNBOUNDED PRECEDING) - b.size AS before
     FROM cursors AS c
     CROSS JOIN LATERAL (
         SELECT l.publish_time, l.last_seq, l.count::int8 AS count, l.size::int8 AS size, l.ordering_key, l.attributes,
-               l.data, l.shared_attributes, l.id_seqs,
+               l.data, l.shared_attributes, l.id_seqs, l.expires_at,
                generate_series(greatest(1, c.next_seq - l.last_seq + l.count), l.count) AS ordinal
         FROM message_batches AS l
         WHERE l.shard_id = %(shard_id)s

@@ -133,9 +133,11 @@ Rest = Gone | Locked | More | Quiet
 class Claimed(msgspec.Struct, frozen=True):
     """What became of one claimant: the deliveries for each demand, in their order, and what is left.
 
-    `expired`: messages that were taken up again because their ack deadline had passed.
+    `expired`: messages that were taken up again because their ack deadline had passed; `past`: those that it has
+    passed, or taken out of their rows, because their time was over.
     """
 
     deliveries: Sequence[Sequence[Delivery]]
     rest: Rest
     expired: int = 0
+    past: int = 0

@@ -7,6 +7,7 @@ from broker.domain.delivery import Demand, Share, as_attempts, due_quota, even_p
 from broker.domain.ordered_run import give_runs, share_in_order
 from broker.domain.stretch import Source, Stretch, count_of, size_of
 from broker.store.claim.fresh import may_go
+from broker.store.claim.past_time import passed
 from broker.store.claim.request import MAX_BYTES, ClaimRequest
 from broker.store.claim.work import Parcel, Portion, Work
 
@@ -95,6 +96,7 @@ def _with_rest(request: ClaimRequest, work: Work, portion: Portion, rest: Sequen
     position = fresh.position_after(left)
     if position is not None and position[1] > work.cursor.next_seq:
         portion.position = position
+        portion.past = passed(portion, fresh.past, position[1])
     if not left:
         portion.more = not fresh.all_seen
     elif may_go(digest, left, request.now):

@@ -58,7 +58,8 @@ class Portion:
     """What one claimant gets, or several that are alike: for each demand keys' runs, and a share.
 
     As `parcels` it is cut up for the rows that it goes out under.  `position` is where the cursor goes (None: it
-    stays).  Of the fresh messages that are left `more` may go at once, or some at `until`.
+    stays).  Of the fresh messages that are left `more` may go at once, or some at `until`.  Those that are `past`
+    their time it has passed.
     """
 
     runs: Sequence[Sequence[GivenRun]] = ()
@@ -67,6 +68,7 @@ class Portion:
     position: tuple[datetime, int] | None = None
     more: bool = False
     until: datetime | None = None
+    past: Sequence[Stretch] = ()
 
     @property
     def stretches(self) -> Iterator[Stretch]:

@@ -15,6 +15,7 @@ from broker.store.claim.bodies import Bodies, read_bodies
 from broker.store.claim.columns import by_column
 from broker.store.claim.expired import expired_again, expired_unread
 from broker.store.claim.ordered import new_runs, retimed_rows, rewrite_runs
+from broker.store.claim.past_time import count_past, rows_of_past
 from broker.store.claim.request import Claimed, ClaimRequest, More, Quiet, ack_deadlines
 from broker.store.claim.round_trip import RoundTrip
 from broker.store.claim.work import Parcel, Work
@@ -67,6 +68,7 @@ async def write(
             [deliveries.get((work.subscription_id, number), ()) for number in range(len(work.claimant.demands))],
             _rest(work, upcoming.get(work.subscription_id)),
             sum(row.expired for row in work.due) + sum(run.expired for run in work.runs),
+            count_past(work),
         )
         for work in works
     }
@@ -173,7 +175,7 @@ def _new_rows(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime)
 def _journal(
     request: ClaimRequest, works: Sequence[Work], attempts: Sequence[_Attempt], at: datetime
 ) -> Iterator[Bound]:
-    """What goes out, of subscriptions that have it written down, and what is past its retention."""
+    """What goes out, of subscriptions that have it written down, and what is past its time, or its retention."""
     told = [attempt for attempt in attempts if attempt.work.claimant.journal is not None]
     rows = [
         row
@@ -187,6 +189,7 @@ def _journal(
             author=attempt.work.claimant.demands[attempt.parcel.demand].author,
         )
     ]
+    rows += rows_of_past(works)
     if rows:
         yield journal_statement(request.shard_id, rows, at)
     yield from expired_again(request, works, at)

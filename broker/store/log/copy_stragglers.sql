@@ -1,8 +1,8 @@
 -- Whole batches are copied, acked neighbours included: which bits are open may change at any moment.
 INSERT INTO straggler_batches (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data,
-                               shared_attributes, id_seqs)
+                               shared_attributes, id_seqs, expires_at)
 SELECT m.shard_id, m.publish_time, m.last_seq, m.count, m.size, m.ordering_key, m.attributes, m.data,
-       m.shared_attributes, m.id_seqs
+       m.shared_attributes, m.id_seqs, m.expires_at
 FROM delivery_attempts AS d
 JOIN message_batches AS m
   ON m.shard_id = d.shard_id

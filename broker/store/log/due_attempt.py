@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.sequences import from_bits, from_multirange, to_bits
+from broker.domain.stretch import Stretch
 
 # The floor stays this far behind: a nack may carry a time that is a little old when it commits.
 DUE_FLOOR_MARGIN = timedelta(seconds=60)
@@ -37,6 +38,7 @@ class DueAttempt:
     ready: bool = False
     asked: list[int] = field(default_factory=list)
     gone: Sequence[int] = ()  # of these, what the log has no more, or the filter leaves out now
+    past: Sequence[Stretch] = ()  # and what is past its time
     were_out: int = 0  # messages whose ack deadline has passed
 
     @property

@@ -7,16 +7,15 @@ A message of it costs PostgreSQL a third or less of what a row of its own would 
 import random
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from psycopg.errors import CheckViolation
 
-from broker.domain.delivery import StoredMessage
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
 from broker.store.driver import statements
@@ -36,7 +35,7 @@ _ELEMENT_OVERHEAD = 8  # bytes that an array adds to a body: its length, and up 
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
 _JSONB_VERSION = b"\x01"
-_NO_ATTRIBUTES = "{}"
+_MICROSECOND = timedelta(microseconds=1)
 _FROZEN = "shards_frozen_check"  # as store/schema/tables.py names it
 
 _encode_json = msgspec.json.Encoder().encode
@@ -46,7 +45,8 @@ _encode_json = msgspec.json.Encoder().encode
 class ScheduledPart:
     """Messages of a publish request that are to come later, packed as the others are.
 
-    `indexes`: which of the request's they are.
+    `indexes`: which of the request's they are; `ttls`: for how many microseconds each is delivered (empty: all for
+    ever).
     """
 
     indexes: Sequence[int]
@@ -55,6 +55,7 @@ class ScheduledPart:
     ordering_key: str | None
     attributes: bytes
     data: bytes
+    ttls: Sequence[int | None] = ()
 
     @property
     def count(self) -> int:
@@ -75,7 +76,8 @@ class EncodedMessages:
 
     `attributes` is empty if no message has any.  `parts`: the batches that it would be cut into, by (count, size);
     `sizes`: of the messages, data and attributes.  `shared`: of each part, what its messages have besides their own
-    attributes, as JSON; empty: nothing.  `has_gaps`: some messages have a sequence and are not stored; their parts
+    attributes, as JSON; empty: nothing.  `ttls`: for how many microseconds the messages of each part are delivered
+    (empty: all for ever).  `has_gaps`: some messages have a sequence and are not stored; their parts
     have no size (None), and they are in no `sizes`.  `scheduled`: messages beside them, which have no sequence yet
     and are not in `count`; `size` and `sizes` have them, too.  `identified`: some of them may be repeats.
     `levels`: how urgent each is, if any is.  With one of these, `some` packs the messages at some indexes alone.
@@ -89,6 +91,7 @@ class EncodedMessages:
     parts: Sequence[tuple[int, int | None]]
     sizes: Sequence[int] = ()
     shared: Sequence[str] = ()
+    ttls: Sequence[int | None] = ()
     has_gaps: bool = False
     scheduled: ScheduledPart | None = None
     identified: Identified | None = None
@@ -111,11 +114,14 @@ class Appended(NamedTuple):
     first_id_seq: int = 0
 
 
-def encode_messages(messages: Sequence[NewMessage], shared: Sequence[str] = ()) -> EncodedMessages:
+def encode_messages(
+    messages: Sequence[NewMessage], shared: Sequence[str] = (), ttls: Sequence[timedelta | None] | None = None
+) -> EncodedMessages:
     """Pack messages, all with the same ordering key, for `append_messages`.
 
     `shared`: of each message, attributes that it has besides its own, as a JSON object that is not empty; stored
-    once for a batch, in which all messages have the same.
+    once for a batch, in which all messages have the same.  `ttls`: for how long each is delivered, likewise; None:
+    all for ever.
 
     Raises InvalidArgument for U+0000 in an attribute or ordering key, which PostgreSQL's text cannot hold.
     """
@@ -135,29 +141,52 @@ def encode_messages(messages: Sequence[NewMessage], shared: Sequence[str] = ()) 
         sizes = [_size(m, length, text) for m, length, text in zip(messages, lengths, texts, strict=True)]
     data = b"".join(chain.from_iterable(zip(map(_LENGTH, lengths), bodies, strict=True)))
     packed = len(messages), sum(sizes), ordering_key, attributes, data
-    if not shared:
+    if not shared and ttls is None:
         return EncodedMessages(*packed, list(_parts(sizes)), sizes)
-    runs = [
-        (text, [size for _, size in run]) for text, run in groupby(zip(shared, sizes, strict=True), itemgetter(0))
-    ]
-    parts = [(text, part) for text, of_run in runs for part in _parts(of_run)]
-    return EncodedMessages(*packed, [part for _, part in parts], sizes, [text for text, _ in parts])
+    return _in_runs(EncodedMessages(*packed, (), sizes), shared, ttls)
 
 
-def encode_with_gaps(messages: Sequence[NewMessage | None], shared: Sequence[str] = ()) -> EncodedMessages:
+def _in_runs(
+    whole: EncodedMessages, shared: Sequence[str], ttls: Sequence[timedelta | None] | None
+) -> EncodedMessages:
+    """Cut where what the messages share, or for how long they are delivered, is another than before."""
+    texts = shared or repeat("")
+    lives = repeat(None) if ttls is None else in_microseconds(ttls)
+    runs = groupby(zip(zip(texts, lives, strict=False), whole.sizes, strict=False), itemgetter(0))
+    parts = [(alike, part) for alike, run in runs for part in _parts([size for _, size in run])]
+    return replace(
+        whole,
+        parts=[part for _, part in parts],
+        shared=[text for (text, _), _ in parts] if shared else (),
+        ttls=() if ttls is None else [ttl for (_, ttl), _ in parts],
+    )
+
+
+def in_microseconds(ttls: Iterable[timedelta | None]) -> list[int | None]:
+    return [None if ttl is None else ttl // _MICROSECOND for ttl in ttls]
+
+
+def encode_with_gaps(
+    messages: Sequence[NewMessage | None],
+    shared: Sequence[str] = (),
+    ttls: Sequence[timedelta | None] | None = None,
+) -> EncodedMessages:
     """The same where some messages are not stored (None) and have a sequence all the same, that names nothing.
 
-    `shared` is of the others.
+    `shared` is of the others, `ttls` of all.
     """
     runs: list[EncodedMessages] = []
     texts = iter(shared)
+    lives = None if ttls is None else iter(ttls)
     for is_gap, run in groupby(messages, lambda message: message is None):
-        stored = [message for message in run if message is not None] if not is_gap else []
+        of_run = list(run)
+        of_lives = None if lives is None else list(islice(lives, len(of_run)))
+        stored = [message for message in of_run if message is not None]
         if is_gap:
-            count = sum(1 for _ in run)
+            count = len(of_run)
             runs.append(EncodedMessages(count, 0, None, b"", _LENGTH(0) * count, [(count, None)]))
         else:
-            runs.append(encode_messages(stored, list(islice(texts, len(stored)))))
+            runs.append(encode_messages(stored, list(islice(texts, len(stored))), of_lives))
     has_attributes = any(run.attributes for run in runs)
     return EncodedMessages(
         len(messages),
@@ -168,6 +197,7 @@ def encode_with_gaps(messages: Sequence[NewMessage | None], shared: Sequence[str
         list(chain.from_iterable(run.parts for run in runs)),
         list(chain.from_iterable(run.sizes for run in runs)),
         list(chain.from_iterable(run.shared for run in runs)),
+        list(chain.from_iterable(run.ttls for run in runs)),
         has_gaps=True,
     )
 
@@ -205,6 +235,7 @@ class _Batches:
     sizes: list[int] = field(default_factory=list)
     ordering_keys: list[str | None] = field(default_factory=list)
     shared: list[str] = field(default_factory=list)
+    ttls: list[int | None] = field(default_factory=list)
     count: int = 0
 
     def add(self, request: EncodedMessages) -> None:
@@ -223,6 +254,7 @@ class _Batches:
             self.sizes.append(size)
             self.ordering_keys.append(request.ordering_key)
         self.shared += request.shared or [""] * (len(self.lasts) - len(self.shared))
+        self.ttls += request.ttls or [None] * (len(self.lasts) - len(self.ttls))
 
     def _fits(self, request: EncodedMessages) -> bool:
         if not self.counts or request.ordering_key != self.ordering_keys[-1]:
@@ -230,6 +262,8 @@ class _Batches:
         if request.has_gaps or self.lasts[-1] != self.count:
             return False
         if request.shared != ([self.shared[-1]] if self.shared[-1] else ()):
+            return False
+        if request.ttls != ([self.ttls[-1]] if self.ttls[-1] is not None else ()):
             return False
         count = self.counts[-1] + request.count
         return count <= MAX_BATCH and self.sizes[-1] + request.size + count * _ELEMENT_OVERHEAD <= MAX_BATCH_BYTES
@@ -249,6 +283,7 @@ def append_statements(shard_id: int, requests: Sequence[EncodedMessages], now: d
         "attributes": _attributes(requests, batches.count),
         "data": array(OIDS["bytea"], [request.data for request in requests], batches.count),
         "shared_attributes": _shared(batches.shared),
+        "ttls": batches.ttls,
     }
     return (_TAKE_SEQUENCES, {**where, "now": now}), (_APPEND_MESSAGES, {**where, **rows})
 
@@ -326,6 +361,7 @@ def schedule_statement(shard_id: int, parts: Sequence[ScheduledPart], now: datet
         "ordering_keys": [part.ordering_key for part in parts for _ in part.indexes],
         "attributes": array(OIDS["jsonb"], [attributes], count),
         "data": array(OIDS["bytea"], [part.data for part in parts], count),
+        "ttls": [ttl for part in parts for ttl in part.ttls or repeat(None, part.count)],
     }
     return _INSERT_SCHEDULED_MESSAGES, {"shard_id": shard_id, "count": count, "flush": flush, **rows}
 
@@ -333,48 +369,3 @@ def schedule_statement(shard_id: int, parts: Sequence[ScheduledPart], now: datet
 def is_frozen(error: CheckViolation) -> bool:
     """Whether it is for a freeze that nothing can be appended."""
     return error.diag.constraint_name == _FROZEN
-
-
-def only_message(row: Any) -> StoredMessage:
-    """The message of a batch of one, a row as read_batches.sql has them."""
-    [data] = row.data
-    attributes = (row.attributes and row.attributes[0]) or _NO_ATTRIBUTES
-    if row.shared is not None:
-        attributes = _with_shared(attributes, row.shared)
-    id_seq = None if row.id_seqs is None else row.id_seqs[0]
-    return StoredMessage(row.batch, row.publish_time, row.ordering_key, attributes, data, id_seq)
-
-
-def stored_messages(
-    seq: int,
-    publish_time: datetime,
-    ordering_key: str | None,
-    attributes: list[str | None] | None,
-    data: list[bytes],
-    shared: str | None,
-    id_seqs: list[int] | None = None,
-) -> list[StoredMessage]:
-    """The messages of a batch; `seq` is the first one's, `shared` what all have besides their own attributes,
-    `id_seqs` what their ids are made of (None: their sequences).
-    """
-    if id_seqs is not None:
-        messages = stored_messages(seq, publish_time, ordering_key, attributes, data, shared)
-        for message, id_seq in zip(messages, id_seqs, strict=True):
-            message.id_seq = id_seq
-        return messages
-    if shared is not None:
-        attributes = [_with_shared(text or _NO_ATTRIBUTES, shared) for text in attributes or [None] * len(data)]
-    if attributes is None:
-        return [
-            StoredMessage(number, publish_time, ordering_key, _NO_ATTRIBUTES, body)
-            for number, body in enumerate(data, seq)
-        ]
-    return [
-        StoredMessage(number, publish_time, ordering_key, text or _NO_ATTRIBUTES, body)
-        for number, text, body in zip(range(seq, seq + len(data)), attributes, data, strict=True)
-    ]
-
-
-def _with_shared(attributes: str, shared: str) -> str:
-    """Both in one JSON object."""
-    return shared if attributes == _NO_ATTRIBUTES else f"{attributes[:-1]}, {shared[1:]}"

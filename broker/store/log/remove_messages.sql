@@ -29,9 +29,10 @@ gone AS (
 ),
 kept AS (
     INSERT INTO message_batches (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data,
-                                 shared_attributes, id_seqs)
+                                 shared_attributes, id_seqs, expires_at)
     SELECT p.shard_id, p.publish_time, p.last, p.last - p.first + 1, p.bytes, p.ordering_key,
-           p.attributes[p.low:p.high], p.data[p.low:p.high], p.shared_attributes, p.id_seqs[p.low:p.high]
+           p.attributes[p.low:p.high], p.data[p.low:p.high], p.shared_attributes, p.id_seqs[p.low:p.high],
+           p.expires_at
     FROM (
         SELECT g.*, lower(r) AS first, upper(r) - 1 AS last,
                (lower(r) - lower(g.held) + 1)::int4 AS low, (upper(r) - lower(g.held))::int4 AS high, z.bytes

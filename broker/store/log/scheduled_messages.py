@@ -6,7 +6,7 @@ deletes its row, or its row was deleted and it is never seen.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -28,6 +28,7 @@ from broker.store.log.messages import (
     append_statements,
     encode_messages,
     encode_with_gaps,
+    in_microseconds,
     is_frozen,
 )
 
@@ -57,18 +58,22 @@ class ScheduledShard:
 
 
 def encode_scheduled(
-    messages: Sequence[NewMessage | None], due_ats: Sequence[datetime | None], shared: Sequence[str] = ()
+    messages: Sequence[NewMessage | None],
+    due_ats: Sequence[datetime | None],
+    shared: Sequence[str] = (),
+    ttls: Sequence[timedelta | None] | None = None,
 ) -> EncodedMessages:
     """Pack the messages of a request some of which are to come later, at `due_ats` (None: at once).
 
-    A message that is None is not stored; `shared` is of the others (`encode_messages`).
+    A message that is None is not stored; `shared` is of the others (`encode_messages`), `ttls` of all.
     """
     texts = iter(shared)
     of_each = ["" if message is None or not shared else next(texts) for message in messages]
     at_once = [index for index, due_at in enumerate(due_ats) if due_at is None]
     indexes = [index for index, due_at in enumerate(due_ats) if due_at is not None]
     waiting = [_whole(message, of_each[index]) for index in indexes if (message := messages[index]) is not None]
-    now = _encode_at_once([messages[index] for index in at_once], [of_each[index] for index in at_once])
+    lives = None if ttls is None else [ttls[index] for index in at_once]
+    now = _encode_at_once([messages[index] for index in at_once], [of_each[index] for index in at_once], lives)
     packed = encode_messages(waiting)
     part = ScheduledPart(
         indexes,
@@ -77,18 +82,23 @@ def encode_scheduled(
         packed.ordering_key,
         packed.attributes,
         packed.data,
+        () if ttls is None else in_microseconds(ttls[index] for index in indexes),
     )
     return replace(
         now, size=now.size + packed.size, sizes=[*now.sizes, *packed.sizes], has_gaps=True, scheduled=part
     )
 
 
-def _encode_at_once(messages: Sequence[NewMessage | None], shared: Sequence[str]) -> EncodedMessages:
+def _encode_at_once(
+    messages: Sequence[NewMessage | None], shared: Sequence[str], ttls: Sequence[timedelta | None] | None
+) -> EncodedMessages:
     stored = [message for message in messages if message is not None]
     texts = [text for text in shared if text]
     if not messages:
         return EncodedMessages(0, 0, None, b"", b"", [])
-    return encode_messages(stored, texts) if len(stored) == len(messages) else encode_with_gaps(messages, texts)
+    if len(stored) == len(messages):
+        return encode_messages(stored, texts, ttls)
+    return encode_with_gaps(messages, texts, ttls)
 
 
 def _whole(message: NewMessage, shared: str) -> NewMessage:
@@ -136,15 +146,19 @@ async def append_due(connection: HotConnection, *, shard_id: int, now: datetime)
 
 async def _append(connection: HotConnection, shard_id: int, rows: Sequence[Any], now: datetime) -> bool:
     id_seqs = [row.id_seq for row in rows]
-    requests = [
-        encode_messages([_message(row) for row in run]) for _, run in groupby(rows, attrgetter("ordering_key"))
-    ]
+    requests = [_request(list(run)) for _, run in groupby(rows, attrgetter("ordering_key"))]
     take, (_, batches) = append_statements(shard_id, requests, now)
     where = {"shard_id": shard_id, "count": len(rows), "id_seqs": id_seqs}
     taken, *_ = await connection.run(
         take, (_APPEND_DUE_MESSAGES, {**batches, "id_seqs": id_seqs}), (_INSERT_SCHEDULED_IDS, where)
     )
     return bool(taken)
+
+
+def _request(rows: Sequence[Any]) -> EncodedMessages:
+    """Their time to live counts from now on."""
+    ttls = [row.ttl and timedelta(microseconds=row.ttl) for row in rows]
+    return encode_messages([_message(row) for row in rows], (), ttls if any(ttls) else None)
 
 
 def _message(row: Any) -> NewMessage:

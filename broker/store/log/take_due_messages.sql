@@ -3,7 +3,7 @@
 -- be appended before an earlier one of its key.  Whoever waited for the lock would look with an old snapshot, so nobody
 -- waits: `pg_try`.
 -- parameters: shard_id int8, now timestamptz, max_messages int8, max_bytes int8
--- columns: id_seq, due_at, ordering_key, attributes, data
+-- columns: id_seq, due_at, ordering_key, attributes, data, ttl
 WITH due AS MATERIALIZED (
     SELECT m.id_seq, m.due_at, m.size
     FROM scheduled_messages AS m
@@ -22,4 +22,4 @@ chosen AS (
 DELETE FROM scheduled_messages AS m
 USING chosen AS c
 WHERE m.shard_id = %(shard_id)s AND m.id_seq = c.id_seq
-RETURNING m.id_seq, m.due_at, m.ordering_key, m.attributes::text AS attributes, m.data
+RETURNING m.id_seq, m.due_at, m.ordering_key, m.attributes::text AS attributes, m.data, m.ttl

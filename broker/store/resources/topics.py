@@ -46,6 +46,7 @@ def _topic(row: Row[Any]) -> Topic:
             shards=plain if plain > 1 else None,
             deduplication=_deduplication(row),
             priorities=None if row.priorities is None else Priorities(row.priorities),
+            expiry=row.expiry,
         ),
     )
 
@@ -61,6 +62,7 @@ def _extension_columns(extensions: TopicExtensions) -> dict[str, Any]:
         "dedup_window": None if known is None else known.window,
         "dedup_content": known is not None and known.content,
         "priorities": extensions.priorities and extensions.priorities.levels,
+        "expiry": extensions.expiry,
     }
 
 

@@ -6,7 +6,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 from broker.store.schema.tables import metadata
 
 # Messages that wait for `due_at`.  Who deletes a row delivers or cancels the message: whoever appends it to the log
-# does both in one transaction.  `id_seq` is what its id is made of, now and in the log.
+# does both in one transaction.  `id_seq` is what its id is made of, now and in the log; `ttl`, for how many
+# microseconds it is delivered once it is there (null: for as long as it is retained).
 scheduled_messages = Table(
     "scheduled_messages",
     metadata,
@@ -18,6 +19,7 @@ scheduled_messages = Table(
     Column("ordering_key", Text),
     Column("attributes", JSONB(none_as_null=True)),
     Column("data", LargeBinary, nullable=False),
+    Column("ttl", BigInteger),
     Index("scheduled_messages_due_idx", "shard_id", "due_at", "id_seq"),
 )
 

@@ -78,6 +78,8 @@ topics = Table(
     Column("dedup_content", Boolean, nullable=False, server_default=text("false")),
     # So many levels of urgency (domain/priority.py); null: there are none.
     Column("priorities", Integer),
+    # Publishers may say for how long messages are delivered (domain/expiry.py).
+    Column("expiry", Boolean, nullable=False, server_default=text("false")),
 )
 
 # A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at
@@ -255,7 +257,8 @@ def _batch_columns() -> list[SchemaItem]:
     Its bodies and attributes are arrays with an element for each (no attributes: a null, or no array); `size` is
     that of all bodies and of the attributes as text.  All messages have the `shared_attributes` besides their own,
     which `size` leaves out.  `id_seqs`: what their ids are made of where that is not their sequences, for they had
-    them before (schedule_tables.py).  The views `messages` and `straggler_messages` have a row for each message.
+    them before (schedule_tables.py).  From `expires_at` on (null: never) none is delivered.  The views `messages`
+    and `straggler_messages` have a row for each message.
     """
     return [
         Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
@@ -268,6 +271,7 @@ def _batch_columns() -> list[SchemaItem]:
         Column("data", ARRAY(LargeBinary), nullable=False),
         Column("shared_attributes", JSONB),
         Column("id_seqs", ARRAY(BigInteger)),
+        Column("expires_at", DateTime(timezone=True)),
         CheckConstraint("count BETWEEN 1 AND 1000"),
     ]
 

@@ -63,6 +63,10 @@ EXPIRED: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_expired_ack_deadlines",
     "Messages whose ack deadline passed without an answer, counted when they are taken up again.",
 )
+EXPIRED_MESSAGES: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_expired_messages",
+    "Messages that are not handed out any more, for their time to live is over.",
+)
 DEAD_LETTERED: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_dead_letter_messages", "Messages moved to the dead-letter topic."
 )

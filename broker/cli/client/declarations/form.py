@@ -37,6 +37,7 @@ _DEFAULTS: dict[str, Any] = {
     "deadLetterPolicy.maxDeliveryAttempts": 5,
     "pushConfig.attributes": {"x-goog-version": "v1"},
     "extensions.delay": False,
+    "extensions.expiry": False,
     "extensions.shards": 1,
     "extensions.deduplication.content": False,
     "extensions.journal.sample": 1,

@@ -87,6 +87,7 @@ def topic_schema() -> Schema:
             deduplication=_said(
                 _fields("", ("window",), window=_DURATION, content=_YES_NO), "Repeats of messages are not stored."
             ),
+            expiry=_said({"type": "boolean"}, "Publishers may say for how long messages are delivered."),
         ),
         messageStoragePolicy=_ANY,
         kmsKeyName=_TEXT,

@@ -1,0 +1,52 @@
+"""What is past its time (domain/expiry.py): claims pass it as they pass what a filter leaves out, and count it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from broker.domain.expiry import OF_ITS_OWN
+from broker.domain.journal import Event, Row, rows_of
+from broker.domain.stretch import Stretch, count_of
+from broker.store.claim.bodies import Bodies
+from broker.store.claim.due import pass_due
+from broker.store.claim.fresh import look_at
+from broker.store.claim.request import ClaimRequest
+from broker.store.claim.round_trip import RoundTrip
+from broker.store.claim.work import Portion, Work
+
+
+def look_beyond(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work], bodies: Bodies) -> None:
+    """Further on, where all that was found is past its time: who takes one message waits for no thousand claims."""
+    pass_due(trip, request, works)
+    places = [work.place for work in works if work.place.fresh is not None and work.place.fresh.is_past]
+    for place in places:
+        place.passes = True
+    look_at(trip, request, places, bodies)
+
+
+def passed(portion: Portion, past: Sequence[Stretch], end: int) -> list[Stretch]:
+    """Of fresh messages those that a cursor leaves behind for good which comes to `end`.
+
+    Those behind what goes out of their key wait for it, as others of the key do.
+    """
+    going_out = (message for share in portion.shares if past for message in share.fresh)
+    last = {message.ordering_key: message.first_seq for message in going_out if message.ordering_key is not None}
+    return [each for each in past if each.first_seq < min(end, last.get(each.ordering_key or "", end))]
+
+
+def past_of(work: Work) -> Iterator[tuple[int, Sequence[Stretch]]]:
+    """What is done with for a claimant, by how often it was handed out."""
+    if work.portion.past:
+        yield 0, work.portion.past
+    yield from ((row.attempt_number, row.past) for row in work.due if row.past)
+    yield from ((run.numbers[0] if run.left else 0, run.passed) for run in work.runs if run.passed)
+
+
+def count_past(work: Work) -> int:
+    return sum(count_of(messages) for _, messages in past_of(work))
+
+
+def rows_of_past(works: Iterable[Work]) -> Iterator[Row]:
+    """For the journal, whatever was chosen."""
+    for work in works:
+        for number, messages in past_of(work):
+            ranges = [(each.first_seq, each.end) for each in sorted(messages)]
+            yield from rows_of(None, work.subscription_id, Event.EXPIRED, number, ranges, answer=OF_ITS_OWN)
