@@ -1,6 +1,8 @@
 """The rules of seek and snapshot under concurrency (docs/architecture.md)."""
 
 import asyncio
+from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -67,3 +69,21 @@ async def test_it_would_if_it_locked_the_cursors(log: Log, monkeypatch: pytest.M
     monkeypatch.setattr(snapshots, "_CREATE_SNAPSHOT", locked)
     with pytest.raises(AssertionError):
         await a_snapshot_misses_nothing_of_a_claim_in_flight(log)
+
+
+async def test_what_is_published_while_a_seek_looks_for_the_end_is_behind_it(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks twice: by the second look there was more, and the seek failed."""
+    real = cursors.position_at
+
+    async def publish_behind(connection: Any, seek: Any, time: datetime) -> tuple[datetime, int]:
+        found = await real(connection, seek, time)
+        await log.publish("meanwhile")
+        return found
+
+    await log.publish("a")
+    monkeypatch.setattr(cursors, "position_at", publish_behind)
+    await seek_to_time(log, log.start + 1000 * SECOND, replay_since=None)
+    monkeypatch.undo()
+    assert set(await log.pull_texts(now=log.start + SECOND)) == {"meanwhile"}
