@@ -41,8 +41,11 @@ from tests.faults.checks.once import (
 )
 from tests.faults.checks.order import check_first_deliveries, check_turns
 from tests.faults.checks.seeks import check_seeks_restore
+from tests.faults.checks.ticks import check_ticks
+from tests.faults.checks.transactions import check_acks_in_transactions, check_commit_order, check_transactions
 from tests.faults.checks.view import View
 from tests.faults.checks.violation import Violation
+from tests.faults.checks.withdrawn import check_replaced, check_retracted, check_written_come
 from tests.faults.history import History
 
 Check = Callable[[View], Iterator[Violation]]
@@ -72,6 +75,13 @@ CHECKS: tuple[Check, ...] = (
     check_named_come,
     check_nothing_is_early,
     check_cancels,
+    check_retracted,
+    check_replaced,
+    check_written_come,
+    check_ticks,
+    check_transactions,
+    check_commit_order,
+    check_acks_in_transactions,
     check_nothing_is_left,
     check_stories,
     check_stories_end,

@@ -191,6 +191,65 @@ class Collected(Operation, tag="collected", kw_only=True, omit_defaults=True):
     came: list[Came]
 
 
+class Wrote(Operation, tag="wrote", kw_only=True, omit_defaults=True):
+    """A publish of messages of which some are retracted later; names are unique in the run."""
+
+    names: list[str]
+    ids: list[int] = []  # of an answered one
+
+
+class Retract(Operation, tag="retract", kw_only=True, omit_defaults=True):
+    """Of messages that were published; `never_out`: those that the answer says were handed out to nobody.
+
+    `put`: what was to be published in the place of the one message, and the id that it got.
+    """
+
+    ids: list[int]
+    never_out: list[int] = []
+    put: str = ""
+    put_id: int = 0
+
+
+class Took(Operation, tag="took", kw_only=True, omit_defaults=True):
+    """A pull of what was written.  `final`: of several, one after the other, until nothing was left."""
+
+    came: list[Came]
+    final: bool = False
+
+
+class Ticked(Operation, tag="ticked", kw_only=True, omit_defaults=True):
+    """A schedule at its end: how many ticks it has had, with how many seconds between two of them, and the messages
+    that came of it: id, number of the tick, and its time in seconds.
+    """
+
+    schedule: str
+    step: float
+    ticks: int
+    came: list[tuple[int, int, float]]
+
+
+class Transaction(Operation, tag="transaction", kw_only=True, omit_defaults=True):
+    """An application's own: messages that it published, in this order, with one key; and those that it acked.
+
+    "failed": it was rolled back.
+    """
+
+    names: list[str]
+    key: str = ""
+    acked: list[int] = []
+
+
+class Relayed(Operation, tag="relayed", kw_only=True, omit_defaults=True):
+    """All that came of transactions, once nothing was staged any more.
+
+    `again`: which of the messages that it had received came once more, when all of them were nacked: `nacked`.
+    """
+
+    came: list[Came]
+    nacked: list[int]
+    again: list[int]
+
+
 class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
     """A look at what is left.  `final`: after the drain, when nothing may be."""
 
@@ -231,7 +290,10 @@ class Fault(Operation, tag="fault", kw_only=True, omit_defaults=True):
 
 Act: TypeAlias = Redrive | Copy | Purge | Discard
 Once: TypeAlias = Named | Cancel | Collected
-AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Act | Once | Position | Timeline | Fault
+Withdrawn: TypeAlias = Wrote | Retract | Took
+InTransactions: TypeAlias = Transaction | Relayed
+Later: TypeAlias = Once | Withdrawn | Ticked | InTransactions
+AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Act | Later | Position | Timeline | Fault
 _Line: TypeAlias = Subscription | AnyOperation
 
 _decode = msgspec.json.Decoder(_Line).decode

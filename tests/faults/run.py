@@ -77,7 +77,9 @@ async def run(
     world.take_log()
     if world.versions is not None:
         plans = known_to_the_release(plans)
-    workload = Workload(world.urls, run=name, seed=seed, plans=plans, guard=world.guard)
+    workload = Workload(
+        world.urls, run=name, seed=seed, plans=plans, guard=world.guard, superuser_url=world.superuser_url
+    )
     world.endpoints = workload.endpoints
     work = asyncio.create_task(_work(workload, world, schedule, seconds))
     await asyncio.wait({work}, timeout=seconds + _ENDING_SECONDS)

@@ -25,9 +25,12 @@ from tests.faults.clients.publisher import Publisher
 from tests.faults.clients.puller import Puller
 from tests.faults.clients.repeater import Repeater
 from tests.faults.clients.rest import Json, RestCaller
+from tests.faults.clients.retractor import Retractor
 from tests.faults.clients.shapes import Shapes
+from tests.faults.clients.shop import Shop
 from tests.faults.clients.stalls import note_stalls
 from tests.faults.clients.stream import Streamer
+from tests.faults.clients.ticker import Ticker
 from tests.faults.clients.topology import EVENTS, PLANS, SETTLING, SHAPED, TOPIC, Plan
 from tests.faults.guard import Guard
 from tests.faults.history import History
@@ -37,7 +40,7 @@ _SETTLED_SECONDS = 1.0  # for so long nothing is left, then nothing more will co
 _LOOK_SECONDS = 0.3
 _COPIED_FOR = "3600s"  # longer than a run
 _SHAPED_RATE = 2.0  # publish requests a second
-ACTORS: tuple[type[Actor], ...] = (Mender, Repeater)
+ACTORS: tuple[type[Actor], ...] = (Mender, Repeater, Retractor, Ticker, Shop)
 
 
 class Workload:
@@ -54,14 +57,15 @@ class Workload:
         rate: float = 6.0,
         operator_pause: float = 4.0,
         guard: Guard | None = None,
+        superuser_url: str = "",
     ) -> None:
         """`run` names the project; `rate`: publish requests a second of each publisher; `guard`: has what brokers
-        that ask who calls are shown.
+        that ask who calls are shown; `superuser_url`: of the brokers' database.
         """
         self.history = History(plan.terms for plan in plans)
         self.drained_in = 0.0  # seconds
         self._plans, self._seed = plans, seed
-        self.caller = RestCaller(urls, f"projects/faults-{run}", guard)
+        self.caller = RestCaller(urls, f"projects/faults-{run}", guard, superuser_url)
         self._gates = {plan.name: Gate() for plan in plans if plan.sought}
         self.endpoints = Endpoints(self.history, self._dice("endpoints"))
         self._publishers = [
@@ -175,6 +179,8 @@ class Workload:
         for receiver in self._receivers:
             receiver.handling.settling = True
         await self._heal_endpoints()
+        for actor in self._actors:
+            await actor.mend()
         while time.monotonic() < began + DRAIN_SECONDS:
             if await self._is_empty():
                 await asyncio.sleep(_SETTLED_SECONDS)

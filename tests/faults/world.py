@@ -95,6 +95,10 @@ class World:
     def database_url(self) -> str:
         return self._cluster.url
 
+    @property
+    def superuser_url(self) -> str:
+        return self._cluster.superuser_url
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
         """Everything is up within the block."""

@@ -56,13 +56,13 @@ class Repeater:
         if not self._on:
             return
         self._on = False
-        began, came = now(), list[Came]()
+        began, found = now(), list[Came]()
         while waiting := await self._is_waiting() or now() < began + 1.0:
-            came += await self._pull()
+            found += await self._pull()
             assert now() < began + _COLLECT_SECONDS, waiting
         while more := await self._pull():
-            came += more
-        self._history.add(Collected(who="repeater", began=began, ended=now(), came=came))
+            found += more
+        self._history.add(Collected(who="repeater", began=began, ended=now(), came=found))
         await self._caller.do("DELETE", f"subscriptions/{_SUBSCRIPTION}", fine=[404])
         await self._caller.do("DELETE", f"topics/{_TOPIC}", fine=[404])
 
@@ -110,12 +110,13 @@ class Repeater:
         received = answer.get("receivedMessages", [])
         if received:
             await self._caller.do("POST", f"{path}:acknowledge", {"ackIds": [each["ackId"] for each in received]})
-        return [_came(each["message"]) for each in received]
+        return [came(each["message"]) for each in received]
 
 
-def _came(message: Json) -> Came:
+def came(message: Json) -> Came:
+    """From a received message, whose data is its name."""
     early = 0.0
-    if at := message["attributes"].get("broker-deliver-at"):
+    if at := message.get("attributes", {}).get("broker-deliver-at"):
         published = datetime.fromisoformat(message["publishTime"].replace("Z", "+00:00"))
         early = max((datetime.fromisoformat(at) - published).total_seconds(), 0.0)
     return Came(int(message["messageId"]), base64.b64decode(message["data"]).decode(), early)

@@ -34,8 +34,12 @@ class Answer:
 class RestCaller:
     """Calls any of `urls`, which a fault may change.  `unforeseen`: answers that no fault excuses."""
 
-    def __init__(self, urls: Sequence[str], project: str, guard: Guard | None = None) -> None:
+    def __init__(
+        self, urls: Sequence[str], project: str, guard: Guard | None = None, superuser_url: str = ""
+    ) -> None:
+        """`superuser_url`: of the database, for applications that have their tables in it."""
         self.urls = urls
+        self.superuser_url = superuser_url
         self.guard = guard
         self.project = project
         self.failures: Counter[str] = Counter()

@@ -1,0 +1,134 @@
+"""The checks of what is retracted, of schedules and of applications' transactions find each kind of violation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.faults.checker import check
+from tests.faults.history import (
+    Came,
+    Fault,
+    History,
+    Outcome,
+    Relayed,
+    Retract,
+    Ticked,
+    Took,
+    Transaction,
+    Wrote,
+)
+
+
+class Parts:
+    """A history in which all is well, and its operations by name."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.by_name: dict[str, Any] = {}
+        self._withdraw()
+        self._tick()
+        self._transact()
+
+    def __getattr__(self, name: str) -> Any:
+        return self.by_name[name]
+
+    def _add(self, name: str, kind: Any, at: float, **fields: Any) -> None:
+        self.by_name[name] = kind(who="x", began=at, ended=at + 0.1, **fields)
+        self.history.add(self.by_name[name])
+
+    def _withdraw(self) -> None:
+        """Of five messages the first is out when it is retracted, the second not yet, the third is replaced."""
+        self._add("wrote", Wrote, 1, names=list("abcde"), ids=[1, 2, 3, 4, 5])
+        self._add("took", Took, 2, came=[Came(1, "a"), Came(4, "d")])
+        self._add("retracted", Retract, 3, ids=[1, 2], never_out=[2])
+        self._add("unknown", Retract, 4, ids=[3], put="f", outcome="unknown")
+        self._add("replaced", Retract, 5, ids=[3], never_out=[3], put="f", put_id=6)
+        self._add("refused", Retract, 6, ids=[1], put="g", outcome="failed")
+        self._add("last", Took, 7, came=[Came(4, "d"), Came(5, "e"), Came(6, "f")], final=True)
+
+    def _tick(self) -> None:
+        came = [(11, 1, 100.0), (12, 2, 102.0), (12, 2, 102.0), (13, 3, 104.0)]
+        self._add("ticked", Ticked, 8, schedule="s", step=2.0, ticks=3, came=came)
+
+    def _transact(self) -> None:
+        """The first commits and acks; the second is rolled back, and of the third nobody knows."""
+
+        def transaction(name: str, at: float, names: str, acked: int, outcome: Outcome = "ok") -> None:
+            self._add(name, Transaction, at, names=list(names), key="k", acked=[acked], outcome=outcome)
+
+        transaction("committed", 11, "ABC", 101)
+        transaction("rolled_back", 12, "DE", 102, "failed")
+        transaction("in_doubt", 13, "FG", 103, "unknown")
+        transaction("behind", 14, "H", 104)
+        came = [Came(id_, name) for id_, name in zip((21, 22, 23, 26, 27, 28), "ABCFGH", strict=True)]
+        self._add("relayed", Relayed, 15, came=came, nacked=[101, 102, 103, 104, 105], again=[102, 105])
+
+
+def test_nothing_is_found_where_all_is_well() -> None:
+    assert check(Parts().history) == []
+
+
+def test_what_nobody_knows_may_have_happened_or_not() -> None:
+    parts = Parts()
+    parts.relayed.came = [each for each in parts.relayed.came if each.name not in "FG"]
+    parts.relayed.again.append(103)
+    parts.history.operations.remove(parts.replaced)
+    parts.last.came[2] = Came(3, "c")
+    assert check(parts.history) == []
+
+
+def _leave_out(parts: Parts, name: str) -> None:
+    parts.relayed.came = [each for each in parts.relayed.came if each.name != name]
+
+
+def _replace_by_half(parts: Parts) -> None:
+    """Of the try of which nobody knows."""
+    parts.history.operations.remove(parts.replaced)
+    parts.took.came.append(Came(6, "f"))
+    parts.last.came.append(Came(3, "c"))
+
+
+PLANTS_LATER: dict[str, tuple[Callable[[Parts], object], str]] = {
+    "it was out, and comes again": (lambda p: p.last.came.append(Came(1, "a")), "retracted, and came"),
+    "it was not out, and comes": (lambda p: p.last.came.append(Came(2, "b")), "retracted, and came"),
+    "it was out": (lambda p: p.took.came.append(Came(2, "b")), "told wrongly"),
+    "what was replaced comes": (lambda p: p.last.came.append(Came(3, "c")), "retracted, and came"),
+    "a try did half of it": (_replace_by_half, "replaced, and came"),
+    "two stand in its place": (lambda p: setattr(p.replaced, "put_id", 7), "stored twice"),
+    "nothing stands in its place": (lambda p: p.last.came.pop(), "lost"),
+    "a refused one stands there": (lambda p: p.last.came.append(Came(7, "g")), "invented"),
+    "another was retracted": (lambda p: p.last.came.pop(1), "lost"),
+    "it came before its time": (lambda p: p.last.came.append(Came(5, "e", 0.5)), "early"),
+    "a tick is left out": (lambda p: p.ticked.came.pop(0), "missed"),
+    "one within is left out": (lambda p: p.ticked.came.__delitem__(slice(1, 3)), "missed"),
+    "the last is left out": (lambda p: setattr(p.ticked, "ticks", 4), "missed"),
+    "a tick comes twice": (lambda p: p.ticked.came.append((14, 3, 104.0)), "doubled"),
+    "one comes as two": (lambda p: p.ticked.came.append((14, 4, 104.0)), "doubled"),
+    "a committed one is lost": (lambda p: _leave_out(p, "H"), "lost"),
+    "one of several is lost": (lambda p: _leave_out(p, "B"), "lost"),
+    "half of one in doubt comes": (lambda p: _leave_out(p, "F"), "half a transaction"),
+    "one that was rolled back comes": (lambda p: p.relayed.came.append(Came(24, "D")), "rolled back, and came"),
+    "one is relayed twice": (lambda p: p.relayed.came.append(Came(29, "A")), "stored twice"),
+    "nobody published it": (lambda p: p.relayed.came.append(Came(29, "X")), "invented"),
+    "commits change places": (lambda p: p.relayed.came.__setitem__(5, Came(20, "H")), "commit order"),
+    "so do calls of one": (lambda p: p.relayed.came.__setitem__(0, Came(25, "A")), "commit order"),
+    "a committed ack does not count": (lambda p: p.relayed.again.append(101), "acked, and came again"),
+    "an ack that was rolled back counts": (lambda p: p.relayed.again.remove(102), "forgotten"),
+    "what was never acked is gone": (lambda p: p.relayed.again.remove(105), "forgotten"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PLANTS_LATER)
+def test_a_planted_violation_is_found_by_its_rule(what: str) -> None:
+    plant, rule = PLANTS_LATER[what]
+    parts = Parts()
+    plant(parts)
+    assert rule in {violation.rule for violation in check(parts.history)}
+
+
+def test_of_acks_nothing_is_said_where_clocks_step_further_than_leases_last() -> None:
+    parts = Parts()
+    parts.relayed.again.append(101)
+    parts.history.add(Fault(who="f", began=1, ended=2, name="step the clock"))
+    assert check(parts.history) == []
