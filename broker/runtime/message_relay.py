@@ -6,8 +6,10 @@ any more (its topic was deleted, or asks for what SQL cannot check) is put aside
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
+from broker.domain.deduplication import identities
 from broker.domain.delay import due_times
 from broker.domain.errors import Aborted, BrokerError, FailedPrecondition, NotFound, Unavailable
 from broker.domain.expiry import times_to_live
@@ -24,9 +26,9 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.appending import Batches, NoPartition, ShardClosed, ShardFrozen
-from broker.store.log.messages import EncodedMessages, encode_messages
+from broker.store.log.messages import EncodedMessages, Identified
+from broker.store.log.packing import Packing
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.log.scheduled_messages import encode_scheduled
 from broker.store.log.staged import Appended, Outcome, StagedMessage, append_staged, refuse_staged
 from broker.telemetry.log import reason
 from broker.telemetry.metrics.counters import Counters
@@ -36,6 +38,7 @@ from broker.telemetry.metrics.families import (
     PUBLISHED_MESSAGES,
     RELAY_SECONDS,
     RELAYED,
+    REPEATED_MESSAGES,
     STAGED_REFUSED,
 )
 from broker.telemetry.state_changes import StateChanges
@@ -132,15 +135,20 @@ class MessageRelay:
         return True
 
     def _batches(self, topic: Topic, found: Sequence[StagedMessage]) -> Batches:
-        """Those without a key that are not urgent go to the shards in turn."""
+        """Those without a key that are not urgent go to the shards in turn, unless their identity says which one.
+
+        That is where whoever publishes the same over HTTP looks.
+        """
         self._turn += 1
         plain = topic.plain_shard_ids
         keyless = plain[self._turn % len(plain)]
 
         def home(message: NewMessage) -> tuple[int, str]:
             shard_id = topic.shard_for(message)
-            is_in_turn = not message.ordering_key and shard_id not in topic.levels
-            return keyless if is_in_turn else shard_id, message.ordering_key
+            if message.ordering_key or shard_id in topic.levels:
+                return shard_id, message.ordering_key
+            digest = _identity(topic, message)
+            return keyless if digest is None else topic.shard_of(digest.hex()), ""
 
         of_shard: dict[int, list[EncodedMessages]] = {}
         for (shard_id, _), run in groupby((each.message for each in found), home):
@@ -152,13 +160,14 @@ class MessageRelay:
             self._wake_ups.published(shard_id)
         if appended.due_at is not None:
             self._next_due.tell(appended.due_at)
-        sizes = [each.size for each in found]
+        sizes = [each.size for each in found]  # repeats are counted as what they repeat
         if self._quotas.on:
             gauge = self._quotas.publishing(project_of(topic.name), "")
             requests = len({each.xid for each in found})
             gauge.take(self._quotas.ticks(), requests=requests, messages=len(found), size=sum(sizes))
         counts, process, now = self._counters.topic(topic.name), self._counters.process, self._clock.now()
-        counts[PUBLISHED_MESSAGES] += len(found)
+        counts[PUBLISHED_MESSAGES] += len(found) - appended.repeats
+        counts[REPEATED_MESSAGES] += appended.repeats
         counts[PUBLISHED_BYTES] += sum(sizes)
         MESSAGE_SIZES.observe_all(counts, sizes)
         process[RELAYED["message"]] += len(found)
@@ -191,6 +200,16 @@ def _encode(topic: Topic, messages: Sequence[NewMessage], clock: DatabaseClock) 
         levels_of(messages, topic.extensions.priorities)  # which may refuse them
     due_ats = due_times(messages, clock.now()) if topic.extensions.delay else None
     ttls = times_to_live(messages) if topic.extensions.expiry else None
-    if due_ats is None:
-        return encode_messages(messages, (), ttls)
-    return encode_scheduled(messages, due_ats, (), ttls)
+    packing = Packing(messages, messages, (), due_ats, ttls)
+    known = topic.extensions.deduplication
+    digests = None if known is None else identities(messages, known)
+    if known is None or digests is None:
+        return packing.pack()
+    return replace(packing.pack(), identified=Identified(digests, known.window), some=packing.some)
+
+
+def _identity(topic: Topic, message: NewMessage) -> bytes | None:
+    """By what repeats of it are known."""
+    known = topic.extensions.deduplication
+    digests = None if known is None else identities([message], known)
+    return None if digests is None else digests[0]

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from broker.domain.ack_id import ack_ids_of
+from broker.domain.deduplication import Deduplication
 from broker.domain.errors import Unavailable
 from broker.domain.freeze import Freeze
 from broker.domain.quota import ProjectQuotas
@@ -24,10 +25,11 @@ from broker.store.log import staged as store
 from broker.store.log.scheduled_messages import append_due
 from broker.store.log.staged import Appended, StagedMessage
 from broker.store.resources import subscriptions, topics
-from broker.telemetry.metrics.families import STAGED_REFUSED
+from broker.telemetry.metrics.families import PUBLISHED_MESSAGES, REPEATED_MESSAGES, STAGED_REFUSED
 from tests.fixtures.application import Application, publish, settle
 from tests.fixtures.log import SECOND, Log
 from tests.fixtures.relaying import Relaying
+from tests.store.test_identities import id_seqs
 
 SUBSCRIPTION = "projects/p/subscriptions/t-sub"
 SEED = 20261125
@@ -137,6 +139,36 @@ async def test_messages_that_come_later_wait_for_their_time(relaying: Relaying, 
         assert await append_due(session, shard_id=relaying.log.shard_id, now=relaying.clock.moment)
     await relaying.log.execute("DELETE FROM delivery_attempts")
     assert await relaying.came() == ["later"]
+
+
+async def test_repeats_are_not_stored_whichever_way_the_first_one_came(
+    relaying: Relaying, application: Application
+) -> None:
+    """Also within one look, and across keys' shards; a bad id puts its message aside."""
+    log, relay = relaying.log, relaying.relay()
+    extensions = TopicExtensions(deduplication=Deduplication(timedelta(minutes=10)))
+    async with log.database.transaction() as connection:
+        await topics.update_topic(connection, topic=replace(log.topic, extensions=extensions))
+    with application.session() as session:
+        for text, name, key in (("a", "1", ""), ("again", "1", ""), ("b", "1", "k"), ("c", "", ""), ("d", "2", "")):
+            publish(session, text, {"broker-dedup-id": name}, key)
+        publish(session, "no id")
+    await relay.run_once()
+    with application.session() as session:
+        publish(session, "again, later", {"broker-dedup-id": "2"})
+        publish(session, "no id, too")
+    relaying.clock.moment += SECOND
+    await relay.run_once()
+    assert sorted(await relaying.came()) == ["a", "b", "d", "no id", "no id, too"]
+    [(text, why)] = await refused(relaying)
+    assert (text, why.split(":")[0]) == ("c", "INVALID_ARGUMENT")
+    counts = relaying.counters.topic(log.topic.name)
+    assert (counts[PUBLISHED_MESSAGES], counts[REPEATED_MESSAGES], await left(relaying)) == (5, 2, 0)
+    assert await id_seqs(log, "1 over HTTP", "3 over HTTP", now=relaying.clock.moment) == [1, 6]
+    with application.session() as session:
+        publish(session, "was over HTTP", {"broker-dedup-id": "3"})
+    await relay.run_once()
+    assert (await relaying.came(), await left(relaying)) == (["3 over HTTP"], 0)
 
 
 # --- what has changed since -------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnec
 from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, Statement
 from broker.store.log.appending import Batches, NoPartition, ShardClosed, ShardFrozen
 from broker.store.log.deleting import BATCH, delete_in_batches
-from broker.store.log.messages import append_statements, is_frozen, schedule_statements
+from broker.store.log.identities import Stored, append_new
+from broker.store.log.messages import PartitionMissing, append_statements, is_frozen, schedule_statements
 
 _READ_LAST_STAGED = statements.hot("read_last_staged")
 _FIND_STAGED = statements.hot("find_staged")
@@ -98,10 +99,14 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Appended:
-    """The shards that got messages at once, and when the first of those is due that come later."""
+    """The shards that got messages at once, and when the first of those is due that come later.
+
+    `repeats`: how many were not stored, for they had been published before.
+    """
 
     shard_ids: list[int] = field(default_factory=list)
     due_at: datetime | None = None
+    repeats: int = 0
 
 
 async def find_staged(connection: HotConnection, *, since: Since, kept: Collection[str] = ()) -> Found:
@@ -134,7 +139,6 @@ async def append_staged(
     None: another process is at them, or has done so.  Raises ShardClosed, ShardFrozen, NoPartition; nothing has
     changed then.
     """
-    appends, later = _appends(batches, now)
     try:
         take = {"ns": list(ns), "whose": f"t{topic_id}"}
         *_, taken = await connection.run((BEGIN, {}), (_SHORT_WAIT, {}), (_TAKE_STAGED, take))
@@ -144,11 +148,11 @@ async def append_staged(
         if len(taken) < len(ns):
             await connection.close()
             return None
-        results = await connection.run(*appends)
-        if not all(results[number] for number in later):
-            await connection.close()
-            raise ShardClosed
+        repeats = await _append(connection, batches, now)
         await connection.run((COMMIT, {}))
+    except PartitionMissing as error:
+        await connection.close()
+        raise NoPartition from error
     except CheckViolation as error:
         await connection.close()
         if is_frozen(error):
@@ -157,7 +161,24 @@ async def append_staged(
     except BaseException:
         await connection.close()  # its transaction is open
         raise
-    return _appended(batches)
+    return _appended(batches, repeats)
+
+
+async def _append(connection: HotConnection, batches: Batches, now: datetime) -> int:
+    """Within the caller's transaction; returns how many were repeats.  Raises ShardClosed, PartitionMissing."""
+    if any(request.identified for requests in batches.values() for request in requests):
+        repeats = 0
+        for shard_id, requests in sorted(batches.items()):
+            stored = await append_new(connection, shard_id=shard_id, requests=requests, now=now)
+            if stored is None:
+                raise ShardClosed
+            repeats += sum(each.repeats for each in stored if isinstance(each, Stored))
+        return repeats
+    appends, telling = _appends(batches, now)
+    results = await connection.run(*appends)
+    if not all(results[number] for number in telling):
+        raise ShardClosed
+    return 0
 
 
 def _appends(batches: Batches, now: datetime) -> tuple[list[Bound], list[int]]:
@@ -173,8 +194,8 @@ def _appends(batches: Batches, now: datetime) -> tuple[list[Bound], list[int]]:
     return appends, telling
 
 
-def _appended(batches: Batches) -> Appended:
-    done = Appended()
+def _appended(batches: Batches, repeats: int) -> Appended:
+    done = Appended(repeats=repeats)
     for shard_id, requests in batches.items():
         if any(request.count for request in requests):
             done.shard_ids.append(shard_id)
