@@ -31,6 +31,7 @@ from broker.workers.due_messages import DueMessages
 from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
 from broker.workers.operations.copying import CopyKind
 from broker.workers.operations.purging import PurgeKind
+from broker.workers.operations.push_replay import PushReplayKind
 from broker.workers.operations.redrive import RedriveKind
 from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.operations.targets import Targets
@@ -118,10 +119,14 @@ def _kinds(
     attempt_ids: AttemptIds,
     counters: Counters,
 ) -> dict[Verb, Kind]:
+    redrives = RedriveKind(clock, resources, targets, wake_ups, attempt_ids, counters)
+    push_replays = PushReplayKind(clock, resources, wake_ups, attempt_ids, counters, redrives)
     return {
-        Verb.REDRIVE: RedriveKind(clock, resources, targets, wake_ups, attempt_ids, counters),
+        Verb.REDRIVE: redrives,
         Verb.COPY: CopyKind(targets, wake_ups, counters),
         Verb.PURGE: PurgeKind(clock, resources, wake_ups, attempt_ids, counters),
+        Verb.RECOVER: push_replays,
+        Verb.REPLAY_MISSING: push_replays,
     }
 
 

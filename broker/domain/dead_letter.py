@@ -21,6 +21,7 @@ REASON: Final = "broker-dead-letter-reason"
 NACK: Final = "nack"
 REJECT: Final = "reject"
 TRANSFORM: Final = "transform"
+PUSH: Final = "push "  # so begins each that a push failed for
 PUSH_TIMEOUT: Final = "push timeout"
 PUSH_UNREACHABLE: Final = "push unreachable"
 PUSH_DIGEST: Final = "push digest"
@@ -30,4 +31,4 @@ DEADLINE: Final = "deadline"  # which is written where deadlines are found to ha
 
 def push_answered(status: int | None) -> str:
     """The reason of a push that was answered with this status (None: it was not)."""
-    return PUSH_UNREACHABLE if status is None else f"push {status}"
+    return PUSH_UNREACHABLE if status is None else f"{PUSH}{status}"

@@ -83,14 +83,14 @@ class Event(StrEnum):
 
 
 _FAILURES = frozenset({Event.NACKED, Event.REJECTED})
-_SETTLING = frozenset(
+SETTLING = frozenset(
     {
         *(Event.ACKED, Event.DEAD_LETTERED, Event.SEEKED_PAST, Event.EXPIRED, Event.WITHDRAWN),
         Event.RETRACTED,
     }
 )
 # An ack of a key is taken back with what is before it.
-_UNSETTLING = frozenset({Event.REPLAYED, Event.REDRIVEN, Event.HANDED_OUT})
+UNSETTLING = frozenset({Event.REPLAYED, Event.REDRIVEN, Event.HANDED_OUT})
 
 
 class Author(NamedTuple):
@@ -151,9 +151,9 @@ def settlement(entries: Iterable[Entry]) -> Entry | None:
     """What settled a message for good, as far as its entries, oldest first, tell; None: they do not."""
     last: Entry | None = None
     for entry in entries:
-        if entry.event in _SETTLING:
+        if entry.event in SETTLING:
             last = entry
-        elif entry.event in _UNSETTLING:
+        elif entry.event in UNSETTLING:
             last = None
     return last
 

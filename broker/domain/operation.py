@@ -26,6 +26,8 @@ class Verb(StrEnum):
     REDRIVE = "redrive"
     COPY = "copy"
     PURGE = "purge"
+    RECOVER = "recover"
+    REPLAY_MISSING = "replayMissing"
 
 
 def known_verb(text: str) -> Verb | str:

@@ -235,6 +235,8 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "Redrive": _CONSUME,
     "Discard": _CONSUME,  # as a redrive
     "ResendMessages": _CONSUME,  # as a seek
+    "RecoverPushes": _CONSUME,  # as a redrive
+    "ReplayMissingPushes": _CONSUME,  # as a seek
     "CopyTopic": (Need("pubsub.topics.attachSubscription"),),  # as a subscription, and Publish's on the target
     "ExportTopic": (Need("pubsub.topics.attachSubscription"),),  # as TailTopic
     "ImportTopic": (Need(_PUBLISH),),

@@ -19,6 +19,7 @@ from broker.services.operations import OperationService
 from broker.services.pauses import PauseService
 from broker.services.publish import PublishService
 from broker.services.purges import PurgeService
+from broker.services.push_replays import PushReplayService
 from broker.services.redrive import RedriveService
 from broker.services.resends import ResendService
 from broker.services.resets import ResetService
@@ -39,6 +40,7 @@ class ActingServices:
     seeks: SeekService
     purges: PurgeService
     redrives: RedriveService
+    push_replays: PushReplayService
     discards: DiscardService
     resends: ResendService
     copies: CopyService
@@ -70,12 +72,14 @@ def make_acting(
     allows_reset: bool,
 ) -> ActingServices:
     """The services of one process."""
+    redrives = RedriveService(database, clock, wake_ups, operations)
     return ActingServices(
         pauses=PauseService(database, clock, wake_ups, states),
         freezes=FreezeService(database, clock, wake_ups, states),
         seeks=SeekService(database, clock, attempt_ids, wake_ups, activity, quotas, counters),
         purges=PurgeService(database, clock, wake_ups, operations, states, counters),
-        redrives=RedriveService(database, clock, wake_ups, operations),
+        redrives=redrives,
+        push_replays=PushReplayService(database, clock, operations, redrives),
         edits=EditService(database, clock, wake_ups, attempt_ids, states),
         discards=DiscardService(database, clock, wake_ups, attempt_ids, states, counters),
         resends=ResendService(database, clock, wake_ups, attempt_ids, states, counters),

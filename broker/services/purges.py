@@ -1,7 +1,8 @@
 """Purging a topic: what it has is gone for everybody; and a subscription by a filter; an extension (G2)."""
 
+from broker.domain.log_walk import LogWalk
 from broker.domain.operation import Operation, Verb, check_rate
-from broker.domain.purging import PurgeOptions, ToPurge
+from broker.domain.purging import PurgeOptions
 from broker.domain.redrive import END_OF_TIME
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
@@ -69,7 +70,7 @@ class PurgeService:
             starts = await read_oldest_standing(hot, subscription_id=subscription.subscription_id, **where)
             since = min(starts.values(), default=END_OF_TIME)
             ends = await read_ends(hot, **where, since=since, until=until)
-        meant = ToPurge(
+        meant = LogWalk(
             subscription_id=subscription.subscription_id,
             starts={shard_id: start for shard_id, start in starts.items() if shard_id in ends},
             ends={shard_id: end.head for shard_id, end in ends.items()},

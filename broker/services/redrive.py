@@ -44,6 +44,17 @@ class RedrivePlan:
     left_alone: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenLetters:
+    """What the operation is to know of the letters, and about how many messages they are of; the rest as above."""
+
+    request: Mapping[str, Any]
+    total: int
+    is_estimate: bool
+    taken_from: Sequence[str]
+    left_alone: Sequence[str]
+
+
 class RedriveService:
     """What it starts is done by workers/operations/redrive.py."""
 
@@ -65,6 +76,25 @@ class RedriveService:
         """
         check_redrive(request)
         check_rate(request.max_rate)
+        letters = await self.choose(name, request, may_consume)
+        begin = self._operations.plan if request.validate_only else self._operations.start
+        operation = await begin(
+            Verb.REDRIVE,
+            name,
+            started_by=started_by,
+            request=letters.request,
+            total=letters.total,
+            is_estimate=letters.is_estimate,
+        )
+        return RedrivePlan(
+            operation=operation,
+            validate_only=request.validate_only,
+            taken_from=letters.taken_from,
+            left_alone=letters.left_alone,
+        )
+
+    async def choose(self, name: str, request: RedriveOptions, may_consume: MayConsume) -> ChosenLetters:
+        """What is asked for, as an operation needs to know it.  Raises as `redrive`."""
         paths = compiled(request.filter)
         subscription, target = await self._resources(name, request.target)
         chosen = chosen_by(
@@ -80,18 +110,10 @@ class RedriveService:
         if unrecorded is not None and target is None and not request.validate_only:
             shard_id = await private_shard_of(name, self._database, self._clock, self._wake_ups)
             unrecorded = replace(unrecorded, private_shard=shard_id)
-        begin = self._operations.plan if request.validate_only else self._operations.start
-        operation = await begin(
-            Verb.REDRIVE,
-            name,
-            started_by=started_by,
+        return ChosenLetters(
             request=_stored(request, chosen, allowed, target, unrecorded),
             total=sum(counts.values()) + (0 if unrecorded is None else unrecorded.count),
             is_estimate=bool(request.filter) or unrecorded is not None,
-        )
-        return RedrivePlan(
-            operation=operation,
-            validate_only=request.validate_only,
             taken_from=sorted(allowed.values()),
             left_alone=sorted(pile_name for pile, pile_name in piles if pile not in allowed),
         )

@@ -151,7 +151,7 @@ class SubscriptionService:
             subscription = sealed(subscription, self._secrets)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
             if "push_config" in fields:
-                await _push_anew(connection, subscription, instead_of=current.push_config)
+                await self._push_anew(connection, subscription, instead_of=current.push_config)
         await self._wake_ups.announce(subscription.name)
         return subscription
 
@@ -180,7 +180,7 @@ class SubscriptionService:
             check_subscription(subscription, min_delivery_attempts=1)
             await self._require_account(connection, subscription)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
-            await _push_anew(connection, subscription, instead_of=current.push_config)
+            await self._push_anew(connection, subscription, instead_of=current.push_config)
         await self._wake_ups.announce(name)
 
     async def delete_subscription(self, name: str) -> None:
@@ -210,6 +210,19 @@ class SubscriptionService:
         if not found:
             check_project(project)
         return cut_page(found, page, lambda subscription: subscription.name)
+
+    async def _push_anew(
+        self, connection: ResourceConnection, subscription: Subscription, *, instead_of: PushConfig
+    ) -> None:
+        """Whoever sets one wants it to be used: a pause ends, and nothing is held against a new endpoint."""
+        subscription_id = subscription.subscription_id
+        if not subscription.push_config.endpoint and not instead_of.endpoint:
+            return  # it is pulled, as before
+        if subscription.push_config.endpoint == instead_of.endpoint:
+            await push_states.resume_pushes(connection, subscription_id=subscription_id)
+        else:
+            await push_states.forget_push_state(connection, subscription_id=subscription_id)
+            await subscriptions.note_endpoint(connection, subscription_id=subscription_id, now=self._clock.now())
 
     async def _require_account(self, connection: ResourceConnection, subscription: Subscription) -> None:
         """Raises InvalidArgument if pushes would carry a token that is not of an account of this broker."""
@@ -244,14 +257,3 @@ async def _require_dead_letter_topic(connection: ResourceConnection, subscriptio
     check_shape(name, "topics")
     if await topics.find_topic(connection, name=name) is None:
         raise not_found("Dead letter topic not found", name, "topics")
-
-
-async def _push_anew(connection: ResourceConnection, subscription: Subscription, *, instead_of: PushConfig) -> None:
-    """Whoever sets a push config wants it to be used: a pause ends, and nothing is held against a new endpoint."""
-    subscription_id = subscription.subscription_id
-    if not subscription.push_config.endpoint and not instead_of.endpoint:
-        return  # it is pulled, as before
-    if subscription.push_config.endpoint == instead_of.endpoint:
-        await push_states.resume_pushes(connection, subscription_id=subscription_id)
-    else:
-        await push_states.forget_push_state(connection, subscription_id=subscription_id)

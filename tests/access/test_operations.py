@@ -93,3 +93,32 @@ async def test_who_copies_must_read_the_one_topic_and_publish_on_the_other(datab
             policy = {"policy": {"bindings": [{"role": role, "members": [member]}]}}
             await broker.ok("POST", f"{project}/topics/{topic}:setIamPolicy", policy)
         assert (await broker.ok("POST", copy, body, **key))["response"]["chosen"] == "0"
+
+
+async def test_who_purges_recovers_or_replays_must_consume_and_sees_that_operation(database_url: str) -> None:
+    async with guarded(database_url) as broker:
+        project = broker.project
+        await broker.ok("PUT", f"{project}/topics/orders", {})
+        push = {"pushConfig": {"pushEndpoint": "http://127.0.0.1:9/nobody"}}
+        for name in ("worker", "other"):
+            sub = {"topic": f"{project}/topics/orders"} | push
+            await broker.ok("PUT", f"{project}/subscriptions/{name}", sub)
+        ours = await _subscriber(broker, "our-account", "worker")
+        others = await _subscriber(broker, "other-account", "other")
+        since = {"startTime": "2020-01-01T00:00:00Z"}
+        bodies = {"purge": {"filter": "attributes:env"}, "recover": since, "replayMissing": since}
+        worker = f"{project}/subscriptions/worker"
+        assert (await broker.call("POST", f"{worker}:purge", {}, **others)).status_code == 403
+        assert await broker.ok("POST", f"{worker}:purge", {}, **ours) == {}
+        for verb, body in bodies.items():
+            refused = await broker.call("POST", f"{worker}:{verb}", body, **others)
+            assert (refused.status_code, "pubsub.subscriptions.consume" in refused.text) == (403, True), verb
+            assert (await broker.call("POST", f"{worker}:{verb}", body, headers={})).status_code == 401, verb
+            started = await broker.ok("POST", f"{worker}:{verb}", body, **ours)
+            assert started["metadata"]["startedBy"].startswith("serviceAccount:our-account@")
+            name = started["name"]
+            assert (await broker.ok("POST", f"{name}:wait", {}, **ours))["done"]
+            for method, path in (("GET", name), ("POST", f"{name}:cancel"), ("DELETE", name)):
+                assert (await broker.call(method, path, **others)).status_code == 403, (verb, method)
+            assert await broker.ok("DELETE", name, **ours) == {}
+        assert (await broker.call("POST", f"{project}/topics/orders:purge", {}, **ours)).status_code == 403

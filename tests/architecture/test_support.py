@@ -70,6 +70,7 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "ImportTopic",
         "ResetProject",
     }
+    acts |= {"RecoverPushes", "ReplayMissingPushes"}
     acts |= {"RetractMessages", "ReplaceMessage"}
     acts |= {"UpdateScheduled", "CancelScheduled", "ListScheduled", "GetScheduled"}
     acts |= {f"{verb}Schedule" for verb in ("Put", "Get", "Delete", "Pause", "Resume", "Run")}

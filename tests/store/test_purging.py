@@ -8,8 +8,9 @@ import pytest
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import NOBODY
+from broker.domain.log_walk import LogWalk
 from broker.domain.message import NewMessage
-from broker.domain.purging import PurgeOutcome, ToPurge
+from broker.domain.purging import PurgeOutcome
 from broker.domain.redrive import END_OF_TIME
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log import piles
@@ -33,11 +34,11 @@ async def _publish(log: Log, *data: str, key: str = "") -> None:
         await append_messages(session, shard_id=log.shard_id, requests=requests, now=log.start)
 
 
-async def _meant(log: Log, end: int, until: datetime = END_OF_TIME) -> ToPurge:
+async def _meant(log: Log, end: int, until: datetime = END_OF_TIME) -> LogWalk:
     owner = log.subscription.subscription_id
     async with log.session() as session:
         starts = await read_oldest_standing(session, subscription_id=owner, shard_ids=[log.shard_id])
-    return ToPurge(
+    return LogWalk(
         subscription_id=owner,
         starts=starts or {log.shard_id: log.start},
         ends={log.shard_id: end},
@@ -46,7 +47,7 @@ async def _meant(log: Log, end: int, until: datetime = END_OF_TIME) -> ToPurge:
     )
 
 
-async def _step(log: Log, meant: ToPurge, progress: dict[str, object], most: int) -> Purged:
+async def _step(log: Log, meant: LogWalk, progress: dict[str, object], most: int) -> Purged:
     after = meant.next_look(progress)
     assert after is not None
     step = PurgeStep(meant=meant, after=after, max_messages=most, author=NOBODY, now=log.start + SECOND)

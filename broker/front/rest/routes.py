@@ -28,6 +28,7 @@ from broker.front.rest.handlers import (
     positions,
     publish,
     pull,
+    push_replays,
     pushes,
     quotas,
     resends,
@@ -201,6 +202,8 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}:redrive", "Redrive", operations.redrive),  # extensions (G2)
     Route("POST", f"{SUBSCRIPTION}:discard", "Discard", discards.discard),
     Route("POST", f"{SUBSCRIPTION}:resend", "ResendMessages", resends.resend),
+    Route("POST", f"{SUBSCRIPTION}:recover", "RecoverPushes", push_replays.recover),
+    Route("POST", f"{SUBSCRIPTION}:replayMissing", "ReplayMissingPushes", push_replays.replay_missing),
     Route("POST", f"{SUBSCRIPTION}:editDeadLetter", "EditDeadLetter", edits.edit_dead_letter),
     Route("POST", f"{TOPIC}:retract", "RetractMessages", retractions.retract),  # extensions (J6)
     Route("POST", f"{TOPIC}:replace", "ReplaceMessage", retractions.replace),

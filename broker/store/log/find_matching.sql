@@ -2,10 +2,10 @@
 -- The last one scanned comes whether it matches or not.
 -- parameters: shard_id int8, after_publish_time timestamptz, after_seq int8, until timestamptz, filter_path jsonpath,
 --     body_path jsonpath, max_scanned int8, max_matched int8
--- columns: seq, publish_time, ordering_key, matches
-SELECT c.seq, c.publish_time, c.ordering_key, c.matches
+-- columns: seq, publish_time, ordering_key, expires_at, matches
+SELECT c.seq, c.publish_time, c.ordering_key, c.expires_at, c.matches
 FROM (
-    SELECT l.seq, l.publish_time, l.ordering_key,
+    SELECT l.seq, l.publish_time, l.ordering_key, l.expires_at,
            (%(filter_path)s::jsonpath IS NULL OR coalesce(l.attributes @@ %(filter_path)s::jsonpath, false))
            AND (%(body_path)s::jsonpath IS NULL OR coalesce(
                body_matches(l.attributes, l.body, %(body_path)s::jsonpath), false
@@ -13,7 +13,7 @@ FROM (
            lead(l.seq) OVER (ORDER BY l.publish_time, l.seq) IS NULL AS is_last
     FROM (
         (
-            SELECT m.seq, m.publish_time, m.ordering_key, m.attributes, m.body
+            SELECT m.seq, m.publish_time, m.ordering_key, m.expires_at, m.attributes, m.body
             FROM straggler_messages AS m
             WHERE m.shard_id = %(shard_id)s
               AND (m.publish_time, m.last_seq) > (%(after_publish_time)s, %(after_seq)s)
@@ -25,7 +25,7 @@ FROM (
         )
         UNION ALL
         (
-            SELECT m.seq, m.publish_time, m.ordering_key, m.attributes, m.body
+            SELECT m.seq, m.publish_time, m.ordering_key, m.expires_at, m.attributes, m.body
             FROM messages AS m
             WHERE m.shard_id = %(shard_id)s
               AND (m.publish_time, m.last_seq) > (%(after_publish_time)s, %(after_seq)s)

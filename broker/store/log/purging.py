@@ -8,28 +8,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from broker.domain.comparing import most_compared
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
 from broker.domain.log_page import LogPosition
-from broker.domain.purging import PurgeOutcome, ToPurge
+from broker.domain.log_walk import LogWalk
+from broker.domain.purging import PurgeOutcome
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.log_walk import read_matching
 from broker.store.log.piles import Hold, Pile, lock_letters, lock_piles
 
-_FIND_MATCHING = statements.hot("find_matching")
 _READ_OLDEST_STANDING = statements.hot("read_oldest_standing")
 
-_ANSWER = "purged"  # of the journal's ACKED
-_MAX_SCANNED = 10_000
+PURGED = "purged"  # of the journal's ACKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeStep:
     """In one shard, behind a position."""
 
-    meant: ToPurge
+    meant: LogWalk
     after: LogPosition
     max_messages: int
     author: Author
@@ -55,7 +54,7 @@ async def read_oldest_standing(
 
 async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids: AttemptIds) -> Purged:
     """Within the caller's transaction.  Raises FailedPrecondition (no cursor: it is gone or detached)."""
-    found, rest = await _find(connection, step)
+    found, rest = await read_matching(connection, step.meant, step.after, step.max_messages)
     if not found:
         return Purged({}, rest)
     owner, shard_id = step.meant.subscription_id, step.after.shard_id
@@ -72,7 +71,7 @@ async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids
         held, rest = held[: held.index(cut)], LogPosition(shard_id, cut.publish_time, cut.seq - 1)
     outcomes = {message.seq: _outcome(pile, message) for message in held}
     taken = [message for message in held if outcomes[message.seq] is PurgeOutcome.PURGED]
-    writes = list(pile.dropped(taken, attempt_ids, step.now, step.author, _ANSWER))
+    writes = list(pile.dropped(taken, attempt_ids, step.now, step.author, PURGED))
     if writes:
         await connection.run(*writes)
     return Purged(outcomes, rest)
@@ -80,26 +79,3 @@ async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids
 
 def _outcome(pile: Pile, message: Any) -> PurgeOutcome:
     return PurgeOutcome.PURGED if pile.reaches(message, None) else PurgeOutcome.OUTSTANDING
-
-
-async def _find(connection: HotConnection, step: PurgeStep) -> tuple[list[Any], LogPosition | None]:
-    """The next that match, and how far it was read; None: to the end."""
-    meant, after = step.meant, step.after
-    asked = {
-        "shard_id": after.shard_id,
-        "after_publish_time": after.publish_time,
-        "after_seq": after.seq,
-        "until": meant.until,
-        "filter_path": meant.filter_path,
-        "body_path": meant.body_path,
-        "max_scanned": most_compared(_MAX_SCANNED, meant.body_path),
-        "max_matched": step.max_messages + 1,  # one more may be the last scanned
-    }
-    [rows] = await connection.run((_FIND_MATCHING, asked))
-    if not rows:
-        return [], None
-    last = meant.ends[after.shard_id]
-    found = [row for row in rows if row.matches][: step.max_messages]
-    end = found[-1] if len(found) == step.max_messages else rows[-1]
-    rest = None if end.seq >= last else LogPosition(after.shard_id, end.publish_time, end.seq)
-    return [row for row in found if row.seq <= last], rest

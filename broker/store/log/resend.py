@@ -10,14 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.domain.errors import FailedPrecondition
-from broker.domain.journal import Author, Event, ranges_of, rows_of
+from broker.domain.journal import Author
 from broker.domain.resend import ANSWER, Outcome
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.journal import journal_statement
-from broker.store.log.pending_rows import Pending, PendingRows
+from broker.store.log.bringing_back import brought_back
 from broker.store.log.piles import Hold, Pile, lock_letters, lock_piles
 from broker.store.log.retracted import read_retracted
 
@@ -25,7 +24,6 @@ _HOLD_RETENTION = statements.hot("hold_retention")
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 _READ_DUE_MESSAGES = statements.hot("read_due_messages")
 _READ_HEADS = statements.hot("read_heads")
-_LOWER_FIRST_SEQ = statements.hot("lower_first_seq")
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -63,7 +61,7 @@ async def resend(connection: HotConnection, asked: Resend, attempt_ids: AttemptI
         of_shard, again = await _judge(connection, asked, pile, seqs)
         outcomes |= {(shard_id, seq): outcome for seq, outcome in of_shard.items()}
         if again:
-            writes += _writes(asked, pile, again, attempt_ids)
+            writes += brought_back(pile, again, asked.author, ANSWER, attempt_ids, asked.now)
     if writes:
         await connection.run(*writes)
     return outcomes
@@ -125,29 +123,3 @@ async def _matching(
     }
     [rows] = await connection.run((_READ_DUE_MESSAGES, asked))
     return {row.seq for row in rows}
-
-
-def _writes(asked: Resend, pile: Pile, messages: Sequence[Any], attempt_ids: AttemptIds) -> list[Bound]:
-    rows = PendingRows(
-        shard_id=pile.shard_id,
-        subscription_id=pile.subscription_id,
-        ordered=pile.cursor.ordered,
-        next_seq=pile.cursor.next_seq,
-        redriven=True,
-        messages=[Pending(message.seq, message.publish_time, message.ordering_key) for message in messages],
-    )
-    told = rows_of(
-        None,
-        pile.subscription_id,
-        Event.REPLAYED,
-        0,
-        ranges_of(message.seq for message in messages),
-        author=asked.author,
-        answer=ANSWER,
-    )
-    writes = [*rows.statements(attempt_ids, asked.now), journal_statement(pile.shard_id, list(told), asked.now)]
-    first_seq = pile.cursor.first_seq
-    if first_seq is not None and messages[0].seq < first_seq:  # as after a seek: else it would never have had it
-        where = {"shard_id": pile.shard_id, "subscription_id": pile.subscription_id}
-        writes.append((_LOWER_FIRST_SEQ, where | {"seq": messages[0].seq}))
-    return writes

@@ -201,6 +201,22 @@ async def update_subscription(connection: AsyncConnection, *, subscription: Subs
     )
 
 
+async def note_endpoint(connection: AsyncConnection, *, subscription_id: int, now: datetime) -> None:
+    """From now on its endpoint is another one."""
+    await connection.execute(
+        update(subscriptions).where(subscriptions.c.subscription_id == subscription_id).values(endpoint_set_at=now)
+    )
+
+
+async def read_endpoint_time(connection: AsyncConnection, *, subscription_id: int) -> datetime:
+    """Since when its endpoint is what it is: since it was made, if it was not changed since."""
+    known = func.coalesce(subscriptions.c.endpoint_set_at, subscriptions.c.created_at)
+    time: datetime = await connection.scalar(
+        select(known).where(subscriptions.c.subscription_id == subscription_id)
+    )
+    return time
+
+
 async def delete_subscription(connection: AsyncConnection, *, subscription_id: int) -> None:
     """Delete a subscription, its cursors and what was noted of its pushes; no claim succeeds without a cursor.
 

@@ -115,6 +115,8 @@ subscriptions = Table(
     Column("message_transforms", Text),  # as of topics
     # Null: the filter, if any, does not look into bodies.  Else `filter_path` is true wherever the filter may be.
     Column("body_path", JsonPath),
+    # Null: since it was made, as far as is known, messages are pushed where they are now, or pulled.
+    Column("endpoint_set_at", DateTime(timezone=True)),
     # Every broker process reads all push subscriptions, now and then.
     Index(
         "subscriptions_push_idx",

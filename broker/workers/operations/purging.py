@@ -4,9 +4,10 @@ from collections import Counter
 
 from broker.domain.copying import progress_json
 from broker.domain.journal import Author
+from broker.domain.log_walk import LogWalk
 from broker.domain.message_id import message_id
 from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
-from broker.domain.purging import PurgeOutcome, ToPurge
+from broker.domain.purging import PurgeOutcome
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.wake_ups import WakeUps
@@ -37,7 +38,7 @@ class PurgeKind:
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
         """Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached)."""
-        meant = ToPurge.from_json(operation.request["meant"])
+        meant = LogWalk.from_json(operation.request["meant"])
         await self._resources.subscription_meant(operation.target, meant.subscription_id)
         after = meant.next_look(operation.progress)
         if after is None:

@@ -68,6 +68,12 @@ broker push failures hook
 broker push pause hook --reason 'The receiver moves.'
 # broker push status hook
 broker push resume hook
+broker push recover hook --since 1h --dry-run
+broker push recover hook --since 1h
+# broker op delete $OP
+broker push replay-missing hook --since 1h --dry-run
+broker push replay-missing hook --since 1h --rate 500
+# broker op delete $OP
 # broker sub delete hook
 # broker topic create failed
 # broker sub create mortuary --topic failed

@@ -14,11 +14,12 @@ import pytest_asyncio
 from psycopg import sql
 
 from broker.domain.dead_letter_list import LetterPage
-from broker.domain.journal import NOBODY, Journal, JournalMode, Told
+from broker.domain.journal import NOBODY, Event, Journal, JournalMode, Told, rows_of
 from broker.domain.log_page import LogPage, LogPosition
+from broker.domain.log_walk import LogWalk
 from broker.domain.message import NewMessage
-from broker.domain.purging import ToPurge
-from broker.domain.redrive import END_OF_TIME, Chosen, Unrecorded
+from broker.domain.push_replay import Meant, Missed
+from broker.domain.redrive import END_OF_TIME, EVER, Chosen, Unrecorded
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.standing_page import StandingPage
@@ -28,16 +29,19 @@ from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
+    bringing_back,
     copying,
     delivery_attempts,
     discard,
     edits,
     journal,
     letter_groups,
+    log_walk,
     messages,
     pending_rows,
     piles,
     purging,
+    push_replay,
     redrive,
     resend,
     retained_bytes,
@@ -170,13 +174,18 @@ EXPECTED = {
     "redrive._COUNT_LETTERS": set(),
     "redrive._LIST_PILES": {"cursors_pkey"},
     "letter_groups._READ_BODIES": {"_pkey", "straggler_batches_pkey"},
-    "purging._FIND_MATCHING": {"_pkey", "straggler_batches_pkey"},
+    "log_walk._FIND_MATCHING": {"_pkey", "straggler_batches_pkey"},
     "purging._READ_OLDEST_STANDING": {"cursors_pkey", "delivery_attempts_pkey"},
+    "push_replay._HOLD_RETENTION": set(),
+    "push_replay._FIND_EXPIRED": {"delivery_journal_time_idx"},
+    "push_replay._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
+    "push_replay._FIND_LAST_TOLD": {"delivery_journal_pkey"},
+    "push_replay._FIND_GIVEN_UP": {"dead_letters_source_idx"},
     "resend._HOLD_RETENTION": set(),
     "resend._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
     "resend._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
     "resend._READ_HEADS": {"shards_pkey"},
-    "resend._LOWER_FIRST_SEQ": {"cursors_pkey"},
+    "bringing_back._LOWER_FIRST_SEQ": {"cursors_pkey"},
     "redrive._NAME_PILES": {"cursors_pkey"},
     "unrecorded._FIND_UNRECORDED": {"_pkey", "straggler_batches_pkey"},
     "unrecorded._READ_RECORDED_SINCE": set(),
@@ -200,6 +209,9 @@ EXPECTED = {
     "pending_rows._HOLD_KEYS": set(),
 }
 _MODULES = {
+    "bringing_back": bringing_back,
+    "log_walk": log_walk,
+    "push_replay": push_replay,
     "claim": claim,
     "copying": copying,
     "due": due,
@@ -441,6 +453,7 @@ async def _run_redrive(database: Database, log: Log, session: Any) -> None:
         await _discard(letters, session, chosen)
         await _purge(source, session)
         await _resend(source, session)
+        await _replay_pushes(source, session)
 
 
 async def _run_unrecorded(letters: Letters, session: Any, chosen: Chosen) -> None:
@@ -461,7 +474,7 @@ async def _run_unrecorded(letters: Letters, session: Any, chosen: Chosen) -> Non
 async def _purge(log: Log, session: Any) -> None:
     where = {"subscription_id": log.subscription.subscription_id, "shard_ids": [log.shard_id]}
     starts = await purging.read_oldest_standing(session, **where)
-    meant = ToPurge(
+    meant = LogWalk(
         subscription_id=log.subscription.subscription_id,
         starts=starts,
         ends={log.shard_id: 9},
@@ -482,6 +495,24 @@ async def _resend(log: Log, session: Any) -> None:
     await session.run((BEGIN, {}))
     await resend.resend(session, asked, log.attempt_ids)
     await session.run((COMMIT, {}))
+
+
+async def _replay_pushes(log: Log, session: Any) -> None:
+    """One that expired, and one that is missing."""
+    owner, now = log.subscription.subscription_id, log.start
+    rows = list(rows_of(None, owner, Event.EXPIRED, 1, [(2, 3)]))
+    await session.run(journal.journal_statement(log.shard_id, rows, now))
+    found = await push_replay.find_expired(session, subscription=log.subscription, since=EVER, until=now)
+    assert found[log.shard_id].last_seq == 2
+    walk = LogWalk(subscription_id=owner, starts={log.shard_id: EVER}, ends={log.shard_id: 9}, until=END_OF_TIME)
+    after = walk.next_look({})
+    assert after is not None
+    for missed in Missed:
+        meant = Meant(missed=missed, walk=walk, since=EVER, until=END_OF_TIME)
+        step = push_replay.ReplayStep(meant=meant, after=after, max_messages=3, author=NOBODY, now=now)
+        await session.run((BEGIN, {}))
+        await push_replay.replay_pushes(session, step, log.attempt_ids)
+        await session.run((COMMIT, {}))
 
 
 async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:

@@ -6,9 +6,11 @@ import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.clock import machine_time
 from broker.cli.client.exit_codes import DONE, REFUSED
+from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
-from broker.cli.client.words import leaf, short_time
+from broker.cli.client.words import leaf, short_time, time_text
 from broker.cli.command_line import Group
 
 COMMANDS = Group("push", help="How pushes to an endpoint go; these need this broker.")
@@ -86,3 +88,72 @@ def resend(session: Session, *, subscription: str, ids: tuple[str, ...]) -> Show
     answer = session.api.call("POST", f"{name}:resend", {"messageIds": list(ids)})
     told = ", ".join(f"{count} {outcome}" for outcome, count in answer["counts"].items())
     return Shown(data=answer, line=f"Of {leaf(name)}: {told}.")
+
+
+_since = click.option("--since", metavar="TIME", required=True, help="From then on: a time, or how long ago (1h).")
+_rate = click.option("--rate", metavar="N", type=click.FloatRange(0.001), help="So many a second at the most.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Say how many it would be.")
+_no_wait = click.option("--no-wait", is_flag=True, help="Do not wait for its end.")
+
+
+@calling(
+    COMMANDS, "recover", "broker push recover hook --since 1h --dry-run", "broker push recover hook --since 1h"
+)
+@_subscription
+@_since
+@_rate
+@_dry_run
+@_no_wait
+def recover(
+    session: Session, *, subscription: str, since: str, rate: float | None, dry_run: bool, no_wait: bool
+) -> int:
+    """Bring back what was given up since a time: dead-lettered after its pushes failed, or too old."""
+    body: Json = {"startTime": time_text(since, "--since", machine_time())}
+    name = session.subscription(subscription)
+    return _operation(session, f"{name}:recover", body, "come back to", rate, dry_run=dry_run, no_wait=no_wait)
+
+
+@calling(
+    COMMANDS,
+    "replay-missing",
+    "broker push replay-missing hook --since 1h --dry-run",
+    "broker push replay-missing hook --since 1h --rate 500",
+)
+@_subscription
+@_since
+@click.option("--endpoint-since", metavar="TIME", help="Since when the endpoint is new; else since it was set.")
+@_rate
+@_dry_run
+@_no_wait
+def replay_missing(
+    session: Session,
+    *,
+    subscription: str,
+    since: str,
+    endpoint_since: str | None,
+    rate: float | None,
+    dry_run: bool,
+    no_wait: bool,
+) -> int:
+    """Push to a new endpoint what was published since a time and before it, and which it has not taken."""
+    now = machine_time()
+    body: Json = {"startTime": time_text(since, "--since", now)}
+    if endpoint_since:
+        body["endpointTime"] = time_text(endpoint_since, "--endpoint-since", now)
+    name = session.subscription(subscription)
+    path, what = f"{name}:replayMissing", "be looked at for"
+    return _operation(session, path, body, what, rate, dry_run=dry_run, no_wait=no_wait)
+
+
+def _operation(
+    session: Session, path: str, body: Json, what: str, rate: float | None, *, dry_run: bool, no_wait: bool
+) -> int:
+    body |= {"maxMessagesPerSecond": rate} if rate else {}
+    started = session.api.call("POST", path, body | ({"validateOnly": True} if dry_run else {}))
+    if dry_run:
+        metadata = started["metadata"]
+        most = "Up to " if metadata.get("totalIsEstimate") else ""
+        line = f"{most}{metadata.get('total', '0')} messages would {what} {leaf(metadata['target'])}."
+        session.out.show(Shown(data=started, line=line))
+        return DONE
+    return finished(session.out, started if no_wait else wait_for(session.api, session.out, started))

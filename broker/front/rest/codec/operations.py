@@ -73,8 +73,7 @@ def operation_json(operation: Operation) -> dict[str, Any]:
         "done": operation.ended_at is not None,
     }
     if operation.state is OperationState.SUCCEEDED:
-        kind = f"{_TYPES}{operation.verb.capitalize()}Response"
-        return body | {"response": {"@type": kind, **_counts(operation)}}
+        return body | {"response": {"@type": _response_type(operation.verb), **_counts(operation)}}
     if operation.ended_at is not None:
         return body | {"error": {"code": _CODES.get(operation.error_code, 2), "message": operation.error_message}}
     return body
@@ -90,8 +89,12 @@ def plan_json(plan: RedrivePlan) -> dict[str, Any]:
 def validated(body: dict[str, Any]) -> dict[str, Any]:
     """An operation that would only be started: without a name, and done."""
     metadata = body["metadata"] | {"state": "VALIDATED", "validateOnly": True}
-    response = {"@type": f"{_TYPES}{metadata['verb'].capitalize()}Response", "chosen": metadata["total"]}
+    response = {"@type": _response_type(metadata["verb"]), "chosen": metadata["total"]}
     return {"metadata": metadata, "done": True, "response": response}
+
+
+def _response_type(verb: str) -> str:
+    return f"{_TYPES}{verb[:1].upper()}{verb[1:]}Response"
 
 
 def _metadata(operation: Operation) -> dict[str, Any]:

@@ -9,7 +9,13 @@ from broker.front.rest.codec.lists import decode_page_parameters, encode_list
 from broker.front.rest.codec.operations import decode_redrive, decode_wait, operation_json, plan_json
 from broker.front.rest.codec.resources import encode_resource
 
-_STARTED_BY = {Verb.REDRIVE: "Redrive", Verb.COPY: "CopyTopic", Verb.PURGE: "PurgeSubscription"}  # the calls
+_STARTED_BY = {  # the calls
+    Verb.REDRIVE: "Redrive",
+    Verb.COPY: "CopyTopic",
+    Verb.PURGE: "PurgeSubscription",
+    Verb.RECOVER: "RecoverPushes",
+    Verb.REPLAY_MISSING: "ReplayMissingPushes",
+}
 
 
 async def redrive(call: Call) -> bytes:
