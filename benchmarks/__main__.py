@@ -46,9 +46,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, help="rounds that count (3); one more warms up")
     parser.add_argument("--seconds", type=float, help="how long a load lasts (3)")
-    parser.add_argument("--backlog", type=_backlog, help="messages, for the memory (1000000,3000000)")
     parser.add_argument(
-        "--claims-backlog", type=int, help="messages, for flat-claims, scale-backlog and delay (10000000)"
+        "--backlog",
+        type=_backlog,
+        help="messages, for the memory, and the first for redrive and transfers (1000000,3000000)",
+    )
+    parser.add_argument(
+        "--claims-backlog", type=int, help="messages, for flat-claims, purges, scale-backlog and delay (10000000)"
     )
     parser.add_argument("--topics", type=int, help="topics, of scale-topics (1000)")
     parser.add_argument("--minutes", type=float, dest="soak_minutes", help="how long soak lasts (30)")

@@ -18,11 +18,13 @@ from benchmarks.neighbours import neighbours
 from benchmarks.one_port import rest_one_port
 from benchmarks.overload import overload
 from benchmarks.peers import peers_drain_1, peers_drain_2, peers_publish_100, peers_publish_single
+from benchmarks.purges import purges
 from benchmarks.push import push_latency, push_throughput
 from benchmarks.push_bulkheads import bulkheads
 from benchmarks.push_wide import pull_10000, push_10000
 from benchmarks.redrive import redrive
 from benchmarks.report import Row
+from benchmarks.resets import resets
 from benchmarks.scale import scale_backlog, scale_waiting
 from benchmarks.scale_bodies import scale_bodies
 from benchmarks.scale_topics import scale_topics
@@ -30,6 +32,7 @@ from benchmarks.schemas import schemas, schemas_of_others
 from benchmarks.soak import soak
 from benchmarks.subscriptions import many_subscriptions, subscriptions_100, subscriptions_1000
 from benchmarks.throughput import drain_1, drain_2, publish_100, publish_1000, publish_and_drain, publish_single
+from benchmarks.transfers import transfers
 from benchmarks.transforms import transforms, transforms_of_others
 
 MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
@@ -65,6 +68,9 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "overload": overload,
     "neighbours": neighbours,
     "redrive": redrive,
+    "purges": purges,
+    "resets": resets,
+    "transfers": transfers,
     "delay": delay,
     "memory": memory,
     "push-10000": push_10000,
@@ -86,13 +92,15 @@ _SPEED = (
     *("latency", "publish-100", "publish-1000", "publish-single", "drain-1", "drain-2", "publish-and-drain"),
     *("subscriptions-100", "subscriptions-1000", "copy-limit", "select-limit", "http-limit", "memory"),
 )
+_ACTING = ("redrive", "purges", "resets", "transfers")
 _SCALE = ("scale-backlog", "scale-topics", "scale-bodies", "scale-waiting")
 GROUPS: Mapping[str, Sequence[str]] = {
     "speed": _SPEED,
     "scale": _SCALE,
+    "acting": _ACTING,
     "push": ("push-latency", "push-throughput", "bulkheads", "push-10000", "pull-10000"),
     "grpc": ("grpc-latency", "grpc-publish", "grpc-streaming", "grpc-pull", "rest-one-port"),
     "peers": ("peers-publish-single", "peers-publish-100", "peers-drain-1", "peers-drain-2"),
 }
-ONLY_IF_NAMED = frozenset([*GROUPS["peers"], *_SCALE, "soak", "profile", "before"])
+ONLY_IF_NAMED = frozenset([*GROUPS["peers"], *_SCALE, *_ACTING, "soak", "profile", "before"]) - {"redrive"}
 # They take long; peers measure others, `before` another checkout.

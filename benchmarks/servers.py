@@ -224,6 +224,15 @@ class BrokerOf(Broker):
         return [str(self._checkout.absolute() / ".venv/bin/broker"), *arguments]
 
 
+class ResettableBroker(Broker):
+    """Our broker, which lets projects be reset."""
+
+    name = "broker that resets projects"
+
+    def _command(self) -> Sequence[str]:
+        return [*super()._command(), "--allow-reset"]
+
+
 class GuardedBroker(Broker):
     """Our broker, which asks who calls."""
 

@@ -99,12 +99,20 @@ class Connection:
             return Response(status, self._take(int(length[1])))
         if not _CHUNKED.search(head):
             return Response(status, b"")
-        chunks = []
+        return Response(status, b"".join(self._chunks()))
+
+    def receive_size(self) -> int:
+        """How large the next answer is, which is in chunks and is not kept.  Raises LoadFailed unless it is 200."""
+        head = self._take_until(b"\r\n\r\n")
+        if int(head[9:12]) != 200 or not _CHUNKED.search(head):
+            raise LoadFailed(f"no long answer: {head[:300].decode(errors='replace')}")
+        return sum(map(len, self._chunks()))
+
+    def _chunks(self) -> Iterator[bytes]:
         while size := int(self._take_until(b"\r\n").split(b";")[0], 16):
-            chunks.append(self._take(size))
+            yield self._take(size)
             self._take(2)
         self._take_until(b"\r\n")
-        return Response(status, b"".join(chunks))
 
     def _take_until(self, mark: bytes) -> bytes:
         while (end := self._received.find(mark)) < 0:
