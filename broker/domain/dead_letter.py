@@ -10,6 +10,7 @@ push timeout        the endpoint did not answer within the ack deadline
 push unreachable    there was no connection, or no HTTP answer on it
 transform           a transform of the subscription failed for it
 push digest         the endpoint took the digest, but named this message as failed
+expired             it was past its time (domain/expiry.py), and the subscription wants such messages there
 unknown             a broker of release 0.1.0 had a part in it: it did not note how attempts end
 """
 
@@ -25,6 +26,7 @@ PUSH: Final = "push "  # so begins each that a push failed for
 PUSH_TIMEOUT: Final = "push timeout"
 PUSH_UNREACHABLE: Final = "push unreachable"
 PUSH_DIGEST: Final = "push digest"
+EXPIRED: Final = "expired"
 UNKNOWN: Final = "unknown"
 DEADLINE: Final = "deadline"  # which is written where deadlines are found to have passed: in SQL
 

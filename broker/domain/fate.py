@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from broker.domain.dead_letter import DEADLINE
+from broker.domain.dead_letter import DEADLINE, EXPIRED
 from broker.domain.delay import ScheduledMessage
 from broker.domain.journal import Author, Entry, Event
 from broker.domain.message_id import message_id
@@ -212,10 +212,16 @@ def _standing(facts: Facts, standing: StandingMessage, now: datetime) -> Message
     verdict = {
         Fate.OUTSTANDING: f"It is out since {since} ({tries}); its ack deadline is {at}.",
         Fate.RETRY_AT: f"It was handed out at {since} ({tries}), {failed}; it is tried again from {at} on.",
-        Fate.EXHAUSTED: f"It has failed {standing.attempt_number} times and goes to the dead-letter topic now.",
+        Fate.EXHAUSTED: f"{_why_given_up(standing)} and goes to the dead-letter topic now.",
         Fate.WAITING: _CAME_BACK if standing.redriven else _GIVEN_BACK,
     }
     return MessageFate(state=state, verdict=verdict[state], standing=standing)
+
+
+def _why_given_up(standing: StandingMessage) -> str:
+    if standing.failure == EXPIRED:
+        return "It is past its time to live"
+    return f"It has failed {standing.attempt_number} times"
 
 
 def _held(facts: Facts, holder: int) -> MessageFate:

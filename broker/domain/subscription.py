@@ -79,13 +79,15 @@ class Extensions:
 
     `one_per_ordering_key`: one message of a key is out at a time, also within a response (A6).  `push`: how a push
     subscription delivers.  `alerts`: when somebody wants to be told of it.  `journal`: what is written
-    down of what happens to its messages.
+    down of what happens to its messages.  `dead_letter_expired`: what is past its time goes to the dead-letter
+    topic, if there is one.
     """
 
     one_per_ordering_key: bool = False
     push: PushOptions = GOOGLES_OPTIONS
     alerts: Alerts = NO_ALERTS
     journal: Journal = NO_JOURNAL
+    dead_letter_expired: bool = False
 
     def replaced_by(self, wanted: "Extensions") -> "Extensions":
         """`wanted`, but with the secrets that there are unless it says which: who read them could not send them."""
@@ -148,6 +150,11 @@ class Subscription:
         if self.dead_letter_policy is None or not self.dead_letter_topic_id:
             return None
         return self.dead_letter_policy.max_delivery_attempts
+
+    @property
+    def gives_up_expired(self) -> bool:
+        """Whether what is past its time goes to the dead-letter topic; without one it is passed."""
+        return self.extensions.dead_letter_expired and self.max_delivery_attempts is not None
 
     @property
     def shows_delivery_attempts(self) -> bool:

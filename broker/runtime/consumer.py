@@ -48,6 +48,7 @@ def claimant_of(subscription: Subscription, now: datetime, **terms: Unpack[Terms
         filter_path=subscription.filter_path,
         body_path=subscription.body_path,
         max_attempts=subscription.max_delivery_attempts,
+        gives_up_expired=subscription.gives_up_expired,
         ordered=subscription.enable_message_ordering,
         journal=subscription.journal,
         **terms,

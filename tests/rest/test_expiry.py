@@ -110,6 +110,54 @@ async def test_it_is_a_switch_of_each_topic(rest: Rest) -> None:
     assert "extensions" not in await rest.ok("PATCH", rest.topic(), change)
 
 
+async def test_what_expires_is_a_dead_letter_if_the_subscription_says_so(rest: Rest, hours_later: Later) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_topic("dead")
+    await rest.create_subscription("dead-sub", "dead")
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 2}
+    wanted = {"deadLetterPolicy": policy, "extensions": {"deadLetterExpired": True}}
+    assert (await rest.create_subscription(**wanted))["extensions"] == {"deadLetterExpired": True}
+    ids = await rest.publish(expiring("a"), "b")
+    out = await rest.pull(max_messages=1)
+    ids += await rest.publish(expiring("c"))
+    await rest.modify_ack_deadline(out, 0)
+    await hours_later()
+    assert [text(each) for each in await rest.drain()] == ["b"]
+
+    async def both_there() -> list[Json]:
+        return await rest.pull("dead-sub") if await letters(rest) == {ids[0]: 1, ids[2]: 0} else []
+
+    found = await eventually(both_there)
+    assert {each["message"]["attributes"]["broker-dead-letter-reason"] for each in found} == {"expired"}
+    assert (await counted(rest), await rest.pull()) == (2, [])
+    told = await rest.ok("GET", f"{rest.topic()}/messages/{ids[0]}")
+    assert (told["subscriptions"][0]["state"], "expired" in told["subscriptions"][0]["verdict"]) == (
+        "DEAD_LETTERED", True,
+    )  # fmt: skip
+    await rest.modify_ack_deadline(found, 0, "dead-sub")
+    started = await rest.ok("POST", f"{rest.subscription()}:redrive", {"reasons": ["expired"]})
+    ended = await rest.ok("POST", f"{started['name']}:wait", {"timeout": "30s"})
+    assert ended["response"]["redriven"] == "2", ended
+    assert {text(each) for each in await rest.drain()} == {"a", "c"}
+
+
+async def letters(rest: Rest) -> dict[str, int]:
+    listed = await rest.ok("GET", f"{rest.subscription()}/deadLetters")
+    return {each["sourceMessageId"]: each["deliveryAttempts"] for each in listed.get("deadLetters", [])}
+
+
+async def test_without_a_dead_letter_topic_what_expires_is_passed(rest: Rest, hours_later: Later) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_topic("dead")
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 1}
+    await rest.create_subscription(deadLetterPolicy=policy, extensions={"deadLetterExpired": True})
+    await rest.ok("DELETE", rest.topic("dead"))
+    await rest.publish(expiring("a"), "b")
+    await hours_later()
+    assert [text(each) for each in await rest.drain()] == ["b"]
+    assert await counted(rest) == 1
+
+
 async def test_a_message_that_comes_later_has_its_time_from_then_on(rest: Rest, database_url: str) -> None:
     await rest.create_topic(extensions=ON | {"delay": True})
     await rest.create_subscription()
@@ -162,6 +210,11 @@ async def test_it_cannot_be_switched_on_while_an_older_broker_runs(rest: Rest, d
             assert (code, "extensions.expiry" in why) == ("FAILED_PRECONDITION", True)
             change = {"topic": {"extensions": ON}, "updateMask": "extensions"}
             assert (await rest.error("PATCH", rest.topic("plain"), change))[0] == "FAILED_PRECONDITION"
+            await older.execute("DELETE FROM processes WHERE process_id = 'older'")
+            wanted = {"topic": rest.topic("plain"), "extensions": {"deadLetterExpired": True}}
+            await older.execute(f"INSERT INTO processes VALUES ('older', now(), {version})")
+            code, why = await rest.error("PUT", rest.subscription(), wanted)
+            assert (code, "extensions.deadLetterExpired" in why) == ("FAILED_PRECONDITION", True)
             await older.execute("DELETE FROM processes WHERE process_id = 'older'")
         await older.execute("INSERT INTO processes VALUES ('newer', now(), '0999_since_0043')")
     await rest.create_topic(extensions=ON)

@@ -175,6 +175,29 @@ async def test_what_came_back_of_a_key_and_is_past_makes_room_for_what_is_behind
     assert (texts_, past) == (["c"], 2)
 
 
+# --- dead letters -------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_left_to_the_forwarder_is_in_rows_of_a_thousand_by_attempt(log: Log) -> None:
+    await log.publish("came back", ttl=ACK_DEADLINE)
+    await log.pull()
+    for _ in range(11):
+        await log.publish(*["x"] * 100, key="k", ttl=SECOND)
+    await log.publish("alive", key="k")
+    claimed = await log.claim(now=log.start + ACK_DEADLINE, ordered=True, gives_up_expired=True)
+    assert (texts(claimed.deliveries[0]), claimed.past) == (["alive"], 1_101)
+    rows = await log.rows(
+        "SELECT attempt_number, failure, ordering_key, bit_count(open), upper(seqs) - lower(seqs) FROM"
+        " delivery_attempts WHERE status = 'exhausted' AND next_delivery_at = 'infinity' ORDER BY attempt_id"
+    )
+    assert rows == [
+        (0, "expired", None, 1_000, 1_000),
+        (0, "expired", None, 100, 100),
+        (1, "expired", None, 1, 1),
+    ]
+    assert await expired_events(log) == []  # the forwarder tells of them
+
+
 # --- beside other rules ------------------------------------------------------------------------------------------
 
 

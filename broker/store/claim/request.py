@@ -26,7 +26,8 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     and it has room.  Redeliveries are looked for only if `looks_for_due`; `wants_next`: whoever asks wants to know
     when the next falls due even if he gets something.  With a `digest` nothing fresh is taken unless its
     `max_messages` or `max_bytes` wait, or the oldest that waits was published its `max_delay` ago; redeliveries do
-    not wait for it.  With a `journal` hand-outs are written down.
+    not wait for it.  With a `journal` hand-outs are written down.  What is past its time is passed, or, if it
+    `gives_up_expired`, left to the dead-letter forwarder.
     """
 
     subscription_id: int
@@ -37,6 +38,7 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     filter_path: str | None = None
     body_path: str | None = None
     max_attempts: int | None = None
+    gives_up_expired: bool = False
     exactly_once: bool = False
     ordered: bool = False
     max_run: int = MAX_MESSAGES_PER_ATTEMPT

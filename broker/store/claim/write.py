@@ -15,7 +15,7 @@ from broker.store.claim.bodies import Bodies, read_bodies
 from broker.store.claim.columns import by_column
 from broker.store.claim.expired import expired_again, expired_unread
 from broker.store.claim.ordered import new_runs, retimed_rows, rewrite_runs
-from broker.store.claim.past_time import count_past, rows_of_past
+from broker.store.claim.past_time import count_past, given_up, rows_of_past
 from broker.store.claim.request import Claimed, ClaimRequest, More, Quiet, ack_deadlines
 from broker.store.claim.round_trip import RoundTrip
 from broker.store.claim.work import Parcel, Work
@@ -30,6 +30,7 @@ _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 _MOVE_CURSORS = statements.hot("move_cursors")
 _READ_NEXT_DELIVERY_ATS = statements.hot("read_next_delivery_ats")
 _INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
+_INSERT_GIVEN_UP = statements.hot("insert_given_up")
 _MARK_REDRIVEN = statements.hot("mark_redriven")
 
 
@@ -57,6 +58,8 @@ async def write(
         take=lambda rows: upcoming.update((row.subscription_id, row.next_delivery_at) for row in rows),
     )
     trip.add(*rewrite_runs(request, works, at), *_new_rows(request, attempts, at))
+    if letters := given_up(request, works, attempt_ids, at):
+        trip.add((_INSERT_GIVEN_UP, letters))
     trip.add(*_journal(request, works, attempts, at))
     trip.add(*read_bodies(request, [attempt.parcel.stretches for attempt in attempts], bodies), take=bodies.add)
     # Without attempts nothing need wait for the disk: what was passed over would only be passed over again.

@@ -34,7 +34,10 @@ def decode_push_config(stored: dict[str, Any]) -> PushConfig:
 
 
 def encode_extensions(extensions: Extensions) -> dict[str, Any]:
-    """Durations are seconds; what is as by default is left out."""
+    """Durations are seconds; what is as by default is left out.
+
+    So is `dead_letter_expired`, which has a column: brokers that do not know it write these whole.
+    """
     stored: dict[str, Any] = {}
     if extensions.one_per_ordering_key:
         stored["one_per_ordering_key"] = True

@@ -38,6 +38,7 @@ _DEFAULTS: dict[str, Any] = {
     "pushConfig.attributes": {"x-goog-version": "v1"},
     "extensions.delay": False,
     "extensions.expiry": False,
+    "extensions.deadLetterExpired": False,
     "extensions.shards": 1,
     "extensions.deduplication.content": False,
     "extensions.journal.sample": 1,

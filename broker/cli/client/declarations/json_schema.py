@@ -47,6 +47,7 @@ def _extensions() -> Schema:
     return _fields(
         "What Google's subscriptions do not have.",
         onePerOrderingKey=_YES_NO,
+        deadLetterExpired=_said(_YES_NO, "What is past its time goes to the dead-letter topic."),
         push=_push_options(),
         alerts=_fields("", age=_DURATION, backlog=_NUMBER),
         journal=_fields(

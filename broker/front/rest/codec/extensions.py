@@ -52,6 +52,7 @@ class ExtensionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
     push: PushOptionsBody | None = None
     alerts: AlertsBody | None = None
     journal: JournalBody | None = None
+    dead_letter_expired: bool = False
 
 
 class _Beside(msgspec.Struct):
@@ -73,6 +74,7 @@ def decode_extensions(beside: Mapping[str, Any]) -> Extensions:
         push=_push_options(body.push),
         alerts=NO_ALERTS if body.alerts is None else _alerts(body.alerts),
         journal=NO_JOURNAL if body.journal is None else _journal(body.journal),
+        dead_letter_expired=body.dead_letter_expired,
     )
 
 
@@ -95,6 +97,7 @@ def extensions_json(extensions: Extensions) -> Mapping[str, Any]:
     """What is not as by default; {} if all is."""
     push = _push_options_json(extensions.push)
     body: dict[str, Any] = {"onePerOrderingKey": True} if extensions.one_per_ordering_key else {}
+    body |= {"deadLetterExpired": True} if extensions.dead_letter_expired else {}
     alerts = _alerts_json(extensions.alerts)
     body |= ({"push": push} if push else {}) | ({"alerts": alerts} if alerts else {})
     return body if extensions.journal == NO_JOURNAL else body | {"journal": _journal_json(extensions.journal)}
