@@ -18,6 +18,7 @@ from broker.domain.replay import MAX_COUNTED, ShardReplay
 from broker.domain.sequences import from_bits, from_multirange, to_bits
 from broker.store.driver import statements
 from broker.store.driver.database import Connection, ResourceConnection
+from broker.store.log.due_attempt import first_due_floor
 from broker.store.log.journal import write_journal
 
 _LOCK_CURSORS = statements.load("lock_cursors")
@@ -260,6 +261,7 @@ async def _write_down(
 
 
 async def _move(connection: ResourceConnection, seek: ShardSeek, publish_time: datetime, seq: int) -> None:
-    position = {"next_publish_times": [publish_time], "next_seqs": [seq], "due_floors": [seek.now]}
+    floor = first_due_floor(seek.now)
+    position = {"next_publish_times": [publish_time], "next_seqs": [seq], "due_floors": [floor]}
     await connection.exec_driver_sql(_MOVE_CURSORS, {**seek.where_many(1), **position})
     await connection.exec_driver_sql(_LOWER_FIRST_SEQUENCE, seek.where)

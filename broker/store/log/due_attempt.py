@@ -9,7 +9,8 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.domain.sequences import from_bits, from_multirange, to_bits
 from broker.domain.stretch import Stretch
 
-# The floor stays this far behind: a nack may carry a time that is a little old when it commits.
+# The floor stays this far behind: a nack, or whatever else makes messages due, may carry a time that is a little
+# old when it commits, for it has waited for a lock, or its process's clock is behind.
 DUE_FLOOR_MARGIN = timedelta(seconds=60)
 
 
@@ -117,12 +118,17 @@ def attempt_numbers(text: str) -> list[int]:
     return [int(number) for number in text.strip("{}").split(",") if number]
 
 
+def first_due_floor(now: datetime) -> datetime:
+    """Of a cursor that begins, or is moved by a seek."""
+    return now - DUE_FLOOR_MARGIN
+
+
 def due_floor_after(now: datetime, times_left: Iterable[datetime], due_beyond: datetime | None) -> datetime:
     """The time before which nothing is due any more once a claim has committed.
 
     `due_beyond`: due rows that it did not look at do not come before this (None: it looked at all).
     """
-    limits = [now - DUE_FLOOR_MARGIN, *times_left]
+    limits = [first_due_floor(now), *times_left]
     return min(limits if due_beyond is None else [*limits, due_beyond])
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import func, insert, select
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import whole_milliseconds
 from broker.store.driver.database import ResourceConnection
+from broker.store.log.due_attempt import first_due_floor
 from broker.store.schema.tables import cursors, shards
 
 
@@ -29,7 +30,7 @@ async def find_private_shard(
     waits = select(func.coalesce(func.bool_or(cursors.c.paused), False)).where(
         cursors.c.subscription_id == subscription.subscription_id
     )
-    position = {"next_publish_time": start, "next_seq": 1, "due_floor": now, "first_seq": 1}
+    position = {"next_publish_time": start, "next_seq": 1, "due_floor": first_due_floor(now), "first_seq": 1}
     await connection.execute(
         insert(cursors).values(
             shard_id=shard_id,

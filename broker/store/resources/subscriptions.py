@@ -14,6 +14,7 @@ from broker.domain.pause import UNTOLD, Pause
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.domain.transforms import decode_transforms, encode_transforms
+from broker.store.log.due_attempt import first_due_floor
 from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.store.resources.shard_levels import read_shards, shards_with_levels
 from broker.store.resources.subscription_json import (
@@ -156,7 +157,7 @@ async def insert_subscription(
                 literal(subscription_id),
                 shards.c.last_publish_time,
                 shards.c.head + 1,
-                literal(now),
+                literal(first_due_floor(now)),
                 shards.c.head + 1,
             ).where(shards.c.topic_id == topic_id),
         )

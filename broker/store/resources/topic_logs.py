@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
+from broker.store.log.due_attempt import first_due_floor
 from broker.store.resources.cursor_locks import lock_cursors
 from broker.store.resources.shard_levels import made_shards
 from broker.store.schema.tables import (
@@ -110,7 +111,7 @@ async def _begin(
     start = whole_milliseconds(now)
     made = made_shards(topic.topic_id, plain=plain, levels=levels, now=now, frozen=topic.freeze is not None)
     shard_ids = (await connection.scalars(insert(shards).returning(shards.c.shard_id), made)).all()
-    position = {"next_publish_time": start, "next_seq": 1, "due_floor": now, "first_seq": 1}
+    position = {"next_publish_time": start, "next_seq": 1, "due_floor": first_due_floor(now), "first_seq": 1}
     rows = [
         {"shard_id": shard_id, "subscription_id": subscription_id, "paused": paused, **position}
         for subscription_id, paused in waiting.items()

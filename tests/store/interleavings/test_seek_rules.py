@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from broker.domain.journal import NOBODY
+from broker.domain.resend import Outcome
 from broker.store.log import cursors
+from broker.store.log.resend import Resend, resend
 from broker.store.resources import snapshots
 from tests.fixtures.log import SECOND, Log
-from tests.store.interleavings.steps import paused, until_waiting
-from tests.store.test_seek import create_snapshot, seek_to_snapshot, seek_to_time
+from tests.store.interleavings.steps import open_transaction, paused, until_waiting
+from tests.store.test_seek import create_snapshot, place, seek_to_snapshot, seek_to_time
 
 
 async def a_seek_invalidates_what_a_claim_was_just_handing_out(log: Log) -> None:
@@ -87,3 +90,35 @@ async def test_what_is_published_while_a_seek_looks_for_the_end_is_behind_it(
     await seek_to_time(log, log.start + 1000 * SECOND, replay_since=None)
     monkeypatch.undo()
     assert set(await log.pull_texts(now=log.start + SECOND)) == {"meanwhile"}
+
+
+async def what_was_resent_behind_a_seek_is_due(log: Log) -> None:
+    """Its time is that of when it was asked for, before it waited for the seek."""
+    await log.publish("a")
+    await log.acknowledge_many(*await log.pull())
+    asked = Resend(subscription=log.subscription, ids=[(log.shard_id, 1)], author=NOBODY, now=log.start)
+    async with open_transaction(log.database) as resending:
+        async with log.database.transaction() as seeking:
+            there = place(log, log.start + SECOND)
+            await cursors.seek_to_time(seeking, there, time=log.start + SECOND, replay_since=None)
+            again = asyncio.create_task(resend(resending, asked, log.attempt_ids))
+            await until_waiting(log.database)
+        assert list((await again).values()) == [Outcome.RESENT]
+    assert await log.pull_texts(now=log.start + 2 * SECOND) == ["a"]
+
+
+async def test_what_was_resent_behind_a_seek_is_due(log: Log) -> None:
+    await what_was_resent_behind_a_seek_is_due(log)
+
+
+async def test_it_would_not_if_the_floor_stood_at_the_seek(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursors, "first_due_floor", lambda now: now)
+    with pytest.raises(AssertionError):
+        await what_was_resent_behind_a_seek_is_due(log)
+
+
+async def test_a_nack_of_a_process_whose_clock_is_behind_is_due_in_a_new_subscription(log: Log) -> None:
+    await log.publish("a")
+    [delivery] = await log.pull()
+    assert await log.nack(delivery, now=log.start - SECOND) == set()
+    assert await log.pull_texts(now=log.start + SECOND) == ["a"]

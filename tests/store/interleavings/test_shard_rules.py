@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from broker.store.log.due_attempt import first_due_floor
 from broker.store.resources import subscriptions, topic_logs, topics
 from tests.fixtures.log import Log, add_subscription
 from tests.store.interleavings.steps import until_waiting
@@ -24,6 +25,12 @@ async def without_cursors(log: Log) -> list[tuple[int, int]]:
     return await log.rows(  # type: ignore[return-value]
         f"({_WANTED} EXCEPT {_THERE}) UNION ALL ({_THERE} EXCEPT {_WANTED})"
     )
+
+
+async def test_a_nack_of_a_process_whose_clock_is_behind_is_due_in_a_new_shard_too(log: Log) -> None:
+    await raise_shards(log)
+    [(floor,)] = await log.rows("SELECT max(due_floor) FROM cursors")
+    assert floor == first_due_floor(log.start) < log.start
 
 
 async def test_a_subscription_that_is_made_meanwhile_has_all_cursors(log: Log) -> None:
