@@ -40,6 +40,7 @@ from tests.faults.checks.once import (
     check_one_id,
 )
 from tests.faults.checks.order import check_first_deliveries, check_turns
+from tests.faults.checks.recalls import check_recalls
 from tests.faults.checks.seeks import check_seeks_restore
 from tests.faults.checks.ticks import check_ticks
 from tests.faults.checks.transactions import check_acks_in_transactions, check_commit_order, check_transactions
@@ -75,6 +76,7 @@ CHECKS: tuple[Check, ...] = (
     check_named_come,
     check_nothing_is_early,
     check_cancels,
+    check_recalls,
     check_retracted,
     check_replaced,
     check_written_come,

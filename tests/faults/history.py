@@ -250,6 +250,27 @@ class Relayed(Operation, tag="relayed", kw_only=True, omit_defaults=True):
     again: list[int]
 
 
+Recalled: TypeAlias = Literal[
+    *("wrote", "took", "acked", "maybe acked", "resent", "purged", "sought", "undone", "replayed", "left")
+]
+
+
+class Recall(Operation, tag="recall", kw_only=True, omit_defaults=True):
+    """One of the things that are done to a subscription by one alone, one after the other: messages were written,
+    came, or were acked (if it was in time), resent, purged if they were `marked`, sought to the begin and back, or
+    replayed for an endpoint; or nothing was left.  `unanswered`: so many tries before that may have done it, too.
+    """
+
+    what: Literal[
+        "wrote", "took", "acked", "maybe acked", "resent", "purged", "sought", "undone", "replayed", "left"
+    ]
+    ids: list[int] = []
+    marked: list[int] = []
+    outcomes: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    unanswered: int = 0
+
+
 class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
     """A look at what is left.  `final`: after the drain, when nothing may be."""
 
@@ -292,7 +313,7 @@ Act: TypeAlias = Redrive | Copy | Purge | Discard
 Once: TypeAlias = Named | Cancel | Collected
 Withdrawn: TypeAlias = Wrote | Retract | Took
 InTransactions: TypeAlias = Transaction | Relayed
-Later: TypeAlias = Once | Withdrawn | Ticked | InTransactions
+Later: TypeAlias = Once | Withdrawn | Ticked | InTransactions | Recall
 AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Act | Later | Position | Timeline | Fault
 _Line: TypeAlias = Subscription | AnyOperation
 

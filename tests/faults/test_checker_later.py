@@ -44,6 +44,7 @@ class Parts:
         self._add("retracted", Retract, 3, ids=[1, 2], never_out=[2])
         self._add("unknown", Retract, 4, ids=[3], put="f", outcome="unknown")
         self._add("replaced", Retract, 5, ids=[3], never_out=[3], put="f", put_id=6)
+        self._add("again", Retract, 5.5, ids=[3], put="h", put_id=6)
         self._add("refused", Retract, 6, ids=[1], put="g", outcome="failed")
         self._add("last", Took, 7, came=[Came(4, "d"), Came(5, "e"), Came(6, "f")], final=True)
 
@@ -73,9 +74,15 @@ def test_what_nobody_knows_may_have_happened_or_not() -> None:
     parts = Parts()
     parts.relayed.came = [each for each in parts.relayed.came if each.name not in "FG"]
     parts.relayed.again.append(103)
-    parts.history.operations.remove(parts.replaced)
+    _unanswer(parts)
     parts.last.came[2] = Came(3, "c")
     assert check(parts.history) == []
+
+
+def _unanswer(parts: Parts) -> None:
+    """Of what was replaced nobody knows."""
+    for each in (parts.replaced, parts.again):
+        parts.history.operations.remove(each)
 
 
 def _leave_out(parts: Parts, name: str) -> None:
@@ -84,7 +91,7 @@ def _leave_out(parts: Parts, name: str) -> None:
 
 def _replace_by_half(parts: Parts) -> None:
     """Of the try of which nobody knows."""
-    parts.history.operations.remove(parts.replaced)
+    _unanswer(parts)
     parts.took.came.append(Came(6, "f"))
     parts.last.came.append(Came(3, "c"))
 

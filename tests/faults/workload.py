@@ -23,6 +23,7 @@ from tests.faults.clients.mender import Mender
 from tests.faults.clients.operator import Operator
 from tests.faults.clients.publisher import Publisher
 from tests.faults.clients.puller import Puller
+from tests.faults.clients.recaller import Recaller
 from tests.faults.clients.repeater import Repeater
 from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.clients.retractor import Retractor
@@ -40,7 +41,7 @@ _SETTLED_SECONDS = 1.0  # for so long nothing is left, then nothing more will co
 _LOOK_SECONDS = 0.3
 _COPIED_FOR = "3600s"  # longer than a run
 _SHAPED_RATE = 2.0  # publish requests a second
-ACTORS: tuple[type[Actor], ...] = (Mender, Repeater, Retractor, Ticker, Shop)
+ACTORS: tuple[type[Actor], ...] = (Mender, Repeater, Retractor, Ticker, Shop, Recaller)
 
 
 class Workload:

@@ -223,14 +223,18 @@ class World:
         self.brokers[place] = await asyncio.to_thread(self._start, place, urlsplit(old.url).port or 0)
 
     async def until_ready(self) -> None:
-        """Every broker serves, and reaches its database; the proxy is not asked."""
-        async with (
-            httpx.AsyncClient(timeout=5, verify=self.guard.tls if self.guard else NO_TLS) as client,
-            asyncio.timeout(_READY_SECONDS),
-        ):
-            for broker in list(self.brokers):
-                while not await _is_ready(client, broker.url):  # noqa: ASYNC110  # another process's doing
-                    await asyncio.sleep(0.1)
+        """Every broker serves, and reaches its database; the proxy is not asked.  Raises TimeoutError."""
+        why = ""
+        try:
+            async with (
+                httpx.AsyncClient(timeout=5, verify=self.guard.tls if self.guard else NO_TLS) as client,
+                asyncio.timeout(_READY_SECONDS),
+            ):
+                for broker in list(self.brokers):
+                    while why := await _why_not_ready(client, broker.url):  # noqa: ASYNC110  # another process's doing
+                        await asyncio.sleep(0.1)
+        except TimeoutError:
+            raise TimeoutError(f"a broker was not ready for {_READY_SECONDS:.0f} s: {why}") from None
 
     def take_log(self) -> list[str]:
         """What brokers have logged since this was asked last."""
@@ -288,8 +292,10 @@ def _stops(broker: BrokerProcess) -> bool:
     return True
 
 
-async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:
+async def _why_not_ready(client: httpx.AsyncClient, url: str) -> str:
+    """ "" if it is."""
     try:
-        return (await client.get(f"{url}/readyz")).status_code == 200
-    except httpx.HTTPError:
-        return False
+        answer = await client.get(f"{url}/readyz")
+    except httpx.HTTPError as error:
+        return f"{url}: {error!r}"
+    return "" if answer.status_code == 200 else f"{url}: {answer.text}"

@@ -80,7 +80,8 @@ def _answered(view: View) -> dict[str, set[int]]:
     for _, wrote in all_of(view, Wrote):
         for name, id_ in zip(wrote.names, wrote.ids, strict=False):
             ids[name].add(id_)
+    put: dict[int, str] = {}  # who replaces once more gets the id of what is in the place already
     for _, retract in all_of(view, Retract):
         if retract.put and retract.outcome == "ok":
-            ids[retract.put].add(retract.put_id)
+            ids[put.setdefault(retract.put_id, retract.put)].add(retract.put_id)
     return ids
