@@ -306,6 +306,29 @@ async def test_a_role_that_is_made_anew_has_nothing_of_the_one_before(log: Log, 
     assert list_grants(url, schema="broker") == [Grant(role, PROJECT, ("pubsub",))]
 
 
+async def test_what_a_role_makes_in_its_own_schema_does_not_keep_its_grant(
+    log: Log, application: Application
+) -> None:
+    url, role = application.admin_url, application.role
+    with application.session(autocommit=True) as session:
+        session.execute("""
+            CREATE FUNCTION shop.publish(text) RETURNS text LANGUAGE sql SET search_path = broker, pg_temp
+            AS $$ SELECT 'stage_message(' $$
+        """)
+    assert [each.functions for each in list_grants(url, schema="broker")] == [("pubsub",)]
+    assert revoke(url, schema="broker", role=role, project=PROJECT)
+    assert list_grants(url, schema="broker") == []
+
+
+async def test_a_role_whose_name_postgresql_would_cut_is_refused(log: Log, application: Application) -> None:
+    with psycopg.connect(application.admin_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {'r' * 63} LOGIN")
+    with pytest.raises(CannotGrant, match="64 bytes, the maximum is 63"):
+        grant(application.admin_url, schema="broker", role="r" * 64, project=PROJECT)
+    with psycopg.connect(application.admin_url, autocommit=True) as admin:
+        admin.execute(f"DROP ROLE {'r' * 63}")
+
+
 async def test_functions_of_another_installation_or_program_are_left_alone(
     log: Log, application: Application
 ) -> None:

@@ -19,6 +19,7 @@ from broker.store.schema.migration_waits import APPLICATION_NAME
 from broker.telemetry.log import reason
 
 DEFAULT_FUNCTIONS = "pubsub"
+_LONGEST_NAME = 63  # bytes, in PostgreSQL
 
 # Name, parameters, and what it calls.
 _FUNCTIONS = (
@@ -37,13 +38,21 @@ _MAKE = """
     AS {body}
 """
 
-# Of the functions of that name, where they are and what they are bound to.
+# Of the functions of that name, where they are and what they are bound to.  One that belongs to neither the broker
+# nor whoever asks is an application's, whatever it looks like: it must not be in the way of taking its grant back.
 _BOUND = """
-    SELECT n.nspname, substring(setting FROM 'search_path=(.*), pg_temp$')
+    SELECT n.nspname, bound.to_schema
     FROM pg_proc AS p
     JOIN pg_namespace AS n ON n.oid = p.pronamespace
     CROSS JOIN unnest(p.proconfig) AS setting
+    CROSS JOIN substring(setting FROM 'search_path=(.*), pg_temp$') AS bound (to_schema)
     WHERE p.proname = 'publish' AND p.prosrc LIKE '%%stage_message(%%' AND setting LIKE 'search_path=%%'
+      AND p.proowner IN (
+          SELECT oid FROM pg_roles WHERE rolname = current_user
+          UNION ALL
+          SELECT c.relowner FROM pg_class AS c JOIN pg_namespace AS i ON i.oid = c.relnamespace
+          WHERE c.relname = 'application_grants' AND quote_ident(i.nspname) = bound.to_schema
+      )
     ORDER BY n.nspname
 """
 _OTHERS = """
@@ -75,6 +84,7 @@ def make_role(superuser_url: str, *, role: str) -> bool:
 
     Raises CannotGrant.
     """
+    _check_role(role)
     with session_in(superuser_url, "pg_catalog") as connection:
         if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [role]).fetchone() is not None:
             return False
@@ -85,11 +95,20 @@ def make_role(superuser_url: str, *, role: str) -> bool:
         return True
 
 
+def _check_role(role: str) -> None:
+    """PostgreSQL cuts a longer name, and the grant would be another role's.  Raises CannotGrant."""
+    if len(role.encode()) > _LONGEST_NAME:
+        raise CannotGrant(
+            f"the role's name is too long: {len(role.encode())} bytes, the maximum is {_LONGEST_NAME}"
+        )
+
+
 def grant(database_url: str, *, schema: str, role: str, project: str, functions: str = DEFAULT_FUNCTIONS) -> None:
     """Let a role publish and acknowledge in a project, by functions in the schema `functions`, which are made.
 
     `schema` is the installation's.  In one transaction.  Raises CannotGrant.
     """
+    _check_role(role)
     with session_in(database_url, schema) as connection:
         if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [role]).fetchone() is None:
             raise CannotGrant(f"there is no role {role} in this PostgreSQL: CREATE ROLE makes one")
