@@ -7,13 +7,19 @@ from time import monotonic
 
 from broker.domain.errors import BrokerError
 from broker.domain.lag import Lag
-from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.runtime.looks import Looks
 from broker.store.driver.database import Database
-from broker.store.looking.figures import count_operations, count_staged, list_frozen, list_names, read_retained
+from broker.store.looking.figures import (
+    count_beyond,
+    count_operations,
+    count_staged,
+    find_names,
+    list_frozen,
+    read_retained,
+)
 from broker.store.resources import push_states, subscriptions
 from broker.telemetry.metrics.book import CounterBook
 from broker.telemetry.metrics.standings import Standing, Standings, UnderWay
@@ -48,20 +54,19 @@ class Figures:
     async def _read(self) -> Standings:
         capacity = self._book.capacity
         async with self._database.transaction() as connection:
-            topics, names = await list_names(connection)
+            for kind in ("topic", "subscription", "project"):
+                counted = [name for name, _ in self._book.names(kind)]
+                self._book.keep_only(kind, await find_names(connection, kind=kind, names=counted))
+            unread = await count_beyond(connection, most=capacity)
             frozen = await list_frozen(connection, limit=capacity)
             operations = await count_operations(connection)
             staged, first_staged_at = await count_staged(connection)
-        self._book.keep_only("topic", topics)
-        self._book.keep_only("subscription", names)
-        self._book.keep_only("project", {project_of(name) for name in (*topics, *names)})
         retained = await self._looks.read(partial(read_retained, max_topics=capacity), late=True)
         now = self._clock.now()
         under_way = {
             project: UnderWay(count, max((now - updated_at).total_seconds(), 0.0))
             for project, (count, updated_at) in islice(operations.items(), capacity)
         }
-        unread = max(len(names) - capacity, 0)
         standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread, staged=staged)
         standings.replica_lag, standings.replica_in_use = self._looks.lag_seconds, self._looks.in_use
         if first_staged_at is not None:

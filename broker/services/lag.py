@@ -2,16 +2,16 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from functools import partial
 
 from broker.domain.lag import Lag
 from broker.domain.names import check_project
-from broker.domain.page import MAX_PAGE_SIZE, Page
-from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
 from broker.store.driver.database import Database
+from broker.store.looking.lag import find_lagging
 from broker.store.resources import subscriptions
 
 HungUp = Callable[[], Awaitable[None]]
@@ -37,25 +37,29 @@ class LagService:
         project that cannot be, unless it has subscriptions; Unavailable (too many such calls).
         """
         async with self._turns.of(project, hung_up=hung_up):
-            found = await self._subscriptions(project)
+            found = await self._find(project)
             if not found:
                 check_project(project)
-            lags: list[Lag] = []
-            for first in range(0, len(found), AT_A_TIME):
-                some = found[first : first + AT_A_TIME]
-                lags = sorted(
-                    [*lags, *await read_lags(self._database, self._looks, self._clock, some)], key=Lag.rank
-                )[:page_size]
+            lags = await self._oldest([name for name, may_lag in found if may_lag], page_size)
+            if sum(lag.oldest is not None for lag in lags) < page_size:
+                at_rest = [name for name, may_lag in found if not may_lag][:page_size]
+                lags = sorted([*lags, *await self._oldest(at_rest, page_size)], key=Lag.rank)[:page_size]
         return lags, len(found), self._clock.now()
 
-    async def _subscriptions(self, project: str) -> list[Subscription]:
-        found: list[Subscription] = []
-        after = ""
-        while True:
+    async def _find(self, project: str) -> list[tuple[str, bool]]:
+        """The names of a project's subscriptions, and whether each may have a backlog: of most there is none."""
+        found: list[tuple[str, bool]] = []
+        after, before = f"{project}/subscriptions/", f"{project}/subscriptions0"
+        while some := await self._looks.read(partial(find_lagging, after=after, before=before)):
+            found += some
+            after = some[-1][0]
+        return found
+
+    async def _oldest(self, names: Sequence[str], size: int) -> list[Lag]:
+        lags: list[Lag] = []
+        for first in range(0, len(names), AT_A_TIME):
             async with self._database.transaction() as connection:
-                page = Page(MAX_PAGE_SIZE, after)
-                some = await subscriptions.list_subscriptions(connection, project=project, page=page)
-            found += some[:MAX_PAGE_SIZE]
-            if len(some) <= MAX_PAGE_SIZE:
-                return found
-            after = found[-1].name
+                some = await subscriptions.find_subscriptions(connection, names=names[first : first + AT_A_TIME])
+            read = await read_lags(self._database, self._looks, self._clock, some)
+            lags = sorted([*lags, *read], key=Lag.rank)[:size]
+        return lags

@@ -197,6 +197,23 @@ async def test_the_oldest_comes_first_and_a_page_has_no_more_than_was_asked_for(
     assert looked.total == 4
 
 
+async def test_a_page_has_those_with_a_backlog_and_then_those_at_rest_by_name(looked: Looked, log: Log) -> None:
+    names = [(await looked.add(name)).name for name in ("b", "a", "c")]
+    await log.publish("for the first one")
+    await log.execute(
+        "UPDATE cursors AS c SET next_seq = 2 FROM subscriptions AS s "
+        f"WHERE s.subscription_id = c.subscription_id AND s.name IN ('{names[0]}', '{names[1]}', '{names[2]}')"
+    )
+    lags = await looked.all(SECOND)
+    assert [lag.subscription.name for lag in lags] == [log.subscription.name, *sorted(names)]
+    assert [lag.undelivered for lag in lags] == [1, 0, 0, 0]
+    assert [lag.subscription.name for lag in await looked.all(SECOND, size=2)] == [
+        log.subscription.name,
+        names[1],
+    ]
+    assert looked.total == 4
+
+
 async def test_a_project_that_cannot_be_is_refused_and_one_without_subscriptions_has_none(looked: Looked) -> None:
     with pytest.raises(InvalidArgument):
         await looked.service.list_lag("projects/no spaces", page_size=10)

@@ -1,9 +1,10 @@
 """What a scrape reads of all topics and subscriptions at once (F1)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import Text, any_, func, literal, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
@@ -15,6 +16,18 @@ from broker.store.schema.tables import subscriptions, topics
 _READ_RETAINED = statements.hot("read_retained")
 
 MOST_STAGED = 10_000
+MOST_BEYOND = 100_000
+
+_PROJECTS = text("""
+    SELECT p.name FROM unnest(CAST(:names AS text[])) AS p (name)
+    WHERE EXISTS (
+        SELECT FROM topics AS t
+        WHERE t.name > p.name || '/topics/' COLLATE "C" AND t.name < p.name || '/topics0' COLLATE "C"
+    ) OR EXISTS (
+        SELECT FROM subscriptions AS s
+        WHERE s.name > p.name || '/subscriptions/' COLLATE "C" AND s.name < p.name || '/subscriptions0' COLLATE "C"
+    )
+""")
 
 
 async def read_retained(connection: HotConnection, *, max_topics: int) -> Mapping[str, int]:
@@ -43,9 +56,20 @@ async def count_staged(connection: ResourceConnection) -> tuple[int, datetime | 
     return row[0], row[1]
 
 
-async def list_names(connection: ResourceConnection) -> tuple[set[str], set[str]]:
-    """The names of all topics, and of all subscriptions."""
-    of_topics, of_subscriptions = [
-        set(await connection.scalars(select(table.c.name))) for table in (topics, subscriptions)
-    ]
-    return of_topics, of_subscriptions
+async def find_names(connection: ResourceConnection, *, kind: str, names: Sequence[str]) -> set[str]:
+    """Those of these full names of a kind ("topic", "subscription", "project") that there are; a project is there
+    while it has a topic or a subscription.
+    """
+    if kind == "project":
+        return set(await connection.scalars(_PROJECTS, {"names": names}))
+    table = topics if kind == "topic" else subscriptions
+    return set(
+        await connection.scalars(select(table.c.name).where(table.c.name == any_(literal(names, ARRAY(Text)))))
+    )
+
+
+async def count_beyond(connection: ResourceConnection, *, most: int) -> int:
+    """How many subscriptions there are beyond the first `most`; up to MOST_BEYOND."""
+    beyond = select(subscriptions.c.subscription_id).order_by(subscriptions.c.subscription_id)
+    counted = select(func.count()).select_from(beyond.offset(most).limit(MOST_BEYOND).subquery())
+    return (await connection.execute(counted)).scalar_one()

@@ -12,7 +12,15 @@ from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.scheduled_messages import id_seqs_at
 
+_FIND_LAGGING = statements.hot("find_lagging")
 _READ_LAG = statements.hot("read_lag")
+_NAMES_AT_A_TIME = 10_000
+
+
+async def find_lagging(connection: HotConnection, *, after: str, before: str) -> list[tuple[str, bool]]:
+    """The next subscriptions between two names, some thousands, and whether each may have a backlog."""
+    [rows] = await connection.run((_FIND_LAGGING, {"after": after, "before": before, "max_rows": _NAMES_AT_A_TIME}))
+    return [(row.name, row.may_lag) for row in rows]
 
 
 async def read_lag(

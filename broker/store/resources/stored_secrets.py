@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import LargeBinary, Text, cast, delete, func, literal, select, update
+from sqlalchemy import LargeBinary, Text, cast, delete, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB
 
 from broker.store.driver.database import ResourceConnection
@@ -17,6 +17,7 @@ from broker.store.schema.tables import JsonPath, signing_keys, subscriptions
 
 WEBHOOKS, SIGNING_KEYS, TOKEN_KEYS = "subscriptions", "signing_keys", "access_token_keys"
 _OTHERS = "$.push.webhook_secrets[*] ? (!(@ starts with $prefix))"
+_HAS_SECRETS = text("subscriptions.extensions -> 'push' ? 'webhook_secrets'")  # as the index of them says
 _SECRETS = subscriptions.c.extensions["push"]["webhook_secrets"]
 
 
@@ -37,7 +38,9 @@ async def list_secrets_unlike(connection: ResourceConnection, *, prefix: str) ->
         cast(_OTHERS, JsonPath),
         func.jsonb_build_object("prefix", literal(prefix, Text)),
     )
-    for name, secrets in await connection.execute(select(subscriptions.c.name, _SECRETS).where(others)):
+    for name, secrets in await connection.execute(
+        select(subscriptions.c.name, _SECRETS).where(_HAS_SECRETS, others)
+    ):
         found.append(StoredSecrets(table=WEBHOOKS, row=name, stored=tuple(secret.encode() for secret in secrets)))
     unlike = ~func.starts_with(signing_keys.c.private_key, literal(prefix, Text))
     for key_id, pem in await connection.execute(

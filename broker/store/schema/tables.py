@@ -129,6 +129,12 @@ subscriptions = Table(
     Index(
         "subscriptions_dead_letter_idx", "subscription_id", postgresql_where=text("dead_letter_topic IS NOT NULL")
     ),
+    # Once a minute those with webhook secrets are.
+    Index(
+        "subscriptions_secrets_idx",
+        "subscription_id",
+        postgresql_where=text("extensions -> 'push' ? 'webhook_secrets'"),
+    ),
 )
 
 # How deliveries to a push subscription's endpoint go, as the process that delivers to it last wrote it down; no row

@@ -128,6 +128,7 @@ EXPECTED = {
     "fates._FIND_MESSAGE": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
     "fates._READ_FATES": {"cursors_pkey", "delivery_attempts_pkey", "delivery_attempts_ordering_key_idx"},
     "fates._COUNT_BEFORE": {"cursors_pkey", "_pkey"},
+    "lag._FIND_LAGGING": {"subscriptions_name_key", "cursors_pkey", "shards_pkey", "delivery_attempts_due_idx"},
     "lag._READ_LAG": {
         "cursors_pkey",
         "shards_pkey",
@@ -350,6 +351,7 @@ async def _run_every_statement(log: Log, session: Any) -> None:
             page=TopicPage(10, order, ordering_key="k"),
         )
         await topic_messages.list_topic_messages(session, asked)
+    await lag.find_lagging(session, after="projects/p/subscriptions/", before="projects/p/subscriptions0")
     await lag.read_lag(session, subscriptions=[log.subscription], now=later)
     await figures.read_retained(session, max_topics=1_000)
     await shards.read_heads(session, shard_ids=[log.shard_id])

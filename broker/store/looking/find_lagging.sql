@@ -1,0 +1,20 @@
+-- The next `max_rows` subscriptions between two names, by name, and whether each may have a backlog: something stands
+-- behind a cursor, or is out.  What it says of one without is sure; the others are read by read_lag.sql.
+-- parameters: after text, before text, max_rows int8
+-- columns: name, may_lag
+SELECT s.name, work.found IS NOT NULL AS may_lag
+FROM subscriptions AS s
+LEFT JOIN LATERAL (
+    SELECT true AS found
+    FROM cursors AS c
+    JOIN shards AS h ON h.shard_id = c.shard_id
+    WHERE c.subscription_id = s.subscription_id
+      AND (h.head >= c.next_seq OR EXISTS (
+          SELECT FROM delivery_attempts AS a
+          WHERE a.shard_id = c.shard_id AND a.subscription_id = c.subscription_id
+      ))
+    LIMIT 1
+) AS work ON true
+WHERE s.name > %(after)s AND s.name < %(before)s
+ORDER BY s.name
+LIMIT %(max_rows)s
