@@ -72,7 +72,7 @@ class Passes:
         self.scrapes = Scrapes(counters.book, Figures(database, looks, clock, counters.book))
         self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters, company)
         self.next_due, self.next_tick = NextDue(), NextDue()
-        self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters)
+        self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states)
         ticking = resources, wake_ups, quotas, schemas, transforms, states, counters
         self.ticker = ScheduleTicker(database, clock, *ticking)
         self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)

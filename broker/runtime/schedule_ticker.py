@@ -7,9 +7,9 @@ not committed has not been, and whoever is killed holds nothing.
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from broker.domain.errors import BrokerError
+from broker.domain.errors import Aborted, BrokerError, Internal, Unavailable
 from broker.domain.expiry import times_to_live
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_ids
@@ -39,6 +39,15 @@ from broker.telemetry.state_changes import StateChanges
 
 _TRIES = 3  # while a topic changes under a tick
 _LONGEST_REASON = 500  # characters
+_PASSED_BY = timedelta(seconds=20)  # so that the log has one line for as long as it lasts (QUIET_SECONDS)
+
+
+class _CannotTick(Exception):
+    """One schedule, whose row another process may try next; nothing has changed."""
+
+    def __init__(self, name: str, why: Exception) -> None:
+        super().__init__(name)
+        self.name, self.why = name, why
 
 
 @dataclass(slots=True)
@@ -76,37 +85,70 @@ class ScheduleTicker:
         self._transforms = transforms
         self._states = states
         self._counts = counters.process
+        self._tried_again: dict[str, datetime] = {}  # when those are that could not tick
 
     async def tick_due(self) -> Sequence[TickRecord] | None:
-        """The ticks that are due of one schedule; None: no schedule is due that nobody else is at."""
-        return await self._tick(lambda connection: store.lock_due(connection, now=self._clock.now()), by_hand=False)
+        """The ticks that are due of one schedule; None: no schedule is due that nobody else is at.
+
+        One that cannot tick holds up no other: it is passed by for some seconds.
+        """
+        now, but = self._clock.now(), self._passed_by()
+        try:
+            return await self._tick(lambda connection: store.lock_due(connection, now=now, but=but), by_hand=False)
+        except _CannotTick as error:
+            self._pass_by(error.name, error.why)
+            return ()
 
     async def tick_now(self, name: str) -> TickRecord | None:
         """One more than it has planned, also while it is paused; None: there is no such schedule."""
-        records = await self._tick(lambda connection: store.lock_for_tick(connection, name=name), by_hand=True)
+        try:
+            records = await self._tick(lambda connection: store.lock_for_tick(connection, name=name), by_hand=True)
+        except _CannotTick as error:
+            raise error.why from None
         return None if records is None else records[-1]
 
     async def next_at(self) -> datetime | None:
         """When the next tick is due, of what nobody else may be at."""
         async with self._database.hot() as connection:
-            return await store.read_next_tick(connection)
+            return await store.read_next_tick(connection, but=self._passed_by())
+
+    def _passed_by(self) -> list[str]:
+        """Schedules that are not tried just now."""
+        now = self._clock.now()
+        self._tried_again = {name: at for name, at in self._tried_again.items() if now < at <= now + _PASSED_BY}
+        return list(self._tried_again)
+
+    def _pass_by(self, name: str, why: Exception) -> None:
+        self._tried_again[name] = self._clock.now() + _PASSED_BY
+        what = f"{name} cannot tick, and is tried again and again; put it anew, or delete it"
+        self._states.happens("schedules that cannot tick", name, what, reason(why), error=why)
 
     async def _tick(
         self, lock: Callable[[HotConnection], Awaitable[Schedule | None]], *, by_hand: bool
     ) -> Sequence[TickRecord] | None:
-        stale = ""
+        """Raises Unavailable, Aborted, _CannotTick."""
+        stale, schedule = "", None
         for left in reversed(range(_TRIES)):
-            async with self._database.hot() as connection:
-                schedule = await lock(connection)
+            try:
+                async with self._database.hot() as connection:
+                    schedule = await lock(connection)
+                    if schedule is None:
+                        return None
+                    try:
+                        return await self._ticked(connection, schedule, by_hand=by_hand, refusal=stale)
+                    except (ShardClosed, ShardFrozen, NoPartition):
+                        await connection.close()  # its transaction is open
+                    except BaseException:
+                        await connection.close()
+                        raise
+            except (Unavailable, Aborted):
+                raise
+            except store.UnreadableSchedule as error:
+                raise _CannotTick(error.name, Internal(str(error))) from error
+            except Exception as error:
                 if schedule is None:
-                    return None
-                try:
-                    return await self._ticked(connection, schedule, by_hand=by_hand, refusal=stale)
-                except (ShardClosed, ShardFrozen, NoPartition):
-                    await connection.close()  # its transaction is open
-                except BaseException:
-                    await connection.close()
                     raise
+                raise _CannotTick(schedule.name, error) from error
             self._resources.drop(schedule.definition.topic)  # what was known of it is old
             stale = "" if left > 1 else "The topic takes nothing just now."
             async with self._database.connection() as ordinary:
@@ -160,6 +202,8 @@ class ScheduleTicker:
             if self._quotas.on:
                 gauge = self._quotas.publishing(project_of(name), schedule.created_by)
                 gauge.check(self._quotas.ticks())
+        except Unavailable:
+            raise  # the topic has refused nothing: the tick is still to come
         except BrokerError as error:
             return None, f"{error.code}: {error.message}"
         return topic, ""
@@ -178,6 +222,8 @@ class ScheduleTicker:
             settings = topic.schema_settings
             shared = () if settings is None else await self._schemas.check(settings, [message])
             encode_messages([message], (), times_to_live([message]) if topic.extensions.expiry else None)
+        except Unavailable:
+            raise
         except BrokerError as error:
             return _Tick(planned_at, TickOutcome.REFUSED, f"{error.code}: {error.message}")
         except Exception as error:  # or it would be in the way of all other schedules for ever

@@ -2,6 +2,8 @@
 
 from datetime import datetime, timedelta
 
+from broker.domain.errors import Aborted, Unavailable
+from broker.domain.message_id import message_id
 from broker.domain.timestamps import whole_milliseconds
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.next_due import NextDue
@@ -9,12 +11,21 @@ from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.messages import PartitionMissing
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.log.scheduled_messages import append_due, delete_closed_schedules, find_scheduled_shards
+from broker.store.log.scheduled_messages import (
+    MAX_DUE,
+    append_due,
+    delete_closed_schedules,
+    find_scheduled_shards,
+    move_scheduled,
+)
+from broker.telemetry.log import reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import LATENESS
+from broker.telemetry.state_changes import StateChanges
 
 _LOOK = timedelta(seconds=1)  # how soon a process does what one that has died has left
 _STEP = timedelta(milliseconds=1)  # publish times have no finer one
+_PUT_OFF = timedelta(seconds=20)  # what cannot be published
 _NOT_YET = timedelta(milliseconds=20)  # until somebody else, who is at what is due, is done with it
 
 
@@ -30,12 +41,14 @@ class DueMessages:
         wake_ups: WakeUps,
         next_due: NextDue,
         counters: Counters | None = None,
+        states: StateChanges | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
         self._next_due = next_due
         self._counters = counters or Counters()
+        self._states = states or StateChanges()
 
     async def run(self) -> None:
         """Until an error, which is the supervisor's."""
@@ -60,12 +73,22 @@ class DueMessages:
         return _look_again([shard.due_at for shard in shards if shard.open], now)
 
     async def _append(self, shard_id: int, now: datetime) -> int:
-        try:
-            due_ats = await self._append_once(shard_id, now)
-        except PartitionMissing:
-            async with self._database.connection() as connection:
-                await make_partitions_ahead(connection, now=now)
-            due_ats = await self._append_once(shard_id, now)
+        """How many were.  If one cannot be it is found by halves, and put off for some seconds."""
+        most = MAX_DUE
+        while True:
+            tried: list[int] = []
+            try:
+                due_ats = await self._append_some(shard_id, now, most, tried)
+                break
+            except (Unavailable, Aborted):
+                raise
+            except Exception as error:
+                if not tried:
+                    raise
+                if len(tried) == 1:
+                    await self._put_off(shard_id, tried[0], now, error)
+                    return 1
+                most = len(tried) // 2
         if due_ats:
             self._wake_ups.published(shard_id)
             done = self._clock.now()
@@ -73,9 +96,29 @@ class DueMessages:
             LATENESS.observe_all(self._counters.process, late)
         return len(due_ats)
 
-    async def _append_once(self, shard_id: int, now: datetime) -> list[datetime]:
+    async def _append_some(self, shard_id: int, now: datetime, most: int, tried: list[int]) -> list[datetime]:
+        try:
+            return await self._append_once(shard_id, now, most, tried)
+        except PartitionMissing:
+            async with self._database.connection() as connection:
+                await make_partitions_ahead(connection, now=now)
+        tried.clear()
+        return await self._append_once(shard_id, now, most, tried)
+
+    async def _append_once(self, shard_id: int, now: datetime, most: int, tried: list[int]) -> list[datetime]:
         async with self._database.hot() as connection:
-            return await append_due(connection, shard_id=shard_id, now=now)
+            return await append_due(connection, shard_id=shard_id, now=now, most=most, tried=tried)
+
+    async def _put_off(self, shard_id: int, id_seq: int, now: datetime, error: Exception) -> None:
+        """The others of its shard do not wait for it."""
+        async with self._database.hot() as connection:
+            await move_scheduled(connection, shard_id=shard_id, id_seq=id_seq, due_at=now + _PUT_OFF)
+        id_ = message_id(shard_id, id_seq)
+        what = (
+            f"message {id_} to come later cannot be published, and is tried again and again; "
+            f"DELETE …/scheduled/{id_} of its topic cancels it"
+        )
+        self._states.happens("messages to come later", id_, what, reason(error), error=error)
 
 
 def _look_again(due_ats: list[datetime], now: datetime) -> datetime:

@@ -1,6 +1,7 @@
 """One message a tick, whatever is killed and whatever clocks do (J2)."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -223,3 +224,45 @@ async def test_a_year_of_seconds_costs_no_more_than_a_minute(office: Office) -> 
 
 def replace_missed(definition: Definition, missed: Missed) -> Definition:
     return Definition(topic=definition.topic, cron=definition.cron, missed=missed)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["""'{"topic": 1}'""", """definition || '{"cron": "* * * * *", "timeZone": "Mars/Base"}'"""],
+)
+async def test_one_that_cannot_tick_holds_up_no_other_and_is_told_once(
+    office: Office, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    """Another release wrote it, or its time zone is gone."""
+    poison = "projects/p/schedules/poison"
+    await office.put(name=poison)
+    await office.log.execute(f"UPDATE schedules SET definition = {broken}")
+    office.after(0.5)
+    await office.put()
+    worker = ScheduleWorker(office.clock, office.ticker(), NextDue())
+    with caplog.at_level(logging.WARNING):
+        for seconds in (2, 3, 25, 26):
+            office.after(seconds)
+            assert await worker.run_once() > office.clock.moment
+    assert sorted(await office.came()) == [n + 0.5 for n in range(1, 26)]
+    assert len([record for record in caplog.records if f"{poison} cannot tick" in record.getMessage()]) == 1
+
+
+async def test_a_topic_that_cannot_be_read_just_now_has_refused_nothing(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tick is still to come."""
+    await office.put()
+    ticker = office.ticker()
+    office.after(1)
+
+    async def away(name: str) -> None:
+        raise Unavailable("The database cannot be reached.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ticker._resources, "topic", away)
+        with pytest.raises(Unavailable):
+            await ticker.tick_due()
+    while await ticker.tick_due() is not None:
+        pass
+    assert await office.came() == [1.0]

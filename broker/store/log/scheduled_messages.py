@@ -114,13 +114,16 @@ async def find_scheduled_shards(connection: HotConnection) -> list[ScheduledShar
     return [ScheduledShard(*row) for row in rows]
 
 
-async def append_due(connection: HotConnection, *, shard_id: int, now: datetime) -> list[datetime]:
+async def append_due(
+    connection: HotConnection, *, shard_id: int, now: datetime, most: int = MAX_DUE, tried: list[int] | None = None
+) -> list[datetime]:
     """Append messages whose time has come to a shard, and take them out of those that wait: both or neither.
 
     Returns the times for which they were planned, none if there are none, another process is at it, or the shard
-    takes nothing just now.  Raises PartitionMissing; nothing has changed then.
+    takes nothing just now.  Raises PartitionMissing, or what one of them does not get by; nothing has changed then,
+    and `tried` has what their ids are made of.
     """
-    limits = {"max_messages": MAX_DUE, "max_bytes": MAX_DUE_BYTES}
+    limits = {"max_messages": most, "max_bytes": MAX_DUE_BYTES}
     try:
         _, rows = await connection.run(
             (BEGIN, {}), (_TAKE_DUE_MESSAGES, {"shard_id": shard_id, "now": now, **limits})
@@ -129,6 +132,8 @@ async def append_due(connection: HotConnection, *, shard_id: int, now: datetime)
             await connection.run(*NOTHING_CHANGED)
             return []
         rows.sort(key=attrgetter("due_at", "id_seq"))
+        if tried is not None:
+            tried += [row.id_seq for row in rows]
         if not await _append(connection, shard_id, rows, now):
             await connection.close()  # the topic was deleted a moment ago; another pass finds it so
             return []

@@ -1,7 +1,8 @@
 -- When the next tick of any schedule is due, of what nobody else may be at.
+-- parameters: but text[]
 -- columns: next_at
 SELECT next_at
 FROM schedules
-WHERE next_at IS NOT NULL
+WHERE next_at IS NOT NULL AND name <> ALL(%(but)s)
 ORDER BY next_at
 LIMIT 1

@@ -30,9 +30,19 @@ _definition = msgspec.json.Decoder(Definition).decode
 _encode = msgspec.json.Encoder().encode
 
 
-async def lock_due(connection: HotConnection, *, now: datetime) -> Schedule | None:
-    """Begin a transaction and lock a schedule that is due; None: there is none, nor a transaction."""
-    return await _locked(connection, (_LOCK_DUE_SCHEDULE, {"now": now}))
+class UnreadableSchedule(Exception):
+    """What is stored of it nobody can read; nothing has changed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"What is stored of the schedule cannot be read (resource={name}).")
+        self.name = name
+
+
+async def lock_due(connection: HotConnection, *, now: datetime, but: Sequence[str] = ()) -> Schedule | None:
+    """Begin a transaction and lock a schedule that is due, none of the names `but`; None: there is none, nor a
+    transaction.
+    """
+    return await _locked(connection, (_LOCK_DUE_SCHEDULE, {"now": now, "but": list(but)}))
 
 
 async def lock_for_tick(connection: HotConnection, *, name: str) -> Schedule | None:
@@ -45,12 +55,16 @@ async def _locked(connection: HotConnection, bound: Bound) -> Schedule | None:
     if not rows:
         await connection.run(*NOTHING_CHANGED)
         return None
-    return _schedule(rows[0]._asdict())
+    try:
+        return _schedule(rows[0]._asdict())
+    except Exception as error:
+        await connection.close()  # its transaction is open
+        raise UnreadableSchedule(rows[0].name) from error
 
 
-async def read_next_tick(connection: HotConnection) -> datetime | None:
-    """When the next tick of any schedule is due; None: never."""
-    [rows] = await connection.run((_READ_NEXT_TICK, {}))
+async def read_next_tick(connection: HotConnection, *, but: Sequence[str] = ()) -> datetime | None:
+    """When the next tick of any schedule is due, none of the names `but`; None: never."""
+    [rows] = await connection.run((_READ_NEXT_TICK, {"but": list(but)}))
     return rows[0].next_at if rows else None
 
 

@@ -1,0 +1,87 @@
+"""Messages come when they are due, once, whatever clocks do and however many brokers there are (J1)."""
+
+import asyncio
+import logging
+from datetime import timedelta
+
+import pytest
+
+from broker.domain.message_id import FIRST_ID_SEQ, message_id
+from broker.runtime.next_due import NextDue
+from broker.runtime.wake_ups import WakeUps
+from broker.store.log.scheduled_messages import find_scheduled_shards
+from broker.workers.due_messages import DueMessages
+from tests.fixtures.log import SECOND, Log, texts
+from tests.fixtures.relaying import Hand
+from tests.store.test_scheduled_messages import schedule
+
+
+def worker(log: Log, clock: Hand) -> DueMessages:
+    """As of a process of its own."""
+    wake_ups = WakeUps(log.database, wake=lambda *_: None, drop=lambda _: None)
+    return DueMessages(log.database, clock, wake_ups, NextDue())
+
+
+@pytest.fixture
+def clock(log: Log) -> Hand:
+    clock = Hand(log.database)
+    clock.moment = log.start
+    return clock
+
+
+async def came(log: Log, clock: Hand) -> list[str]:
+    found = []
+    for delivery in await log.pull(now=clock.moment + SECOND):
+        found += texts([delivery])
+        await log.acknowledge(delivery)
+    return found
+
+
+async def test_a_clock_that_steps_brings_nothing_again_and_two_brokers_bring_nothing_twice(
+    log: Log, clock: Hand
+) -> None:
+    await schedule(log, *((f"{n}", n) for n in range(1, 31)))
+    workers = [worker(log, clock) for _ in range(2)]
+    for seconds in (5, 2, 4, 6, 20, 1, 19, 30):
+        clock.moment = log.start + seconds * SECOND
+        await asyncio.gather(*(each.run_once() for each in workers))
+    assert sorted(await came(log, clock), key=int) == [f"{n}" for n in range(1, 31)]
+
+
+async def test_one_who_starts_in_the_middle_of_due_times_goes_on_where_the_last_one_ended(
+    log: Log, clock: Hand
+) -> None:
+    await schedule(log, *((f"{n}", n) for n in range(1, 11)))
+    found = []
+    for seconds in (3, 3, 7, 10):
+        clock.moment = log.start + seconds * SECOND
+        until = await worker(log, clock).run_once()
+        assert until > clock.moment
+        found.append(await came(log, clock))
+    assert found == [["1", "2", "3"], [], ["4", "5", "6", "7"], ["8", "9", "10"]]
+
+
+async def test_one_that_cannot_be_published_holds_up_no_other_and_is_told_once(
+    log: Log, clock: Hand, caplog: pytest.LogCaptureFixture
+) -> None:
+    await schedule(log, *((f"{n}", 1) for n in range(20)))
+    refuse = "IF '\\x37'::bytea = ANY(new.data) THEN RAISE 'not seven'; END IF; RETURN new"
+    await log.execute(f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {refuse}; END $$")
+    await log.execute(
+        "CREATE TRIGGER refuses BEFORE INSERT ON message_batches FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    due, id_ = worker(log, clock), message_id(log.shard_id, FIRST_ID_SEQ + 8)
+    with caplog.at_level(logging.WARNING):
+        for seconds in (1, 22, 43):
+            clock.moment = log.start + seconds * SECOND
+            await due.run_once()
+    assert sorted(await came(log, clock), key=int) == [f"{n}" for n in range(20) if n != 7]
+    told = [record for record in caplog.records if f"message {id_} to come later" in record.getMessage()]
+    assert len(told) == 1
+    async with log.session() as session:
+        [left] = await find_scheduled_shards(session)
+    assert left.due_at == clock.moment + timedelta(seconds=20)
+    await log.execute("DROP TRIGGER refuses ON message_batches")
+    clock.moment = left.due_at
+    await due.run_once()
+    assert await came(log, clock) == ["7"]
