@@ -59,8 +59,8 @@ class Retracted:
     replacement: str = ""
 
 
-def check_retraction(message_ids: Sequence[str]) -> None:
-    """Raises InvalidArgument."""
+def check_retraction(message_ids: Sequence[str], at: str) -> None:
+    """`at`: the field that has them, with {} for the index.  Raises InvalidArgument."""
     count = len(message_ids)
     if not 1 <= count <= MAX_RETRACTED:
         raise InvalidArgument(f"messageIds has {count} ids, from 1 to {MAX_RETRACTED:,} are needed.")
@@ -68,7 +68,7 @@ def check_retraction(message_ids: Sequence[str]) -> None:
         try:
             parse_message_id(text)
         except InvalidArgument as error:
-            raise InvalidArgument(f"Invalid value at 'messageIds[{index}]': {error.message}") from None
+            raise InvalidArgument(f"Invalid value at '{at.format(index)}': {error.message}") from None
 
 
 def check_answers(messages: int, subscriptions: int) -> None:
@@ -80,7 +80,7 @@ def check_answers(messages: int, subscriptions: int) -> None:
         )
 
 
-def of_another_topic(index: int, text: str, topic: str) -> InvalidArgument:
+def of_another_topic(at: str, text: str, topic: str) -> InvalidArgument:
     """`topic`: its name; "": the caller is not told."""
     whose = f"of {topic}" if topic else "of another topic"
-    return InvalidArgument(f"Invalid value at 'messageIds[{index}]': the message is {whose} (messageId={text}).")
+    return InvalidArgument(f"Invalid value at '{at}': the message is {whose} (messageId={text}).")

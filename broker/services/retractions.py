@@ -78,7 +78,7 @@ class RetractionService:
         `may_see` raises PermissionDenied of subscriptions that are not shown.  Raises InvalidArgument (the ids),
         NotFound (no topic), Aborted (others were at the same messages again and again).
         """
-        given = await self._checked(topic_name, message_ids)
+        given = await self._checked(topic_name, message_ids, "messageIds[{}]")
         done = await self._retract(list(dict.fromkeys(given.values())), by)
         self._tell(topic_name, done, by)
         answer = await _answer(given, done, may_see)
@@ -93,7 +93,7 @@ class RetractionService:
         Raises besides what a publish does FailedPrecondition (it was retracted without being replaced, or is not
         retained: nothing is published), NotFound (no topic, no such message).
         """
-        given = await self._checked(topic_name, [old_id])
+        given = await self._checked(topic_name, [old_id], "messageId")
         id_ = given.get(old_id)
         if id_ is None:
             raise _unknown(topic_name, old_id)
@@ -119,9 +119,9 @@ class RetractionService:
         answer = await _answer(given, done, may_see)
         return replace(answer, replacement=message_id(*new))
 
-    async def _checked(self, topic_name: str, message_ids: Sequence[str]) -> dict[str, Id]:
+    async def _checked(self, topic_name: str, message_ids: Sequence[str], at: str) -> dict[str, Id]:
         """The ids that may be of the topic.  Raises InvalidArgument, NotFound."""
-        check_retraction(message_ids)
+        check_retraction(message_ids, at)
         given = {text: parse_message_id(text) for text in message_ids}
         async with self._database.transaction() as connection:
             topic = await topics.find_topic(connection, name=topic_name)
@@ -129,7 +129,7 @@ class RetractionService:
                 raise topic_not_found(topic_name)
             others = {shard_id for shard_id, _ in given.values()} - {*topic.shard_ids}
             names = await topics.find_topics_of_shards(connection, shard_ids=sorted(others)) if others else {}
-        _check_topic(topic, message_ids, names)
+        _check_topic(topic, message_ids, names, at)
         return {text: id_ for text, id_ in given.items() if id_[0] in topic.shard_ids}
 
     async def _retract(self, ids: Sequence[Id], by: str) -> Done:
@@ -177,12 +177,14 @@ class RetractionService:
             self._states.tell("retractions", f"{count:,} messages of {topic_name} are retracted{who}")
 
 
-def _check_topic(topic: Topic, message_ids: Sequence[str], names: dict[int, str]) -> None:
+def _check_topic(topic: Topic, message_ids: Sequence[str], names: dict[int, str], at: str) -> None:
     """Raises InvalidArgument.  Names of other projects' topics are not told."""
     for index, text in enumerate(message_ids):
         name = names.get(parse_message_id(text)[0])
         if name is not None:
-            raise of_another_topic(index, text, name if project_of(name) == project_of(topic.name) else "")
+            raise of_another_topic(
+                at.format(index), text, name if project_of(name) == project_of(topic.name) else ""
+            )
 
 
 def _stands_already(topic_name: str, id_: Id, done: Done) -> Id:

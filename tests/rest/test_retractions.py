@@ -79,10 +79,11 @@ async def test_what_cannot_be_replaced_publishes_nothing(rest: Rest) -> None:
         ({"messageId": "9000000000000001", "message": message("x")}, "NOT_FOUND"),
         ({"messageId": id_, "message": {}}, "INVALID_ARGUMENT"),
         ({"messageId": id_}, "INVALID_ARGUMENT"),
+        ({"messageId": "7", "message": message("x")}, "INVALID_ARGUMENT"),
         ({"message": message("x")}, "INVALID_ARGUMENT"),
     ]:
         answered, why = await rest.error("POST", where, body)
-        assert answered == code, why
+        assert (answered, "messageIds" in why) == (code, False), why
     assert await rest.pull() == []
 
 

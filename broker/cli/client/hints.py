@@ -11,8 +11,12 @@ def hint(status: str, path: str, *, asked: bool) -> str:
     named = _RESOURCE.match(path)
     noun = NOUNS[named[2]] if named else ""
     match status:
-        case "NOT_FOUND" if noun == "topic" and ":" in path:
-            return f"; `broker topic create {named[3]}` makes it" if named else ""
+        case "NOT_FOUND" if named and "/scheduled" in path:
+            return f"; `broker scheduled list {named[3]}` shows what waits"
+        case "NOT_FOUND" if named and path.endswith(":publish"):
+            return f"; `broker topic create {named[3]}` makes it"
+        case "NOT_FOUND" if path.endswith((":retract", ":replace")):
+            return ""  # of the topic, or of a message of it: the refusal says
         case "NOT_FOUND" if noun:
             return f"; `broker {noun} list` shows what there is"
         case "ALREADY_EXISTS" if noun:

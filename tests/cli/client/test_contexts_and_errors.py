@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.cli.client.hints import hint
 from tests.cli.client.terminal import Terminal
 
 API_KEY = "a-key-that-nobody-may-see-0123456789"
@@ -109,6 +110,20 @@ def test_credentials_are_a_key_file_or_a_key_and_errors_do_not_show_them(
 
 def _error(code: int, status: str) -> tuple[int, bytes]:
     return code, json.dumps({"error": {"code": code, "status": status, "message": f"It is {status}."}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("/topics/orders:publish", "; `broker topic create orders` makes it"),
+        ("/topics/orders:replace", ""),
+        ("/topics/orders:purge", "; `broker topic list` shows what there is"),
+        ("/topics/orders/scheduled/7", "; `broker scheduled list orders` shows what waits"),
+        ("/subscriptions/worker:pull", "; `broker sub list` shows what there is"),
+    ],
+)
+def test_what_is_not_there_is_looked_for_where_it_may_be(call: str, said: str) -> None:
+    assert hint("NOT_FOUND", f"/v1/projects/p{call}", asked=False) == said
 
 
 @pytest.mark.parametrize(
