@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from broker.domain.dead_letter import DEADLINE, EXPIRED
 from broker.domain.delay import ScheduledMessage
+from broker.domain.durations import format_duration
 from broker.domain.journal import Author, Entry, Event
 from broker.domain.message_id import message_id
 from broker.domain.message_state import MessageState
@@ -58,7 +59,7 @@ class Facts:
     """What is kept.  `next_seq`: where the subscription's cursor stands (None: it is detached); `first_seq`: where
     it began (None: that was not written down yet).  `standing`: how the message stands if it was handed out and is
     not acked.  `held_by`: the first message of its key that is out, by what its id is made of; it `waits` for that,
-    before the cursor.
+    before the cursor.  From `expires_at` on (None: never) it is not delivered.
     `redriven`: some of its key came back from a dead-letter topic, which is delivered however old it is.
     """
 
@@ -67,6 +68,7 @@ class Facts:
     seq: int
     publish_time: datetime
     ordering_key: str | None
+    expires_at: datetime | None = None
     next_seq: int | None = None
     first_seq: int | None = None
     matches: bool = True
@@ -184,7 +186,7 @@ def _to_come(facts: Facts, now: datetime) -> MessageFate:
     if not facts.matches:
         return _filtered(facts.subscription)
     if _is_past(facts, now) and not (facts.waits and facts.redriven):
-        verdict = f"It was not handed out within its retention of {_retention(facts.subscription)}."
+        verdict = f"It was not handed out within its {_time_it_had(facts, now)}."
         return MessageFate(state=Fate.EXPIRED, verdict=verdict)
     if facts.ordering_key and facts.held_by is not None:
         return _held(facts, facts.held_by)
@@ -192,18 +194,24 @@ def _to_come(facts: Facts, now: datetime) -> MessageFate:
 
 
 def _is_past(facts: Facts, now: datetime) -> bool:
-    return facts.publish_time < now - facts.subscription.retention
+    return _outlived(facts, now) or facts.publish_time < now - facts.subscription.retention
 
 
-def _retention(subscription: Subscription) -> str:
-    return f"{subscription.retention / timedelta(days=1):g} days"
+def _outlived(facts: Facts, now: datetime) -> bool:
+    return facts.expires_at is not None and facts.expires_at <= now
+
+
+def _time_it_had(facts: Facts, now: datetime) -> str:
+    if facts.expires_at is not None and _outlived(facts, now):
+        return f"time to live of {format_duration(facts.expires_at - facts.publish_time)}"
+    return f"retention of {facts.subscription.retention / timedelta(days=1):g} days"
 
 
 def _standing(facts: Facts, standing: StandingMessage, now: datetime) -> MessageFate:
     state, tries = Fate(standing.state), f"attempt {standing.attempt_number}"
     failed = "not acked" if standing.failure in (None, DEADLINE) else f"failed: {standing.failure}"
     if state not in _WITH_SOMEBODY and not standing.redriven and _is_past(facts, now):
-        why = f"It was not acked within its retention of {_retention(facts.subscription)} ({tries}, {failed})."
+        why = f"It was not acked within its {_time_it_had(facts, now)} ({tries}, {failed})."
         return MessageFate(state=Fate.EXPIRED, verdict=why, standing=replace(standing, at=None))
     if state is Fate.HELD_BY_KEY and standing.held_by is not None:
         return _held(facts, standing.held_by)

@@ -27,6 +27,7 @@ from tests.faults.checks.contents import (
 )
 from tests.faults.checks.copies import check_copies
 from tests.faults.checks.events import check_dead_letters_are_told_of, check_events
+from tests.faults.checks.expired import check_nothing_is_past_its_time, check_perishables_come
 from tests.faults.checks.journal import (
     check_nothing_else_is_told,
     check_stories,
@@ -80,6 +81,8 @@ CHECKS: tuple[Check, ...] = (
     check_retracted,
     check_replaced,
     check_written_come,
+    check_nothing_is_past_its_time,
+    check_perishables_come,
     check_ticks,
     check_transactions,
     check_commit_order,

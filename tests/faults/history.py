@@ -217,6 +217,22 @@ class Took(Operation, tag="took", kw_only=True, omit_defaults=True):
     final: bool = False
 
 
+class Perishable(Operation, tag="perishable", kw_only=True, omit_defaults=True):
+    """A publish of messages that are delivered for `ttl` seconds (0: for ever); names are unique in the run."""
+
+    names: list[str]
+    ids: list[int] = []  # of an answered one
+    ttl: float = 0.0
+
+
+class Bought(Operation, tag="bought", kw_only=True, omit_defaults=True):
+    """What a pull of those brought; at the end (`final`) all that are dead letters."""
+
+    came: list[Came] = []
+    letters: list[Came] = []
+    final: bool = False
+
+
 class Ticked(Operation, tag="ticked", kw_only=True, omit_defaults=True):
     """A schedule at its end: how many ticks it has had, with how many seconds between two of them, and the messages
     that came of it: id, number of the tick, and its time in seconds.
@@ -312,8 +328,9 @@ class Fault(Operation, tag="fault", kw_only=True, omit_defaults=True):
 Act: TypeAlias = Redrive | Copy | Purge | Discard
 Once: TypeAlias = Named | Cancel | Collected
 Withdrawn: TypeAlias = Wrote | Retract | Took
+Perishing: TypeAlias = Perishable | Bought
 InTransactions: TypeAlias = Transaction | Relayed
-Later: TypeAlias = Once | Withdrawn | Ticked | InTransactions | Recall
+Later: TypeAlias = Once | Withdrawn | Perishing | Ticked | InTransactions | Recall
 AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Act | Later | Position | Timeline | Fault
 _Line: TypeAlias = Subscription | AnyOperation
 

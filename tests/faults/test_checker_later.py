@@ -7,10 +7,12 @@ import pytest
 
 from tests.faults.checker import check
 from tests.faults.history import (
+    Bought,
     Came,
     Fault,
     History,
     Outcome,
+    Perishable,
     Relayed,
     Retract,
     Ticked,
@@ -27,6 +29,7 @@ class Parts:
         self.history = History()
         self.by_name: dict[str, Any] = {}
         self._withdraw()
+        self._perish()
         self._tick()
         self._transact()
 
@@ -47,6 +50,14 @@ class Parts:
         self._add("again", Retract, 5.5, ids=[3], put="h", put_id=6)
         self._add("refused", Retract, 6, ids=[1], put="g", outcome="failed")
         self._add("last", Took, 7, came=[Came(4, "d"), Came(5, "e"), Came(6, "f")], final=True)
+
+    def _perish(self) -> None:
+        """The first is in time and lives for ever after; of the second one is received in time and one is not."""
+        self._add("lasting", Perishable, 1, names=["l"], ids=[31])
+        self._add("perishable", Perishable, 1, names=list("mn"), ids=[32, 33], ttl=2.0)
+        self._add("bought", Bought, 2, came=[Came(32, "m")])
+        self._add("late", Bought, 6, came=[Came(31, "l")])
+        self._add("letters", Bought, 7, letters=[Came(41, "n")], final=True)
 
     def _tick(self) -> None:
         came = [(11, 1, 100.0), (12, 2, 102.0), (12, 2, 102.0), (13, 3, 104.0)]
@@ -107,6 +118,12 @@ PLANTS_LATER: dict[str, tuple[Callable[[Parts], object], str]] = {
     "a refused one stands there": (lambda p: p.last.came.append(Came(7, "g")), "invented"),
     "another was retracted": (lambda p: p.last.came.pop(1), "lost"),
     "it came before its time": (lambda p: p.last.came.append(Came(5, "e", 0.5)), "early"),
+    "it comes after its time": (lambda p: p.late.came.append(Came(32, "m")), "past its time"),
+    "it never comes, in time or as a letter": (lambda p: p.letters.letters.pop(), "lost"),
+    "what lasts is lost": (lambda p: p.late.came.pop(), "lost"),
+    "two letters are of one": (lambda p: p.letters.letters.append(Came(42, "n")), "dead-lettered twice"),
+    "what lasts is a letter": (lambda p: p.letters.letters.append(Came(42, "l")), "expired for nothing"),
+    "nobody published what is a letter": (lambda p: p.letters.letters.append(Came(42, "z")), "invented"),
     "a tick is left out": (lambda p: p.ticked.came.pop(0), "missed"),
     "one within is left out": (lambda p: p.ticked.came.__delitem__(slice(1, 3)), "missed"),
     "the last is left out": (lambda p: setattr(p.ticked, "ticks", 4), "missed"),
@@ -137,5 +154,6 @@ def test_a_planted_violation_is_found_by_its_rule(what: str) -> None:
 def test_of_acks_nothing_is_said_where_clocks_step_further_than_leases_last() -> None:
     parts = Parts()
     parts.relayed.again.append(101)
+    parts.late.came.append(Came(32, "m"))
     parts.history.add(Fault(who="f", began=1, ended=2, name="step the clock"))
     assert check(parts.history) == []

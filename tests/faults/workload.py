@@ -21,6 +21,7 @@ from tests.faults.clients.gate import Gate
 from tests.faults.clients.historian import Historian
 from tests.faults.clients.mender import Mender
 from tests.faults.clients.operator import Operator
+from tests.faults.clients.perisher import Perisher
 from tests.faults.clients.publisher import Publisher
 from tests.faults.clients.puller import Puller
 from tests.faults.clients.recaller import Recaller
@@ -41,7 +42,7 @@ _SETTLED_SECONDS = 1.0  # for so long nothing is left, then nothing more will co
 _LOOK_SECONDS = 0.3
 _COPIED_FOR = "3600s"  # longer than a run
 _SHAPED_RATE = 2.0  # publish requests a second
-ACTORS: tuple[type[Actor], ...] = (Mender, Repeater, Retractor, Ticker, Shop, Recaller)
+ACTORS: tuple[type[Actor], ...] = (Mender, Repeater, Retractor, Perisher, Ticker, Shop, Recaller)
 
 
 class Workload:

@@ -1,16 +1,16 @@
 -- How many messages that match stand between a cursor and a message: of the first `max_scanned` of them.  What was
 -- published after the message is not walked: it may be ten million where fewer than `max_scanned` stand before it.
 -- parameters: shard_id int8, subscription_id int8, seq int8, publish_time timestamptz, retained_since timestamptz,
---     filter_path jsonpath, body_path jsonpath, max_scanned int8
+--     filter_path jsonpath, body_path jsonpath, now timestamptz, max_scanned int8
 -- columns: scanned, matching
 SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching
 FROM (
     SELECT (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
            AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
-                   AS matches
+           AND (l.expires_at IS NULL OR l.expires_at > %(now)s) AS matches
     FROM cursors AS c
     CROSS JOIN LATERAL (
-        SELECT l.attributes, l.body FROM messages AS l
+        SELECT l.attributes, l.body, l.expires_at FROM messages AS l
         WHERE l.shard_id = %(shard_id)s
           AND (l.publish_time, l.last_seq) >= (c.next_publish_time, c.next_seq)
           AND l.publish_time >= greatest(c.next_publish_time, %(retained_since)s)

@@ -24,7 +24,9 @@ _COUNT_BEFORE = statements.hot("count_before")
 
 
 class LoggedMessage(NamedTuple):
-    """`attributes` is JSON text; `id_seq`: what its id is made of (None: `seq`)."""
+    """`attributes` is JSON text; `id_seq`: what its id is made of (None: `seq`).  It is not delivered from
+    `expires_at` on (None: that is never).
+    """
 
     shard_id: int
     seq: int
@@ -33,6 +35,7 @@ class LoggedMessage(NamedTuple):
     attributes: str
     data: bytes
     id_seq: int | None = None
+    expires_at: datetime | None = None
 
 
 async def read_message(connection: HotConnection, *, shard_id: int, id_seq: int) -> LoggedMessage | None:
@@ -95,6 +98,7 @@ async def count_before(connection: HotConnection, facts: Facts, *, now: datetime
         "retained_since": now - subscription.retention,
         "filter_path": subscription.filter_path,
         "body_path": subscription.body_path,
+        "now": now,
         "max_scanned": most,
     }
     [rows] = await connection.run((_COUNT_BEFORE, asked))
@@ -107,6 +111,7 @@ def _facts(row: Any, message: LoggedMessage, subscription: Subscription, now: da
         shard_id=message.shard_id,
         seq=message.seq,
         publish_time=message.publish_time,
+        expires_at=message.expires_at,
         ordering_key=message.ordering_key,
         next_seq=row.next_seq,
         first_seq=row.first_seq,

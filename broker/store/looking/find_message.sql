@@ -2,7 +2,7 @@
 -- can be: some thirty looks into the key, whatever the log holds.  One that outlived its partition is among the
 -- stragglers.
 -- parameters: shard_id int8, seq int8
--- columns: publish_time, ordering_key, attributes, data, id_seq
+-- columns: publish_time, ordering_key, attributes, data, id_seq, expires_at
 WITH RECURSIVE search (low, high, steps) AS (
     SELECT oldest.publish_time, s.last_publish_time, 0
     FROM shards AS s
@@ -30,7 +30,8 @@ SELECT b.publish_time, b.ordering_key,
        (coalesce(b.attributes[%(seq)s - (b.last_seq - b.count)], '{}') || coalesce(b.shared_attributes, '{}'))::text
            AS attributes,
        b.data[%(seq)s - (b.last_seq - b.count)] AS data,
-       b.id_seqs[%(seq)s - (b.last_seq - b.count)] AS id_seq
+       b.id_seqs[%(seq)s - (b.last_seq - b.count)] AS id_seq,
+       b.expires_at
 FROM (
     (
         SELECT l.*

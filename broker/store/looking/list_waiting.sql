@@ -2,7 +2,8 @@
 -- and returns those that match, and the last one scanned even if it does not (`matches` false).  `held_by`: the first
 -- message that is out of its ordering key.  A message beyond the byte budget comes without its data.
 -- parameters: shard_id int8, subscription_id int8, publish_time timestamptz, seq int8, retained_since timestamptz,
---     filter_path jsonpath, body_path jsonpath, ordered bool, max_scanned int8, max_bytes int8
+--     filter_path jsonpath, body_path jsonpath, ordered bool, now timestamptz, max_scanned int8,
+--     max_bytes int8
 -- columns: seq, publish_time, ordering_key, attributes, data, id_seq, matches, scanned, held_by
 WITH start AS MATERIALIZED (
     SELECT CASE WHEN c.next_seq > %(seq)s THEN c.next_publish_time ELSE %(publish_time)s END AS publish_time,
@@ -35,7 +36,7 @@ FROM (
         SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes, l.data, l.size, l.id_seq,
                (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
                AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
-                   AS matches
+               AND (l.expires_at IS NULL OR l.expires_at > %(now)s) AS matches
         FROM start AS s
         CROSS JOIN LATERAL (
             SELECT * FROM messages AS l

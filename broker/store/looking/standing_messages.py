@@ -205,6 +205,7 @@ class _Walk:
                 "filter_path": self.asked.log_path,
                 "body_path": self.asked.log_body_path,
                 "ordered": self.asked.ordered,
+                "now": self.asked.now,
                 "max_scanned": chunk,
                 "max_bytes": MAX_RESPONSE_BYTES,
             }

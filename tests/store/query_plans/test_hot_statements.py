@@ -114,6 +114,7 @@ EXPECTED = {
     "write._MOVE_CURSORS": {"cursors_pkey"},
     "write._READ_NEXT_DELIVERY_ATS": {"delivery_attempts_due_idx"},
     "write._INSERT_DELIVERY_ATTEMPTS": set(),
+    "write._INSERT_GIVEN_UP": set(),
     "delivery_attempts._ACKNOWLEDGE": {"delivery_attempts_pkey"},
     "delivery_attempts._ACKNOWLEDGE_EXACTLY_ONCE": {"delivery_attempts_pkey"},
     "delivery_attempts._ACKNOWLEDGE_IN_ORDER": {"delivery_attempts_pkey"},
@@ -318,6 +319,8 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await log.pull(1, now=later, connection=session)
     await log.pull(now=later, connection=session)
     await log.pull(now=later, connection=session)  # finds nothing
+    await log.publish("past its time", ttl=SECOND, connection=session)
+    await log.claim(now=later, connection=session, gives_up_expired=True)
     await log.pull(now=later, connection=session, filter_path='$.a == "b"')
     await log.pull(now=later, connection=session, filter_path="exists($)", body_path=BODY_PATH)
     name = log.name(delivery)
