@@ -17,6 +17,7 @@ from tests.model.model import (
     REPEATS_KNOWN,
     SHORTEST_SNAPSHOT_LIFE,
     SNAPSHOT_LIFE,
+    Filter,
     Message,
     Model,
     Options,
@@ -389,6 +390,19 @@ class Both:
         )
         if subscription and not subscription.detached:
             subscription.seek_to_time(time, self.model.now)
+
+    def purge(self, name: str, chosen: Filter) -> None:
+        subscription = self.model.subscriptions.get(self._subscription(name))
+        path = f"{self._subscription(name)}:purge"
+        started = self._expect(_seekable(subscription), "POST", path, {"filter": chosen.text})
+        if subscription is None or subscription.detached:
+            return
+        ended = self._expect("OK", "POST", f"{started['name']}:wait", {})
+        assert "response" in ended, ended
+        sure, perhaps = subscription.purgeable(chosen, self.model.now)
+        count = int(ended["response"].get("purged", 0))
+        assert len(sure) <= count <= len(sure) + len(perhaps), f"{ended}: not {sure} and perhaps {perhaps}"
+        subscription.purge(chosen, self.model.now)
 
     def seek_to_snapshot(self, name: str, snapshot_name: str) -> None:
         subscription = self.model.subscriptions.get(self._subscription(name))

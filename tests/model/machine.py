@@ -271,6 +271,13 @@ class PubSub(RuleBasedStateMachine):
             time = times[choice % len(times)]
         self.both.seek_to_time(name, time)
 
+    @rule(name=st.sampled_from(SUBSCRIPTIONS), chosen=st.sampled_from(FILTERS))
+    def purge(self, name: str, chosen: Filter) -> None:
+        """Of an ordered subscription what is out of a key goes another way than a model of acks says."""
+        subscription = self._subscription(name)
+        if subscription is None or not subscription.options.ordered:
+            self.both.purge(name, chosen)
+
     @rule(name=st.sampled_from(SNAPSHOTS), subscription=st.sampled_from(SUBSCRIPTIONS))
     def create_snapshot(self, name: str, subscription: str) -> None:
         self.both.create_snapshot(name, subscription)

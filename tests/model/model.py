@@ -308,6 +308,19 @@ class Subscription:
         elif standing:
             standing.settle()
 
+    def purgeable(self, chosen: Filter, now: datetime) -> tuple[list[Standing], list[Standing]]:
+        """What a purge by a filter drops: for sure, and perhaps."""
+        matching = [s for s in self.unacked() if chosen.matches(s.message.attributes)]
+        sure = [s for s in matching if s.sure and self.retained(s.message, now)]
+        return sure, [s for s in matching if s not in sure]
+
+    def purge(self, chosen: Filter, now: datetime) -> None:
+        """Whoever has it just now acks nothing any more."""
+        for standing in (s for some in self.purgeable(chosen, now) for s in some):
+            if standing.ack_id is not None:
+                self.sought.add(standing.ack_id)
+            standing.settle()
+
     def seek_to_snapshot(self, snapshot: Snapshot, now: datetime) -> None:
         self.sought.update(self.ack_ids)
         for index, message in enumerate(self.topic.log):
