@@ -54,11 +54,12 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
     await _delete_schedules(connection, project)
     topic_ids = await _locked(connection, topics, "topic_id", project)
     subscription_ids = await _locked(connection, subscriptions, "subscription_id", project)
+    orphaned = await _orphan(connection, list(topic_ids), project)
     await _delete_subscriptions(connection, list(subscription_ids))
     snapshot_ids = await _locked(connection, snapshots, "snapshot_id", project)
     for table in (snapshots, snapshot_positions, snapshot_outstanding):
         await connection.execute(delete(table).where(table.c.snapshot_id.in_(snapshot_ids)))
-    orphaned = await _delete_topics(connection, list(topic_ids))
+    await _delete_topics(connection, list(topic_ids))
     schema_ids = await _locked(connection, payload_schemas, "schema_id", project)
     for table in (payload_schemas, payload_schema_revisions):
         await connection.execute(delete(table).where(table.c.schema_id.in_(schema_ids)))
@@ -105,13 +106,17 @@ async def _delete_subscriptions(connection: ResourceConnection, subscription_ids
         await connection.execute(delete(table).where(table.c.subscription_id.in_(subscription_ids)))
 
 
-async def _delete_topics(connection: ResourceConnection, topic_ids: Sequence[int]) -> Sequence[str]:
-    """Returns the names of the subscriptions of other projects that had one of them."""
+async def _orphan(connection: ResourceConnection, topic_ids: Sequence[int], project: str) -> Sequence[str]:
+    """The names of the subscriptions of other projects that have one of them."""
+    theirs = subscriptions.c.topic_id.in_(topic_ids) & ~_is_of(subscriptions, project)
+    orphaned = update(subscriptions).where(theirs).values(topic=DELETED_TOPIC)
+    return (await connection.scalars(orphaned.returning(subscriptions.c.name))).all()
+
+
+async def _delete_topics(connection: ResourceConnection, topic_ids: Sequence[int]) -> None:
+    of_these = snapshots.c.topic_id.in_(topic_ids)
+    await connection.execute(update(snapshots).where(of_these).values(topic=DELETED_TOPIC))
     closed = select(shards.c.shard_id).where(shards.c.topic_id.in_(topic_ids)).order_by(shards.c.shard_id)
     shard_ids = (await connection.scalars(closed.with_for_update())).all()
     await connection.execute(update(shards).where(shards.c.shard_id.in_(shard_ids)).values(open=False))
     await connection.execute(delete(topics).where(topics.c.topic_id.in_(topic_ids)))
-    of_these = snapshots.c.topic_id.in_(topic_ids)
-    await connection.execute(update(snapshots).where(of_these).values(topic=DELETED_TOPIC))
-    orphaned = update(subscriptions).where(subscriptions.c.topic_id.in_(topic_ids)).values(topic=DELETED_TOPIC)
-    return (await connection.scalars(orphaned.returning(subscriptions.c.name))).all()

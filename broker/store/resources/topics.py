@@ -167,16 +167,17 @@ async def freeze_topic(connection: AsyncConnection, *, topic: Topic, freeze: Fre
 async def delete_topic(connection: AsyncConnection, *, topic: Topic) -> Sequence[str]:
     """Delete a topic and close its shards; its subscriptions keep their backlog.  Returns their names."""
     await connection.execute(delete(topics).where(topics.c.topic_id == topic.topic_id))
-    await connection.execute(update(shards).where(shards.c.shard_id.in_(topic.shard_ids)).values(open=False))
-    await connection.execute(
-        update(snapshots).where(snapshots.c.topic_id == topic.topic_id).values(topic=DELETED_TOPIC)
-    )
     orphaned = await connection.scalars(
         update(subscriptions)
         .where(subscriptions.c.topic_id == topic.topic_id)
         .values(topic=DELETED_TOPIC)
         .returning(subscriptions.c.name)
     )
+    await connection.execute(
+        update(snapshots).where(snapshots.c.topic_id == topic.topic_id).values(topic=DELETED_TOPIC)
+    )
+    for shard_id in topic.shard_ids:  # last, and by id: the one lock order
+        await connection.execute(update(shards).where(shards.c.shard_id == shard_id).values(open=False))
     return orphaned.all()
 
 

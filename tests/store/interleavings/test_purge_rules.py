@@ -1,18 +1,23 @@
 """A topic that is purged has new logs, and nobody writes to or reads from the old ones (docs/operations.md)."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+
+import pytest
 
 from broker.domain.freeze import Freeze
 from broker.domain.message import NewMessage
+from broker.domain.names import project_of
 from broker.domain.topic import Topic
 from broker.store.claim.request import Gone
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.retention import delete_unwanted
 from broker.store.resources import topic_logs, topics
+from broker.store.resources.projects import empty_project
 from tests.fixtures.log import Log
-from tests.store.interleavings.steps import open_transaction, paused, until_waiting
+from tests.store.interleavings.steps import execute, open_transaction, paused, until_waiting
 
 
 async def purge(log: Log, topic: Topic | None = None) -> Topic:
@@ -70,3 +75,29 @@ async def test_a_frozen_topic_has_new_logs_that_are_frozen(log: Log) -> None:
         await topics.freeze_topic(connection, topic=log.topic, freeze=freeze)
     topic = await purge(log, replace(log.topic, freeze=freeze))
     assert not await append(log, topic.shard_ids[0])
+
+
+async def _delete(log: Log) -> None:
+    async with log.database.transaction() as connection:
+        await topics.delete_topic(connection, topic=log.topic)
+
+
+async def _reset(log: Log) -> None:
+    async with log.database.transaction() as connection:
+        await empty_project(connection, project=project_of(log.topic.name))
+
+
+@pytest.mark.parametrize("end", [_delete, _reset])
+async def test_who_has_a_subscription_may_take_what_comes_after_it_while_its_topic_is_deleted(
+    log: Log, end: Callable[[Log], Awaitable[None]]
+) -> None:
+    """A pause has it, and waits for a claim's cursors; the claim may be waiting for the head of a shard."""
+    await log.execute("UPDATE subscriptions SET name = 'projects/other/subscriptions/theirs'")
+    async with open_transaction(log.database) as pausing:
+        await execute(pausing, "SELECT FROM subscriptions FOR UPDATE")
+        ending = asyncio.create_task(end(log))
+        await until_waiting(log.database)
+        for table in ("cursors", "snapshots", "shards"):
+            await execute(pausing, f"SELECT FROM {table} FOR UPDATE NOWAIT")
+    await ending
+    assert await log.rows("SELECT topic FROM subscriptions") == [("_deleted-topic_",)]
