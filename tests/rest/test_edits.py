@@ -43,6 +43,16 @@ async def test_it_comes_back_as_it_was_edited_and_nobody_else_gets_anything(rest
     assert (await redrive(rest))["metadata"]["counts"] == {"outstanding": "1"}
 
 
+async def test_a_purge_by_a_filter_finds_what_was_edited(rest: Rest) -> None:
+    ids = await give_up(rest, "m0", "m1")
+    await _edit(rest, ids[0], setAttributes={"env": "test"})
+    await _edit(rest, ids[1], setAttributes={"env": "prod"})
+    started = await rest.ok("POST", f"{rest.subscription()}:purge", {"filter": 'attributes.env = "test"'})
+    ended = await rest.ok("POST", f"{started['name']}:wait", {})
+    assert ended["metadata"]["counts"] == {"purged": "1"}
+    assert [text(each) for each in await rest.drain()] == ["m1"]
+
+
 async def test_what_is_left_of_a_deleted_subscription_is_deleted(rest: Rest, database: Database) -> None:
     [first] = await give_up(rest, "m")
     await _edit(rest, first)

@@ -144,6 +144,17 @@ async def test_by_a_filter_what_matches_goes_wherever_it_is_and_the_rest_stays_a
     assert (await rest.ok("POST", f"{again['name']}:wait", {}))["metadata"]["done"] == "0"
 
 
+async def test_by_a_filter_what_is_left_of_a_deleted_topic_goes_too(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.publish(message("test", {"env": "test"}), "other")
+    await rest.ok("DELETE", rest.topic())
+    started = await rest.ok("POST", f"{rest.subscription()}:purge", {"filter": "attributes:env"})
+    ended = await rest.ok("POST", f"{started['name']}:wait", {})
+    assert ended["metadata"]["counts"] == {"purged": "1"}
+    assert texts(await rest.drain()) == ["other"]
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -1,5 +1,5 @@
--- Where the shards of a topic end, and how many messages of each were published within a time, by their sequences: what
--- a transform has dropped has one too.
+-- Where some shards end, also closed ones, and how many messages of each were published within a time, by their
+-- sequences: what a transform has dropped has one too.
 -- parameters: shard_ids int8[], since timestamptz, until timestamptz
 -- columns: shard_id, head, count
 SELECT h.shard_id, h.head,
@@ -17,4 +17,4 @@ LEFT JOIN LATERAL (
     ORDER BY publish_time, last_seq
     LIMIT 1
 ) AS behind ON true
-WHERE h.shard_id = ANY (%(shard_ids)s::int8[]) AND h.open
+WHERE h.shard_id = ANY (%(shard_ids)s::int8[])
