@@ -14,6 +14,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 pytest_plugins = [
     "tests.fixtures.database",
+    "tests.fixtures.citus",
     "tests.fixtures.data_directory",
     "tests.fixtures.broker",
     "tests.fixtures.log",

@@ -34,7 +34,7 @@ def look_at_database(database_url: str) -> Iterator[Found]:
         return
     size = f"{server.database_bytes / 1e6:,.0f} MB"
     yield "database", "ok", f"PostgreSQL {server.version.partition(' ')[0]} at {where}, {size}", ""
-    problem = why_not_served(state.revision)
+    problem = why_not_served(state.revision) or state.problem
     yield "schema", "mend" if problem else "ok", problem or f"{state.schema} at {state.revision}", ""
     if not problem:
         yield from _of_transactions(database_url, state.schema)

@@ -92,6 +92,6 @@ def _check(database_url: str, schema: str) -> Served:
         state = schema_state.inspect(database_url, schema)
     except schema_state.DatabaseUnreachable as error:
         return Served(problem=str(error), is_misuse=isinstance(error, schema_state.UrlUnusable))
-    if problem := schema_state.why_not_served(state.revision):
+    if problem := schema_state.why_not_served(state.revision) or state.problem:
         return Served(problem=f"{problem}. {state.remark}" if state.remark else problem)
     return Served(state.server_major_version, state.schema, str(state.revision), state.remark)

@@ -18,6 +18,7 @@ from psycopg.errors import UndefinedTable
 from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
 from broker.domain.schema_revision import can_be_served, is_behind
 from broker.store.driver.connection_parameters import connection_parameters
+from broker.store.schema.citus import why_not_served_distributed
 from broker.store.schema.installations import SchemaUnusable, find_installation
 from broker.store.schema.pooler import PoolInBetween, refuse_pools
 
@@ -74,13 +75,15 @@ class DatabaseState:
     """What `inspect` found: the server's major version, the schema that has the broker's tables, or is to have
     them, and their revision (None: there are none).
 
-    `remark` is what else an operator should know of, a sentence ("": nothing).
+    `remark` is what else an operator should know of, a sentence ("": nothing).  `problem`: why no broker can serve
+    it as it is, whatever its revision ("": nothing).
     """
 
     server_major_version: int
     schema: str
     revision: str | None
     remark: str = ""
+    problem: str = ""
 
 
 def inspect(database_url: str, schema: str = "") -> DatabaseState:
@@ -99,7 +102,8 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
             )
         elif found.others:
             remark = f"Tables of another broker are in: {', '.join(found.others)} (--database-schema)."
-        return DatabaseState(_major_version(connection), found.schema, found.revision, remark)
+        problem = why_not_served_distributed(connection, found.schema)
+        return DatabaseState(_major_version(connection), found.schema, found.revision, remark, problem)
 
 
 @contextmanager
