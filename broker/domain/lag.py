@@ -181,9 +181,16 @@ def _judge(
     if age < SLOW_AFTER:
         return HeldBy.NOTHING, "Nothing holds it: its messages are young."
     out = sum(shard.outstanding for shard in shards)
-    who = "the endpoint" if subscription.is_push else f"those who pull or stream ({delivering.readers})"
-    held_by = HeldBy.SLOW_ENDPOINT if subscription.is_push else HeldBy.SLOW_CONSUMERS
-    return held_by, f"{who.capitalize()} cannot keep up: {out} are out, the oldest message is {_short(age)} old."
+    figures = f"{out} are out, the oldest message is {_short(age)} old."
+    return _slow(subscription, delivering.readers, figures)
+
+
+def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[HeldBy, str]:
+    if subscription.is_push:
+        return HeldBy.SLOW_ENDPOINT, f"The endpoint cannot keep up: {figures}"
+    if not readers:
+        return HeldBy.SLOW_CONSUMERS, f"Nobody pulls or streams just now: {figures}"
+    return HeldBy.SLOW_CONSUMERS, f"Those who pull or stream ({readers}) cannot keep up: {figures}"
 
 
 def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[HeldBy, str] | None:

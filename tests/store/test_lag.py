@@ -100,6 +100,7 @@ async def test_what_is_out_counts_until_it_is_acked(looked: Looked, log: Log) ->
     await log.acknowledge(delivery, [0, 1])
     lag = await looked.only(MINUTE)
     assert (lag.held_by, lag.undelivered, lag.outstanding) == (HeldBy.SLOW_CONSUMERS, 2, 1)
+    assert lag.verdict == "Nobody pulls or streams just now: 1 are out, the oldest message is 60s old."
     assert lag.oldest == log.start
     await log.acknowledge(delivery, [2])
     lag = await looked.only(MINUTE)
