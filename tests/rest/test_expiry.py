@@ -186,6 +186,32 @@ async def test_it_is_so_beside_repeats(rest: Rest, hours_later: Later) -> None:
     assert await counted(rest) == 2
 
 
+async def test_a_snapshot_does_not_bring_back_what_is_past_its_time(rest: Rest, hours_later: Later) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_subscription()
+    await rest.publish(expiring("a"), "b")
+    snapshot = f"{rest.project}/snapshots/before"
+    await rest.ok("PUT", snapshot, {"subscription": rest.subscription()})
+    assert {text(each) for each in await rest.drain()} == {"a", "b"}
+    await hours_later()
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"snapshot": snapshot})
+    assert [text(each) for each in await rest.drain()] == ["b"]
+
+
+async def test_what_is_retracted_does_not_expire_besides(rest: Rest, hours_later: Later) -> None:
+    await rest.create_topic(extensions=ON)
+    await rest.create_subscription()
+    ids = await rest.publish(expiring("a"), expiring("b"), "c")
+    await rest.ok("POST", f"{rest.topic()}:retract", {"messageIds": ids[:1]})
+    await hours_later()
+    assert [text(each) for each in await rest.drain()] == ["c"]
+    assert await counted(rest) == 1
+    states = [
+        (await rest.ok("GET", f"{rest.topic()}/messages/{id_}"))["subscriptions"][0]["state"] for id_ in ids[:2]
+    ]
+    assert states == ["RETRACTED", "EXPIRED"]
+
+
 async def test_googles_client_says_it_by_the_attribute(rest: Rest, hours_later: Later) -> None:
     await rest.create_topic(extensions=ON)
     await rest.create_subscription()

@@ -7,7 +7,7 @@ acked, and past its retention it is not handed out any more.  Time is a number t
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import strategies as st
@@ -30,6 +30,7 @@ from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.store.state_machines import on_database, short_steps
 
 RETENTION = 25 * SECOND
+FOR_EVER = datetime.max.replace(tzinfo=UTC)
 POLICY = RetryPolicy(minimum_backoff=4 * SECOND, maximum_backoff=9 * SECOND)
 
 
@@ -37,23 +38,28 @@ POLICY = RetryPolicy(minimum_backoff=4 * SECOND, maximum_backoff=9 * SECOND)
 class Message:
     """`ack_id` names the delivery that it is out under; `due` is when it may be delivered (again).
 
-    `dropped`: it was past its retention when it was due, and its ack ids name nothing any more.
+    It is past its retention after `expires`, and past its own time from `until` on.  `dropped`: it was so when it
+    was due, and its ack ids name nothing any more.
     """
 
     due: datetime
     expires: datetime
+    until: datetime = FOR_EVER
     attempts: int = 0
     ack_id: tuple[int, int] | None = None
     pending: bool = False
     acked: bool = False
     dropped: bool = False
 
+    def is_past(self, now: datetime) -> bool:
+        return self.expires < now or self.until <= now
+
     def fate(self, now: datetime) -> Fate:
         """What is to be told of it (F3)."""
         if self.acked:
             return Fate.SETTLED
         is_out = self.ack_id is not None and not self.pending and self.due > now
-        if self.expires < now and not is_out:
+        if self.is_past(now) and not is_out:
             return Fate.EXPIRED
         if self.ack_id is None:
             return Fate.WAITING
@@ -73,7 +79,7 @@ class Model:
         return {
             text
             for text, m in self.messages.items()
-            if not m.acked and m.expires >= now and self._ready_at(m) <= now
+            if not m.acked and not m.is_past(now) and self._ready_at(m) <= now
         }
 
     def _ready_at(self, message: Message) -> datetime:
@@ -99,12 +105,14 @@ class Deliveries(RuleBasedStateMachine):
         self.deliveries: list[Delivery] = []
         self.published = 0
 
-    @rule(count=st.integers(1, 6))
-    def publish(self, count: int) -> None:
+    @rule(count=st.integers(1, 6), ttl=st.sampled_from([None, None, 1, 4, 10, 13]))
+    def publish(self, count: int, ttl: int | None) -> None:
         data = [f"m{self.published + n}" for n in range(count)]
         self.published += count
-        self.runner.run(self.log.publish(*data, now=self.now))
-        self.model.messages |= {text: Message(self.now, self.now + RETENTION) for text in data}
+        life = None if ttl is None else ttl * SECOND
+        self.runner.run(self.log.publish(*data, now=self.now, ttl=life))
+        until = FOR_EVER if life is None else self.now + life
+        self.model.messages |= {text: Message(self.now, self.now + RETENTION, until) for text in data}
 
     @rule(max_messages=st.integers(1, 8))
     def pull(self, max_messages: int) -> None:

@@ -42,6 +42,21 @@ async def test_a_waiting_stream_gets_a_message_at_once(streams: Streams) -> None
     assert waited < 12 * 0.4  # without a wake-up each would wait for a poll
 
 
+async def test_what_is_past_its_time_does_not_come(streams: Streams) -> None:
+    await streams.subscribe()
+    on = {"topic": {"extensions": {"expiry": True, "delay": True}}, "updateMask": "extensions"}
+    await streams.rest.ok("PATCH", streams.rest.topic(), on)
+    await streams.rest.publish(message("a", {"broker-ttl": "0.1s"}), message("b", {"broker-delay": "0.3s"}))
+
+    async def b_has_come() -> bool:
+        return "scheduledMessages" not in await streams.rest.ok("GET", f"{streams.rest.topic()}/scheduled")
+
+    await eventually(b_has_come)
+    stream = await streams.open()
+    assert [m.text for m in await stream.take()] == ["b"]
+    await stream.has_no_more()
+
+
 async def test_messages_of_megabytes_arrive(streams: Streams) -> None:
     await streams.subscribe()
     for letter in "abcd":

@@ -12,6 +12,7 @@ from broker.cli.client.words import duration_text, future_text, seconds_of
 from broker.cli.stop import Misuse, Stop
 
 DELAY = click.option("--delay", metavar="DURATION", help="So long from now: 90s, 2h, 7d.")
+TTL = click.option("--ttl", metavar="DURATION", help="It is delivered for so long and then no more: 30s, 2h.")
 AT = click.option("--at", metavar="TIME", help="Then, such as 2026-12-01T08:00:00Z.")
 
 
@@ -34,17 +35,30 @@ def moment_of(delay: str | None, at: str | None) -> str:
     return future_text(moment.isoformat(), "--delay")
 
 
+def life_of(ttl: str | None) -> dict[str, str]:
+    """What a message says of how long it is delivered; empty: as long as it is kept.  Raises Misuse."""
+    return {"broker-ttl": duration_text(ttl, "--ttl")} if ttl else {}
+
+
 def check_delayed(session: Session, topic: str) -> None:
     """Raises Stop for a topic that would take it for attributes like any, and publish at once."""
+    _check_switched_on(session, topic, "delay", "have it published at once", "lets messages come later")
+
+
+def check_expiring(session: Session, topic: str) -> None:
+    """Raises Stop for a topic that would take it for an attribute like any, and deliver it however late."""
+    _check_switched_on(session, topic, "expiry", "deliver it however late", "lets messages expire")
+
+
+def _check_switched_on(session: Session, topic: str, extension: str, without: str, with_it: str) -> None:
     try:
         found = session.api.call("GET", topic)
     except Refused as refused:
         if refused.exit_code == NOT_ALLOWED:
             return  # who may publish need not be allowed to look
         raise
-    if not found.get("extensions", {}).get("delay"):
+    if not found.get("extensions", {}).get(extension):
         name = topic.rpartition("/")[2]
         raise Stop(
-            f"{topic} would have it published at once: "
-            f"`broker topic update {name} --set extensions.delay=true` lets messages come later"
+            f"{topic} would {without}: `broker topic update {name} --set extensions.{extension}=true` {with_it}"
         )

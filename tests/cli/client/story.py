@@ -112,6 +112,9 @@ broker scheduled move reminders $WAITING --delay 2h
 broker scheduled cancel reminders $WAITING
 # broker scheduled list reminders
 # broker topic delete reminders
+# broker topic create prices --set extensions.expiry=true
+broker publish prices 12.40 --ttl 30s
+# broker topic delete prices
 # broker topic create jobs
 broker schedule create nightly 'Close up.' --topic jobs --cron '30 2 * * *'
 broker schedule create beat '{{tick}}' --topic jobs --every 90s --template

@@ -231,6 +231,15 @@ def test_a_delay_is_not_sent_to_a_topic_that_would_publish_at_once(terminal: Ter
     assert [path for path, _ in server.got] == ["/v1/projects/p/topics/orders"]
 
 
+def test_a_time_to_live_is_not_sent_to_a_topic_that_would_deliver_however_late(
+    terminal: Terminal, server: _Server
+) -> None:
+    line = f"broker publish prices 12.40 --ttl 30s --project p --url {server.url}"
+    refused = terminal.pipe(line)
+    assert (refused.code, "broker topic update prices --set extensions.expiry=true" in refused.text) == (1, True)
+    assert [path for path, _ in server.got] == ["/v1/projects/p/topics/prices"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -14,7 +14,7 @@ import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
-from broker.cli.client.delays import AT, DELAY, attributes_of, check_delayed
+from broker.cli.client.delays import AT, DELAY, TTL, attributes_of, check_delayed, check_expiring, life_of
 from broker.cli.client.words import pairs
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
@@ -33,6 +33,7 @@ _MOST_BYTES = 5_000_000
     "seq 3 | broker publish orders --rate 100",
     "broker peek billing --json | broker publish orders --input json",
     "broker publish reminders 'Call them back.' --delay 1h",
+    "broker publish prices 12.40 --ttl 30s",
 )
 @click.argument("topic")
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
@@ -53,6 +54,7 @@ _MOST_BYTES = 5_000_000
 @click.option("--batch", metavar="N", type=click.IntRange(1, _MOST), default=100, show_default=True)
 @DELAY
 @AT
+@TTL
 def publish(
     session: Session,
     *,
@@ -64,6 +66,7 @@ def publish(
     form: str,
     rate: float | None,
     batch: int,
+    ttl: str | None,
     **when: str | None,
 ) -> int:
     """Publish each TEXT on a topic, or what is in files or on standard input; prints the ids.
@@ -73,13 +76,15 @@ def publish(
     if texts and files:
         raise Misuse("give texts or --file, not both")
     later = attributes_of(**when)
-    given = pairs(attributes, "--attribute") | later
+    given = pairs(attributes, "--attribute") | later | life_of(ttl)
     each: Json = {"attributes": given} if given else {}
     each |= {"orderingKey": ordering_key} if ordering_key else {}
     found = iter([_message(text.encode()) for text in texts]) if texts else _read(files or ("-",), form)
     name = session.topic(topic)
     if later:
         check_delayed(session, name)
+    if ttl:
+        check_expiring(session, name)
     pace = _Pace(rate)
     for messages in _batches((_with(each, message) for message in found), pace.batch(batch)):
         pace.wait_for(len(messages))
