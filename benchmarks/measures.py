@@ -28,6 +28,7 @@ from benchmarks.resets import resets
 from benchmarks.scale import scale_backlog, scale_waiting
 from benchmarks.scale_bodies import scale_bodies
 from benchmarks.scale_topics import scale_topics
+from benchmarks.scaling import scaling
 from benchmarks.schemas import schemas, schemas_of_others
 from benchmarks.soak import soak
 from benchmarks.subscriptions import many_subscriptions, subscriptions_100, subscriptions_1000
@@ -81,6 +82,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "scale-topics": scale_topics,
     "scale-bodies": scale_bodies,
     "scale-waiting": scale_waiting,
+    "scaling": scaling,
     "soak": soak,
     "profile": profile,
     "peers-publish-single": peers_publish_single,
@@ -102,5 +104,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "grpc": ("grpc-latency", "grpc-publish", "grpc-streaming", "grpc-pull", "rest-one-port"),
     "peers": ("peers-publish-single", "peers-publish-100", "peers-drain-1", "peers-drain-2"),
 }
-ONLY_IF_NAMED = frozenset([*GROUPS["peers"], *_SCALE, *_ACTING, "soak", "profile", "before"]) - {"redrive"}
+ONLY_IF_NAMED = frozenset([*GROUPS["peers"], *_SCALE, *_ACTING, "scaling", "soak", "profile", "before"]) - {
+    "redrive"
+}
 # They take long; peers measure others, `before` another checkout.
