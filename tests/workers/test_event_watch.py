@@ -98,6 +98,22 @@ async def test_the_first_dead_letter_is_told_and_a_growing_pile(database_url: st
             await it.until(*(f"pubsub.deadLetters.{one} sub" for one in told))
 
 
+async def test_of_a_subscription_that_is_gone_no_dead_letter_is_told(
+    database_url: str, push_sink: PushSink
+) -> None:
+    """They are counted some seconds late: each look would find a first one again."""
+    async with watched(database_url, push_sink) as it:
+        await it.rest.create_topic("dead")
+        await it.rest.create_subscription("letters", "dead")
+        policy = {"deadLetterTopic": it.rest.topic("dead"), "maxDeliveryAttempts": 1}
+        await it.rest.create_subscription(deadLetterPolicy=policy)
+        await it.rest.publish("poison")
+        await it.rest.modify_ack_deadline(await it.rest.pull(wait=True), 0)
+        assert await it.rest.pull("letters", wait=True)
+        await it.rest.ok("DELETE", it.rest.subscription())
+        assert await it.look() == []
+
+
 async def test_events_wait_for_their_topic_and_go_where_it_is_made_again(
     database_url: str, push_sink: PushSink
 ) -> None:

@@ -1,5 +1,6 @@
 -- The dead letters of the projects that want events, since the last look.  One that is committed later than its
--- publish time plus the margin is not counted: its statement has timed out by then.
+-- publish time plus the margin is not counted: its statement has timed out by then.  Nor are those of a subscription
+-- that is gone: what was told of it is forgotten, and each look would tell of a first one.
 WITH watched AS (
     SELECT project, split_part(project, '/', 2) AS project_id, event_topic, dead_letters_until
     FROM project_settings
@@ -20,5 +21,6 @@ JOIN watched w
     ON split_part(d.subscription, '/', 2) = w.project_id
     AND d.publish_time >= w.dead_letters_until
     AND d.source_topic <> w.event_topic
+    AND EXISTS (SELECT FROM subscriptions AS s WHERE s.name = d.subscription)
 WHERE d.publish_time >= (SELECT min(dead_letters_until) FROM watched) AND d.publish_time < %(until)s::timestamptz
 GROUP BY w.project, d.subscription
