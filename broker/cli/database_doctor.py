@@ -1,5 +1,6 @@
 """What `broker doctor` finds in a PostgreSQL: checks, each with its state (ok, look, mend) and what to do."""
 
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -22,6 +23,7 @@ _SMALL_BUFFERS = 16_384  # pages: 128 MB, PostgreSQL's own default
 _SKEW_SECONDS = 30.0
 _LATE_SECONDS = 10.0  # as --replica-max-lag-seconds is unless it is given
 _FULL = 0.8  # of max_connections
+_FREE, _HARDLY_FREE = 0.15, 0.05  # of a disk
 
 
 def look_at_database(database_url: str) -> Iterator[Found]:
@@ -39,6 +41,7 @@ def look_at_database(database_url: str) -> Iterator[Found]:
     if not problem:
         yield from _of_transactions(database_url, state.schema)
     yield from _of_settings(server)
+    yield _of_disk(server)
     if not problem:
         yield from _of_fleet(read_fleet(database_url, state.schema))
     skew = (server.now - datetime.now(UTC)).total_seconds()
@@ -89,6 +92,24 @@ def _of_settings(server: ServerSettings) -> Iterator[Found]:
     if server.sessions > _FULL * most:
         found = f"{server.sessions} sessions of {most}"
         yield "connections", "look", found, "raise max_connections, or lower --pool-size"
+
+
+def _of_disk(server: ServerSettings) -> Found:
+    """PostgreSQL does not tell how much is free; this machine does, where the database is on it."""
+    directory = server.values.get("data_directory", "")
+    try:
+        disk = shutil.disk_usage(directory) if directory and server.is_here else None
+    except OSError:  # it is in a container, or not to be seen by this user
+        disk = None
+    if disk is None or not disk.total:  # of a path that only the server's own process has, nothing is told
+        where = "`df` on the machine of PostgreSQL tells what is free"
+        return "disk", "look", "it is not to be seen from here", where
+    share = disk.free / disk.total
+    found = f"{disk.free / 1e9:,.1f} GB of {disk.total / 1e9:,.1f} GB are free at {directory}"
+    if share >= _FREE:
+        return "disk", "ok", found, ""
+    state = "mend" if share < _HARDLY_FREE else "look"
+    return "disk", state, found, "docs/runbooks.md has what to do when it fills"
 
 
 def _of_fleet(fleet: Fleet) -> Iterator[Found]:

@@ -7,18 +7,24 @@ from typing import Any, cast
 
 from broker.store.schema.schema_state import looking_session, saying_why
 
-_LOOKED_AT = ["fsync", "full_page_writes", "autovacuum", "shared_buffers", "max_connections", "max_wal_size"]
+_LOOKED_AT = [
+    *("fsync", "full_page_writes", "autovacuum", "shared_buffers", "max_connections", "max_wal_size"),
+    "data_directory",
+]
 _LOOK = """
 SELECT (SELECT jsonb_object_agg(name, setting) FROM pg_settings WHERE name = ANY (%s)),
        (SELECT setting FROM pg_settings WHERE name = 'server_version'),
        clock_timestamp(), pg_is_in_recovery(), pg_database_size(current_database()),
-       (SELECT count(*) FROM pg_stat_activity)
+       (SELECT count(*) FROM pg_stat_activity),
+       coalesce(host(inet_server_addr()) = host(inet_client_addr()), true)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """`values` as pg_settings has them, by name: sizes are in pages of 8 kB, or MB."""
+    """`values` as pg_settings has them, by name: sizes in pages of 8 kB, or MB; where its data is, if the role may
+    read that.  `is_here`: it runs on this machine, as far as addresses tell.
+    """
 
     values: Mapping[str, str]
     version: str
@@ -26,6 +32,7 @@ class ServerSettings:
     is_standby: bool
     database_bytes: int
     sessions: int
+    is_here: bool
 
 
 def read_server_settings(database_url: str) -> ServerSettings:
