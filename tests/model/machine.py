@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.model.both import Both
+from tests.model.later import Later
 from tests.model.model import MILLISECOND, SECOND, Filter, Options, Subscription
 from tests.model.running_broker import RunningBroker
 
@@ -88,7 +88,7 @@ class PubSub(RuleBasedStateMachine):
     )
     def begin(self, first: Options, second: Options, third: Options, retention: timedelta | None) -> None:
         PubSub.number += 1
-        self.both = Both(self.broker, f"model-{PubSub.number}")
+        self.both = Later(self.broker, f"model-{PubSub.number}")
         self.both.create_topic(DEAD_LETTER_TOPIC)
         self.both.create_topic("topic", retention)
         self.both.create_subscription("sub1", "topic", first)
@@ -141,6 +141,23 @@ class PubSub(RuleBasedStateMachine):
     def change_scheduled(self, choice: int, seconds: int | None) -> None:
         self.both.change_scheduled("topic", choice, seconds)
         self.both.list_scheduled("topic")
+
+    @rule(choices=choices, replace=st.booleans())
+    def retract(self, choices: list[int], replace: bool) -> None:
+        if replace:
+            self.both.replace("topic", choices[0])
+        else:
+            self.both.retract("topic", choices)
+
+    @rule(
+        count=st.integers(1, 3),
+        key=st.sampled_from(["", "a"]),
+        name=any_subscription,
+        choices=choices,
+        commit=st.sampled_from([True, True, False]),
+    )
+    def transact(self, count: int, key: str, name: str, choices: list[int], commit: bool) -> None:
+        self.both.transact("topic", count, key, name, self._chosen(name, choices), commit=commit)
 
     @rule(name=st.sampled_from(["sub1", "sub2", *SUBSCRIPTIONS, "letters"]), max_messages=st.integers(1, 8))
     def pull(self, name: str, max_messages: int) -> None:

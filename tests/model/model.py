@@ -33,7 +33,9 @@ class Verdict(Enum):
 
 @dataclass(eq=False)
 class Message:
-    """`message_id` is None for a dead letter that has not been seen yet; `doubtful`: it may not exist."""
+    """`message_id` is None while it is not known: of a dead letter, of what a transaction published; `doubtful`: it
+    may not exist.
+    """
 
     text: str
     attributes: Mapping[str, str]
@@ -41,6 +43,7 @@ class Message:
     publish_time: datetime
     message_id: str | None = None
     doubtful: bool = False
+    retracted: bool = False
     number: int = 0  # its place in the topic's log
 
     def __repr__(self) -> str:
@@ -169,6 +172,8 @@ class Subscription:
         self.given_up: set[Standing] = set()
 
     def matches(self, message: Message) -> bool:
+        if message.retracted:
+            return False
         return self.options.filter is None or self.options.filter.matches(message.attributes)
 
     def offer(self, message: Message, now: datetime) -> None:
@@ -225,7 +230,7 @@ class Subscription:
 
     def _ack_verdict(self, ack_id: str, now: datetime) -> Verdict:
         standing = self.ack_ids[ack_id]
-        if self.detached or (ack_id in self.sought and standing.acked):
+        if self.detached or standing.message.retracted or (ack_id in self.sought and standing.acked):
             return Verdict.EITHER
         if standing.ack_id != ack_id:
             return Verdict.STALE
@@ -240,7 +245,7 @@ class Subscription:
 
     def _deadline_verdict(self, ack_id: str, now: datetime) -> Verdict:
         standing = self.ack_ids[ack_id]
-        if self.detached:
+        if self.detached or standing.message.retracted:
             return Verdict.EITHER
         if standing.ack_id != ack_id or standing.acked:
             return Verdict.STALE
@@ -356,6 +361,14 @@ class Model:
         for subscription in self.subscriptions.values():
             if subscription.topic is topic:
                 subscription.offer(message, self.now)
+
+    def retract(self, message: Message) -> None:
+        """Nobody gets it from now on."""
+        message.retracted = True
+        for subscription in self.subscriptions.values():
+            if (standing := subscription.standings.get(message)) is not None:
+                standing.settle()
+                subscription.given_up.discard(standing)
 
     def delete_topic(self, name: str) -> None:
         self.topics.pop(name).deleted = True

@@ -62,6 +62,7 @@ class RunningBroker:
 
     def __init__(self, database_url: str, *, shards_per_topic: int = 1) -> None:
         self.single_shard = shards_per_topic == 1
+        self.database_url = database_url
         self._config = AppConfig(
             database_url=database_url,
             pool_size=3,
@@ -152,6 +153,19 @@ class RunningBroker:
                 waiting = await find_scheduled_shards(connection)
             if all(shard.due_at > self.now for shard in waiting):
                 return
+            await asyncio.sleep(0.005)
+
+    def relay(self) -> None:
+        """All that applications have committed, by this or by the broker's own worker, whoever comes first."""
+        self._run(self._relay())
+
+    async def _relay(self) -> None:
+        while True:
+            await self._broker.passes.relay.run_once()
+            async with self._database.connection() as connection:
+                cursor = await connection.execute(b"SELECT FROM staged LIMIT 1")
+                if await cursor.fetchone() is None:
+                    return
             await asyncio.sleep(0.005)
 
     def forward_dead_letters(self) -> int:
