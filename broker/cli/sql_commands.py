@@ -19,7 +19,9 @@ def grant_role(settings: Settings, role: str, functions: str) -> int:
     """Returns the exit code, as all of these.  Raises Stop."""
     project = _project(settings)
     with _database(settings) as (url, schema):
-        if not settings.database_url and functions_of.make_role(_superuser_url(settings), role=role):
+        if not settings.database_url and functions_of.make_role(
+            _superuser_url(settings), role=role, functions=functions
+        ):
             say(f"The role {role} is made, with a schema of its name.")
         functions_of.grant(url, schema=schema, role=role, project=project, functions=functions)
     say(f"{role} may call {functions}.publish, .acknowledge and .nack for {project}.")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from broker.domain.errors import BrokerError
+from broker.domain.errors import BrokerError, Unavailable
 from broker.runtime.ack_relay import AckRelay
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.message_relay import MessageRelay
@@ -102,21 +102,24 @@ class Relay:
         for acks in found.acks:
             subscriptions.setdefault(acks.subscription_id, []).append(acks)
 
-        async def one(work: Awaitable[Outcome]) -> Outcome:
-            async with room, asyncio.timeout(_PATIENCE_SECONDS):
-                return await work
+        async def one(name: str, work: Awaitable[Outcome]) -> Outcome:
+            try:
+                async with room, asyncio.timeout(_PATIENCE_SECONDS):
+                    return await work
+            except TimeoutError:
+                raise Unavailable(
+                    f"What is staged for {name} was not taken up in {_PATIENCE_SECONDS:.0f} s; it is tried again."
+                ) from None
 
         names = [some[0].topic for some in topics.values()] + [
             some[0].subscription for some in subscriptions.values()
         ]
         works = [self._messages.relay(some) for some in topics.values()]
         works += [self._acks.relay(of_one) for of_one in subscriptions.values()]
-        results = await asyncio.gather(*map(one, works), return_exceptions=True)
+        results = await asyncio.gather(*map(one, names, works), return_exceptions=True)
         errors = [result for result in results if isinstance(result, BaseException)]
         for error in errors:
-            if not isinstance(error, BrokerError | TimeoutError) or (
-                found.complete and len(errors) == len(results)
-            ):
+            if not isinstance(error, BrokerError) or (found.complete and len(errors) == len(results)):
                 raise error
         outcomes: Outcomes = {}
         for name, result in zip(names, results, strict=True):

@@ -13,7 +13,7 @@ from benchmarks.servers import Broker
 from benchmarks.throughput import warm_up
 from benchmarks.transfers import transfers
 
-pytestmark = [pytest.mark.slow, pytest.mark.ci]
+pytestmark = pytest.mark.slow
 
 _SMALL = Options(rounds=1, seconds=0.3, backlog=(4_000,), claims_backlog=20_000, warm_up_seconds=0.1)
 

@@ -46,7 +46,6 @@ def test_a_load_needs_processors_for_what_is_published_and_for_each_subscription
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 def test_the_measure_gives_points_parameters_and_needs() -> None:
     bench = Bench(Options(rounds=1, seconds=0.3, warm_up_seconds=0.1), Broker(), None, warm_up)
     try:

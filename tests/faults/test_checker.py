@@ -252,6 +252,8 @@ def _planted(plant: Callable[[View, random.Random], bool], seed: int) -> History
     return history if plant(View(history), random.Random(seed)) else None
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_fault_is_found_in_any_history(plant: Callable[[View, random.Random], bool]) -> None:
     @settings(max_examples=8, deadline=None)

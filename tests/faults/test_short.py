@@ -73,14 +73,13 @@ async def test_nor_do_keys_and_roles_that_change_while_callers_must_show_who_the
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("seed", "layout"),
     [
-        (5, Layout("lone")),
+        pytest.param(5, Layout("lone"), marks=pytest.mark.ci),
         (6, Layout("two behind proxies", 2, ("external",))),
-        (7, Layout("two", 2)),
+        pytest.param(7, Layout("two", 2), marks=pytest.mark.ci),
     ],
     ids=lambda value: str(getattr(value, "name", value)),
 )

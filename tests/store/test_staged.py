@@ -17,7 +17,7 @@ from broker.domain.timestamps import format_timestamp
 from broker.domain.topic_extensions import TopicExtensions
 from broker.store.log.messages import encode_messages
 from broker.store.resources import topics
-from broker.store.schema.application_functions import CannotGrant, Grant, grant, list_grants, revoke
+from broker.store.schema.application_functions import CannotGrant, Grant, grant, list_grants, make_role, revoke
 from tests.fixtures.application import PROJECT, Application, publish, settle
 from tests.fixtures.log import SECOND, Log
 
@@ -327,6 +327,13 @@ async def test_a_role_whose_name_postgresql_would_cut_is_refused(log: Log, appli
         grant(application.admin_url, schema="broker", role="r" * 64, project=PROJECT)
     with psycopg.connect(application.admin_url, autocommit=True) as admin:
         admin.execute(f"DROP ROLE {'r' * 63}")
+
+
+async def test_a_role_of_the_name_of_the_functions_schema_is_not_made(application: Application) -> None:
+    with pytest.raises(CannotGrant, match="called pubsub, and the role of that name would own it"):
+        make_role(application.admin_url, role="pubsub")
+    with psycopg.connect(application.admin_url) as admin:
+        assert admin.execute("SELECT FROM pg_roles WHERE rolname = 'pubsub'").fetchone() is None
 
 
 async def test_functions_of_another_installation_or_program_are_left_alone(

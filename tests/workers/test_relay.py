@@ -19,6 +19,7 @@ from broker.domain.freeze import Freeze
 from broker.domain.quota import ProjectQuotas
 from broker.domain.topic import Topic
 from broker.domain.topic_extensions import TopicExtensions
+from broker.runtime import relay as relay_module
 from broker.runtime.ack_relay import AckRelay
 from broker.runtime.message_relay import MessageRelay
 from broker.store.log import staged as store
@@ -299,6 +300,25 @@ async def test_a_log_that_is_locked_does_not_hold_up_others(relaying: Relaying, 
         locking.execute("SELECT FROM broker.shards WHERE shard_id = %s FOR UPDATE", [log.shard_id])
         await relay.run_once()
         assert await log.rows(f"SELECT count(*)::int FROM messages WHERE shard_id = {other.shard_ids[0]}") == [(1,)]
+    relaying.seconds += 1.1
+    await relay.run_once()
+    assert await relaying.came() == ["a"]
+
+
+async def test_where_nothing_could_be_taken_up_in_time_it_says_of_what(
+    relaying: Relaying, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the database stands still: the worker's log has a sentence, and no stack of calls."""
+    monkeypatch.setattr(relay_module, "_PATIENCE_SECONDS", 0.2)
+    log = relaying.log
+    with application.session() as session:
+        publish(session, "a")
+    relay = relaying.relay()
+    with psycopg.connect(application.admin_url) as locking:
+        locking.execute("SELECT FROM broker.topics FOR UPDATE")
+        locking.execute("LOCK broker.message_batches, broker.shards IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(Unavailable, match=f"What is staged for {log.topic.name} was not taken up in"):
+            await relay.run_once()
     relaying.seconds += 1.1
     await relay.run_once()
     assert await relaying.came() == ["a"]

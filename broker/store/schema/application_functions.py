@@ -79,12 +79,14 @@ class Grant:
     functions: tuple[str, ...]
 
 
-def make_role(superuser_url: str, *, role: str) -> bool:
+def make_role(superuser_url: str, *, role: str, functions: str = DEFAULT_FUNCTIONS) -> bool:
     """Make a role that may log in, with a schema of its name for its tables.  False: there is one of that name.
 
-    Raises CannotGrant.
+    `functions`: the schema that the broker's are in.  Raises CannotGrant.
     """
     _check_role(role)
+    if role == functions:
+        raise CannotGrant(f"the functions' schema is called {functions}, and the role of that name would own it")
     with session_in(superuser_url, "pg_catalog") as connection:
         if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [role]).fetchone() is not None:
             return False

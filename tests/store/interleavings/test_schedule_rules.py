@@ -40,7 +40,6 @@ async def test_one_process_at_a_time_takes_what_is_due_in_a_shard(
     log: Log, monkeypatch: pytest.MonkeyPatch, ruled: bool
 ) -> None:
     """Without the rule a second one takes the later messages of a key, and appends them first."""
-    monkeypatch.setattr(scheduled_messages, "MAX_DUE", 1)
     if not ruled:
         lock = "(SELECT pg_try_advisory_xact_lock(hashtextextended(concat(current_schema(), '/', $1), 4711006)))"
         without = changed(scheduled_messages._TAKE_DUE_MESSAGES, lock, "true")
@@ -48,7 +47,7 @@ async def test_one_process_at_a_time_takes_what_is_due_in_a_shard(
     await schedule(log, ("first", 1), ("second", 2), key="k")
     at = log.start + 3 * SECOND
     async with paused(log.database, before="scheduled_ids") as appending:
-        append = asyncio.create_task(append_due(appending, shard_id=log.shard_id, now=at))
+        append = asyncio.create_task(append_due(appending, shard_id=log.shard_id, now=at, most=1))
         await appending.reached.wait()
         assert await publish_due(log, at) == (0 if ruled else 1)
         appending.go.set()
