@@ -13,8 +13,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = [
+    "tests.fixtures.citus",  # which the next one uses
     "tests.fixtures.database",
-    "tests.fixtures.citus",
     "tests.fixtures.data_directory",
     "tests.fixtures.broker",
     "tests.fixtures.log",

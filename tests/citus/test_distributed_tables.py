@@ -1,7 +1,8 @@
 """A database of a Citus cluster: served where the broker's tables are plain, refused where they are distributed."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import httpx
 import psycopg
@@ -11,9 +12,14 @@ from psycopg.errors import FeatureNotSupported
 from broker.cli.database_doctor import look_at_database
 from broker.cli.schema import check_schema
 from broker.cli.stop import Stop
+from broker.store.driver.database import Database
+from broker.store.log.partitions import drop_detached_leftovers, drop_partition, list_partitions
 from broker.store.schema import migrations
+from broker.store.schema.citus import TABLES
+from broker.store.schema.schema_state import DatabaseUnreachable
 from tests.fixtures.broker import NO_TLS, BrokerProcess
 from tests.fixtures.citus import NEEDS_CITUS, Nodes
+from tests.fixtures.database import begin, in_schema
 
 pytestmark = NEEDS_CITUS
 
@@ -26,9 +32,10 @@ def citus_url(citus_nodes: Nodes) -> Iterator[str]:
         yield url
 
 
-def ask(url: str, query: str) -> None:
+def ask(url: str, query: str) -> list[Any]:
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(query.encode())
+        cursor = connection.execute(query.encode())
+        return cursor.fetchall() if cursor.description else []
 
 
 def test_plain_tables_beside_the_extension_are_served(
@@ -79,3 +86,75 @@ def test_tables_of_others_may_be_distributed(citus_url: str) -> None:
     ask(citus_url, "CREATE TABLE public.shards (id bigint)")
     ask(citus_url, "SELECT create_distributed_table('public.shards', 'id')")
     assert check_schema(citus_url, "").schema == "broker"
+
+
+@pytest.fixture
+async def distributed(citus_url: str) -> AsyncIterator[Database]:
+    """A database whose tables of messages lie on the two workers, and its partitions around now."""
+    assert migrations.distribute_tables(citus_url) == len(TABLES)
+    database = Database(in_schema(citus_url), pool_size=2)
+    await begin(database)
+    yield database
+    await database.close()
+
+
+def test_tables_are_distributed_once_and_with_their_rows(citus_url: str) -> None:
+    eight = "SELECT 1, n, now() FROM generate_series(1, 8) AS n"
+    ask(citus_url, f"INSERT INTO broker.shards (topic_id, ordinal, last_publish_time) {eight}")
+    assert migrations.distribute_tables(citus_url) == len(TABLES)
+    assert migrations.distribute_tables(citus_url) == 0
+    assert ask(citus_url, "SELECT count(*) FROM broker.shards") == [(8,)]
+    assert ask(citus_url, "SELECT pg_relation_size('broker.shards')") == [(0,)]
+    topics = "SELECT FROM pg_dist_partition WHERE logicalrelid = 'broker.topics'::regclass"
+    assert ask(citus_url, topics) == []
+
+
+def test_tables_are_not_distributed_beside_brokers(citus_url: str) -> None:
+    ask(citus_url, "INSERT INTO broker.processes (process_id, seen_at) VALUES ('a', now())")
+    with pytest.raises(DatabaseUnreachable, match="broker processes are at work on the schema broker, 1 of them"):
+        migrations.distribute_tables(citus_url)
+    assert check_schema(citus_url, "").schema == "broker"  # nothing has changed
+
+
+def test_a_table_of_a_newer_version_is_distributed_beside_brokers(citus_url: str) -> None:
+    for table in TABLES[:-1]:
+        beside = "default" if table == TABLES[0] else f"broker.{TABLES[0]}"
+        ask(
+            citus_url, f"SELECT create_distributed_table('broker.{table}', 'shard_id', colocate_with => '{beside}')"
+        )
+    ask(citus_url, "INSERT INTO broker.processes (process_id, seen_at) VALUES ('a', now())")
+    assert migrations.distribute_tables(citus_url) == 1
+
+
+def test_nothing_is_distributed_where_there_is_nothing_to_distribute_over(
+    citus_nodes: Nodes, database_url: str
+) -> None:
+    with pytest.raises(DatabaseUnreachable, match="has no extension citus"):
+        migrations.distribute_tables(database_url)
+    with citus_nodes.database(workers=0) as url:
+        migrations.upgrade(url)
+        with pytest.raises(DatabaseUnreachable, match="has no node that takes shards"):
+            migrations.distribute_tables(url)
+
+
+async def test_partitions_come_and_go_within_the_distributed_table(distributed: Database) -> None:
+    async with distributed.connection() as connection:
+        first, *_ = before = await list_partitions(connection)
+        cursor = await connection.execute(
+            b"SELECT count(*) FROM pg_dist_partition WHERE logicalrelid::text ~ '^messages_'"
+        )
+        assert await cursor.fetchone() == (len(before),)
+        assert await drop_partition(connection, first)
+        assert first not in await list_partitions(connection)
+        cursor = await connection.execute(b"SELECT to_regclass(%s)", [first.name])
+        assert await cursor.fetchone() == (None,)
+        assert await drop_detached_leftovers(connection) == 0
+
+
+async def test_a_partition_that_somebody_holds_on_a_worker_stays(distributed: Database, citus_url: str) -> None:
+    async with distributed.connection() as connection:
+        first, *_ = await list_partitions(connection)
+        async with await psycopg.AsyncConnection.connect(citus_url) as reader:
+            await reader.execute(b"SELECT count(*) FROM broker.message_batches")
+            assert not await drop_partition(connection, first)
+        assert await drop_partition(connection, first)

@@ -26,6 +26,7 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.hot_pool import HotPool, NoRoom
 from broker.store.driver.patient_connection import PATIENCE_SECONDS, PatientConnection
 from broker.store.driver.statements import Statement
+from broker.store.engine.engine import find_engine
 from broker.telemetry.log import reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import CONNECTION_WAITS, ROUND_TRIPS
@@ -51,9 +52,6 @@ _WORRIES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
 )
 
 _NOW = Statement(b"now", b"SELECT clock_timestamp()")
-
-# On Citus the first statement of a pipeline is committed by itself (docs/decisions/0040).
-_HAS_WHOLE_PIPELINES = b"SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus')"
 
 # What all sessions of a pool are told, beside what every session is (store/driver/connection_parameters.py).
 _POOLED = {
@@ -208,7 +206,10 @@ class Database:
         connection = await PatientConnection.connect(autocommit=True, **self._hot_parameters)
         whole = self._whole_pipelines
         if whole is None:
-            [whole] = await (await connection.execute(_HAS_WHOLE_PIPELINES)).fetchone() or [False]
+            engine = await find_engine(connection)
+            whole = engine.whole_pipelines
+            for name, value in engine.hot_settings.items():
+                await connection.execute(b"SELECT set_config(%s, %s, false)", [name, value])
         return HotConnection(connection, took=self._took, whole_pipelines=whole)
 
     @asynccontextmanager

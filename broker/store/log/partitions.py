@@ -3,7 +3,7 @@ publish wait (A10).
 
 Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE:
 neither takes a lock on the table that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
-plain DROP do.
+plain DROP do.  So does a plain DETACH: it is for where there is no other (store/engine).
 """
 
 import re
@@ -15,6 +15,7 @@ from psycopg import errors, sql
 from broker.domain.partition_width import MIN_WIDTH, next_width
 from broker.store.driver.advisory_locks import MAKING_PARTITIONS, lock_key
 from broker.store.driver.database import Connection
+from broker.store.engine.engine import find_engine
 
 # Publishes may land this far ahead of now; the janitor must run at least twice in it.
 AHEAD = timedelta(minutes=10)
@@ -140,7 +141,8 @@ def _whole_minutes(time: datetime) -> datetime:
 
 async def _size(connection: Connection, name: str) -> int:
     """Bytes of a partition, its indexes and its large values."""
-    cursor = await connection.execute(b"SELECT pg_total_relation_size(%s::regclass)", [name])
+    size_of = sql.Identifier((await find_engine(connection)).size_of)
+    cursor = await connection.execute(sql.SQL("SELECT {}(%s::regclass)").format(size_of), [name])
     row = await cursor.fetchone()
     assert row is not None
     size: int = row[0]
@@ -153,6 +155,7 @@ async def _make(connection: Connection, of: Partitioned, start: datetime, end: d
     # A CHECK that says what the bounds say spares ATTACH the reading of the table.
     check = sql.SQL("{0} >= {1} AND {0} < {2}").format(column, start, end)
     async with connection.transaction():
+        await _prepare_to_change(connection)
         await connection.execute(
             sql.SQL(
                 "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS, CHECK ({})) WITH ({})"
@@ -170,6 +173,8 @@ async def _make(connection: Connection, of: Partitioned, start: datetime, end: d
 async def drop_partition(connection: Connection, partition: Partition, of: Partitioned = MESSAGES) -> bool:
     """Take a partition out and drop it; False if somebody holds it just now (the next run tries again)."""
     name = sql.Identifier(partition.name)
+    if not (await find_engine(connection)).detaches_online:
+        return await _drop_at_once(connection, name, of)
     await connection.execute(sql.SQL("SET lock_timeout = {}").format(_LOCK_TIMEOUT))
     try:
         mode = sql.SQL("FINALIZE" if partition.detaching else "CONCURRENTLY")
@@ -182,6 +187,27 @@ async def drop_partition(connection: Connection, partition: Partition, of: Parti
     finally:
         await connection.execute(b"RESET lock_timeout")
     return True
+
+
+async def _drop_at_once(connection: Connection, name: sql.Identifier, of: Partitioned) -> bool:
+    """Where nothing can be detached online: publishes wait for the lock, and it waits for them, for a moment."""
+    try:
+        async with connection.transaction():
+            await _prepare_to_change(connection)
+            await connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(_LOCK_TIMEOUT))
+            await connection.execute(
+                sql.SQL("ALTER TABLE {} DETACH PARTITION {}").format(of.name, name), prepare=False
+            )
+            await connection.execute(sql.SQL("DROP TABLE {}").format(name), prepare=False)
+    except (errors.LockNotAvailable, errors.QueryCanceled, errors.DeadlockDetected):
+        return False
+    return True
+
+
+async def _prepare_to_change(connection: Connection) -> None:
+    """What a transaction that changes tables is told first, by what it is on."""
+    for setting, value in (await find_engine(connection)).changing_tables.items():
+        await connection.execute(b"SELECT set_config(%s, %s, true)", [setting, value])
 
 
 async def drop_detached_leftovers(connection: Connection, of: Partitioned = MESSAGES) -> int:

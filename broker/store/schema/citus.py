@@ -1,33 +1,91 @@
-"""Whether Citus keeps tables of a schema on other servers, or would: a broker cannot serve them there yet.
+"""Which tables of a schema Citus has distributed over nodes: a broker cannot serve them there yet.
 
-A database that has the extension, and the broker's tables as plain ones, is served as any other.
+All that is known of a shard is to lie on one node: TABLES by their shard_id, together.  What is few (topics,
+subscriptions and the like) stays on the coordinator.  A database that has the extension, and
+the broker's tables as plain ones, is served as any other.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import psycopg
 
+_Connection = psycopg.Connection[Any]
+
+COLUMN = "shard_id"
+# The others lie with the first.
+TABLES = (
+    *("shards", "message_batches", "straggler_batches", "cursors", "delivery_attempts", "delivery_journal"),
+    *("snapshot_positions", "snapshot_outstanding", "dead_letters", "message_identities"),
+    *("scheduled_messages", "scheduled_ids", "retracted_messages"),
+)
+
 _HAS_CITUS = "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL"
-# Also reference tables, and those of a schema that is distributed as a whole.  Of partitions their table tells.
-_DISTRIBUTED = """
-    SELECT c.relname
+# Of each table that Citus knows whether it lies by its shard_id with the first; also reference tables, and those of
+# a schema that is distributed as a whole.  Of partitions their table tells.
+_KNOWN = """
+    SELECT c.relname, coalesce(
+        p.partmethod = 'h' AND column_to_column_name(p.logicalrelid, p.partkey) = %(column)s
+        AND p.colocationid = (
+            SELECT colocationid FROM pg_catalog.pg_dist_partition JOIN pg_class ON oid = logicalrelid
+            WHERE relname = %(first)s AND relnamespace = c.relnamespace
+        ), false)
     FROM pg_catalog.pg_dist_partition AS p JOIN pg_class AS c ON c.oid = p.logicalrelid
-    WHERE c.relnamespace = to_regnamespace(quote_ident(%s)) AND NOT c.relispartition
+    WHERE c.relnamespace = to_regnamespace(quote_ident(%(schema)s)) AND NOT c.relispartition
     ORDER BY c.relname
 """
+_THERE = """
+    SELECT relname FROM pg_class
+    WHERE relname = ANY (%s) AND relnamespace = to_regnamespace(quote_ident(%s)) AND relkind IN ('r', 'p')
+"""
+_VERSION = "SELECT extversion FROM pg_extension WHERE extname = 'citus'"
+_IS_COORDINATOR = "SELECT groupid = 0 FROM pg_catalog.pg_dist_local_group"
 _NAMED = 3  # tables
 
 
-def why_not_served_distributed(connection: psycopg.Connection[Any], schema: str) -> str:
-    """Why no broker serves the schema as it is ("": nothing is distributed)."""
+def known_to_citus(connection: _Connection, schema: str) -> dict[str, bool]:
+    """The tables of a schema that are not plain ones, and whether each lies as a broker needs it."""
     if connection.execute(_HAS_CITUS).fetchone() != (True,):
+        return {}
+    where = {"column": COLUMN, "first": TABLES[0], "schema": schema}
+    return dict(connection.execute(_KNOWN, where).fetchall())
+
+
+def undistributed(connection: _Connection, schema: str) -> list[str]:
+    """Those of TABLES that are there and are not distributed, in their order."""
+    known = known_to_citus(connection, schema)
+    there = {name for (name,) in connection.execute(_THERE, [list(TABLES), schema]).fetchall()}
+    return [table for table in TABLES if table in there and not known.get(table)]
+
+
+def citus_version(connection: _Connection) -> str:
+    """ "": the database has no Citus."""
+    row = connection.execute(_VERSION).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def is_coordinator(connection: _Connection) -> bool:
+    """Whether a session is on the node of a cluster that has the plain tables."""
+    return bool(connection.execute(_IS_COORDINATOR).fetchone() == (True,))
+
+
+def is_distributed(connection: _Connection, schema: str) -> bool:
+    """Whether a schema's shards lie on nodes."""
+    return TABLES[0] in known_to_citus(connection, schema)
+
+
+def why_not_served_distributed(connection: _Connection, schema: str) -> str:
+    """Why no broker serves the schema as it is ("": nothing is distributed)."""
+    known = known_to_citus(connection, schema)
+    if not known:
         return ""
-    names = [name for (name,) in connection.execute(_DISTRIBUTED, [schema]).fetchall()]
-    if not names:
-        return ""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
         f"tables of the schema {schema} are distributed over the nodes of Citus "
-        f"({', '.join(names[:_NAMED])}{more}), where a broker's calls would fail, or lose messages: "
+        f"({_named(known)}), where a broker's calls would fail, or lose messages: "
         "docs/operations.md has the way back, under Citus"
     )
+
+
+def _named(names: Collection[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(list(names)[:_NAMED])}{more}"

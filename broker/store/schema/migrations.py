@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
 from broker.domain.schema_revision import can_be_served, is_behind
+from broker.store.schema.distribution import CannotDistribute, distribute
 from broker.store.schema.installations import SchemaUnusable, check_may_make, find_installation
 from broker.store.schema.migration_waits import LockHeld, Patience, migrate_patiently
 from broker.store.schema.schema_move import BrokersAtWork, move
@@ -82,6 +83,16 @@ def move_schema(database_url: str, *, schema: str = "", patience: Patience | Non
     return True
 
 
+def distribute_tables(database_url: str, *, schema: str = "", patience: Patience | None = None) -> int:
+    """Distribute a schema's hot tables over the nodes of Citus, those that are not yet.  Returns how many.
+
+    `schema`: as in `inspect`; it is at the head revision.  Raises DatabaseUnreachable.
+    """
+    with _saying_why("The tables cannot be distributed"):
+        found = inspect(database_url, schema)
+        return distribute(database_url, schema=found.schema, patience=patience or Patience())
+
+
 @contextmanager
 def _saying_why(what: str) -> Iterator[None]:
     """Raise DatabaseUnreachable for whatever can go wrong in the block."""
@@ -90,7 +101,7 @@ def _saying_why(what: str) -> Iterator[None]:
             yield
     except DBAPIError as error:
         raise DatabaseUnreachable(f"{what}: {error.orig}".strip()) from error
-    except (CommandError, BrokersAtWork) as error:  # a revision of a newer broker
+    except (CommandError, BrokersAtWork, CannotDistribute) as error:  # a revision of a newer broker
         raise DatabaseUnreachable(f"{what}: {error}".strip()) from error
     except LockHeld as error:
         raise DatabaseUnreachable(str(error)) from error

@@ -61,16 +61,18 @@ def move(database_url: str, *, source: str, target: str, patience: Patience) -> 
 
     def attempt() -> None:
         with psycopg.connect(**parameters) as connection, connection.transaction():
-            _be_alone(connection, source, target)
+            be_alone(connection, source, target)
             _move_all(connection, target)
             rebind(connection, source=source, target=target)
 
     migrate_patiently(attempt, database_url, patience)
 
 
-def _be_alone(connection: _Connection, source: str, target: str) -> None:
-    """No other that migrates, no broker: from here on none can begin either."""
-    for schema in (source, target):
+def be_alone(connection: _Connection, source: str, *others: str) -> None:
+    """No other that migrates `source` or the others, no broker on `source`: until the transaction ends none can
+    begin either.  Raises MigrationUnderWay, BrokersAtWork.
+    """
+    for schema in (source, *others):
         query = sql.SQL("SELECT pg_try_advisory_xact_lock({})").format(lock_key(MIGRATING, schema))
         if connection.execute(query).fetchone() != (True,):
             raise MigrationUnderWay

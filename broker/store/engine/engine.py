@@ -1,0 +1,65 @@
+"""What a schema of the broker is on, and what differs there.
+
+Whoever works differently by it asks here: nothing else in the store knows an engine by its name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """`whole_pipelines`: several statements up to a Sync are one transaction (docs/decisions/0040).
+    `hot_settings`: what sessions for hot statements are told besides.  `detaches_online`: partitions leave their
+    table without a lock that publishes wait for.  `size_of`: the function that says how large a table is.
+    `changing_tables`: what a transaction that makes or drops partitions is told.
+    """
+
+    name: str
+    whole_pipelines: bool = True
+    hot_settings: Mapping[str, str] = field(default_factory=dict)
+    detaches_online: bool = True
+    size_of: str = "pg_total_relation_size"
+    changing_tables: Mapping[str, str] = field(default_factory=dict)
+
+
+POSTGRES = Engine("PostgreSQL")
+
+# Citus is there, and the broker's tables are plain ones of the one server.
+ON_COORDINATOR = Engine("Citus, not distributed", whole_pipelines=False)
+
+# A plan goes to the node of a shard by the shard's id, which a generic plan does not know.
+# Partitions are changed through one connection to each node: several wait for each other now and then.  What such a
+# transaction is told is to reach the nodes.
+CITUS = Engine(
+    "Citus",
+    whole_pipelines=False,
+    hot_settings={"plan_cache_mode": "auto"},
+    detaches_online=False,
+    size_of="citus_total_relation_size",
+    changing_tables={
+        "citus.multi_shard_modify_mode": "sequential",
+        "citus.propagate_set_commands": "local",
+    },
+)
+
+_HAS_CITUS = b"SELECT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus')"
+_KNOWS_NODES = b"SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL"
+_IS_DISTRIBUTED = b"""
+    SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = to_regclass('shards'))
+"""
+
+
+async def find_engine(connection: psycopg.AsyncConnection[Any]) -> Engine:
+    """That of a session's schema.  Raises psycopg.Error."""
+    if not await _says(connection, _HAS_CITUS):
+        return POSTGRES
+    is_distributed = await _says(connection, _KNOWS_NODES) and await _says(connection, _IS_DISTRIBUTED)
+    return CITUS if is_distributed else ON_COORDINATOR
+
+
+async def _says(connection: psycopg.AsyncConnection[Any], query: bytes) -> bool:
+    return (await (await connection.execute(query)).fetchone()) == (True,)

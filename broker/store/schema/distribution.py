@@ -1,0 +1,101 @@
+"""The hot tables of a schema, distributed over the nodes of a Citus cluster by their shard_id.
+
+All in one transaction, and Citus's catalog remembers it: a schema is distributed, or it is not.
+"""
+
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from broker.store.driver.advisory_locks import MIGRATING, lock_key
+from broker.store.driver.connection_parameters import connection_parameters
+from broker.store.schema.citus import COLUMN, TABLES, citus_version, is_coordinator, known_to_citus, undistributed
+from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience, migrate_patiently
+from broker.store.schema.schema_move import be_alone
+
+_Connection = psycopg.Connection[Any]
+
+_NODES = """
+    SELECT count(*) FROM pg_catalog.pg_dist_node WHERE isactive AND shouldhaveshards AND noderole = 'primary'
+"""
+
+
+class CannotDistribute(Exception):
+    """The message says why, and what to do."""
+
+
+def distribute(database_url: str, *, schema: str, patience: Patience) -> int:
+    """Distribute those of a schema's tables that are not yet.  Returns how many those were.
+
+    Raises CannotDistribute, BrokersAtWork, LockHeld, psycopg.Error; nothing has changed then.
+    """
+    parameters = connection_parameters(
+        database_url,
+        schema=schema,
+        application_name=APPLICATION_NAME,
+        settings={"lock_timeout": f"{patience.lock_seconds * 1000:.0f}ms"},
+    )
+    distributed = 0
+
+    def attempt() -> None:
+        nonlocal distributed
+        with psycopg.connect(**parameters) as connection, connection.transaction():
+            distributed = _distribute_all(connection, schema)
+
+    migrate_patiently(attempt, database_url, patience)
+    return distributed
+
+
+def _distribute_all(connection: _Connection, schema: str) -> int:
+    if why := _why_not(connection, schema):
+        raise CannotDistribute(why)
+    _have_the_turn(connection, schema)
+    missing = undistributed(connection, schema)
+    if TABLES[0] in missing or any(_has_rows(connection, table) for table in missing):
+        be_alone(connection, schema)
+    # One connection to each node, which sees what the transaction has done so far.
+    connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
+    for table in missing:
+        _distribute(connection, table)
+    return len(missing)
+
+
+def _why_not(connection: _Connection, schema: str) -> str:
+    """Why nothing can be distributed from here ("": it can)."""
+    if not citus_version(connection):
+        return (
+            "this database has no extension citus, and only a Citus cluster has nodes to distribute over: "
+            "CREATE EXTENSION citus on each of its nodes first"
+        )
+    if not is_coordinator(connection):
+        return "this is a worker of the Citus cluster: give the URL of its coordinator"
+    if connection.execute(_NODES).fetchone() == (0,):
+        return "the Citus cluster has no node that takes shards: SELECT citus_add_node(HOST, PORT) first"
+    known = known_to_citus(connection, schema)
+    if wrong := [name for name, is_right in known.items() if not is_right or name not in TABLES]:
+        return (
+            f"Citus has tables of the schema in another way ({', '.join(wrong)}): "
+            "docs/operations.md has the way back, under Citus"
+        )
+    return ""
+
+
+def _have_the_turn(connection: _Connection, schema: str) -> None:
+    query = sql.SQL("SELECT pg_try_advisory_xact_lock({})").format(lock_key(MIGRATING, schema))
+    if connection.execute(query).fetchone() != (True,):
+        raise MigrationUnderWay
+
+
+def _has_rows(connection: _Connection, table: str) -> bool:
+    query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table))
+    return bool(connection.execute(query).fetchone() == (True,))
+
+
+def _distribute(connection: _Connection, table: str) -> None:
+    """Its rows, if there are any, move to the nodes; the coordinator's copy of them goes."""
+    beside = "default" if table == TABLES[0] else TABLES[0]
+    connection.execute(
+        "SELECT create_distributed_table(%s::regclass, %s, colocate_with => %s)", [table, COLUMN, beside]
+    )
+    connection.execute("SELECT truncate_local_data_after_distributing_table(%s::regclass)", [table])
