@@ -2,19 +2,22 @@
 -- parameters: source_shard_ids int8[], subscription_id int8, since timestamptz, until timestamptz, reasons text[],
 --     id_shards int8[], id_seqs int8[]
 -- columns: reason, letters, messages
-SELECT c.reason, count(*) AS letters, count(DISTINCT (c.source_shard_id, c.source_seq)) AS messages
-FROM dead_letters AS c
-WHERE c.source_shard_id = ANY (%(source_shard_ids)s::int8[])
-  AND c.subscription_id = %(subscription_id)s
-  AND c.publish_time >= %(since)s
-  AND c.publish_time <= %(until)s
-  AND (cardinality(%(reasons)s::text[]) = 0 OR c.reason = ANY (%(reasons)s::text[]))
-  AND (
-      cardinality(%(id_seqs)s::int8[]) = 0
-      OR EXISTS (
-          SELECT FROM unnest(%(id_shards)s::int8[], %(id_seqs)s::int8[]) AS i (shard_id, seq)
-          WHERE (i.shard_id, i.seq) IN ((c.source_shard_id, c.source_seq), (c.shard_id, c.seq))
+SELECT m.reason, sum(m.letters)::int8 AS letters, count(*) AS messages
+FROM (
+    SELECT c.reason, c.source_shard_id, c.source_seq, count(*) AS letters
+    FROM dead_letters AS c
+    WHERE c.source_shard_id = ANY (%(source_shard_ids)s::int8[])
+      AND c.subscription_id = %(subscription_id)s
+      AND (c.publish_time BETWEEN %(since)s AND %(until)s) IS TRUE
+      AND (cardinality(%(reasons)s::text[]) = 0 OR c.reason = ANY (%(reasons)s::text[]))
+      AND (
+          cardinality(%(id_seqs)s::int8[]) = 0
+          OR EXISTS (
+              SELECT FROM unnest(%(id_shards)s::int8[], %(id_seqs)s::int8[]) AS i (shard_id, seq)
+              WHERE (i.shard_id, i.seq) IN ((c.source_shard_id, c.source_seq), (c.shard_id, c.seq))
+          )
       )
-  )
-GROUP BY c.reason
-ORDER BY c.reason
+    GROUP BY c.reason, c.source_shard_id, c.source_seq
+) AS m
+GROUP BY m.reason
+ORDER BY m.reason

@@ -1,4 +1,5 @@
 -- Where the next dead letters of a subscription lie: those that read_letters.sql would find first.
+-- A range of times is asked of each letter, and never looked up: all letters are in most, and would be sorted for each step.
 -- parameters: source_shard_id int8, subscription_id int8, from_seq int8, since timestamptz, until timestamptz,
 --     reasons text[], id_shards int8[], id_seqs int8[], max_scanned int8
 -- columns: shard_id
@@ -9,8 +10,7 @@ FROM (
     WHERE c.source_shard_id = %(source_shard_id)s
       AND c.source_seq >= %(from_seq)s
       AND c.subscription_id = %(subscription_id)s
-      AND c.publish_time >= %(since)s
-      AND c.publish_time <= %(until)s
+      AND (c.publish_time BETWEEN %(since)s AND %(until)s) IS TRUE
       AND (cardinality(%(reasons)s::text[]) = 0 OR c.reason = ANY (%(reasons)s::text[]))
       AND (
           cardinality(%(id_seqs)s::int8[]) = 0

@@ -1,13 +1,17 @@
 """What is written and deleted of dead letters reads by index: there may be as many as messages."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from broker.store.driver import statements
 from broker.store.driver.database import Connection
+from broker.store.log import redrive
 from broker.store.log.dead_letters import _INSERT_DEAD_LETTERS
 from tests.fixtures.log import Log
+from tests.store.interleavings.steps import execute
+from tests.store.query_plans.test_hot_statements import _literal, _nodes
 
 
 @pytest.fixture
@@ -69,3 +73,38 @@ async def test_what_became_of_a_message_is_found_by_where_it_was(crowded: Log) -
     async with crowded.database.connection() as connection:
         plan = await plan_of(connection, query, {"shard_id": 3, "seq": 42})
     assert "dead_letters_source_idx" in plan, plan
+
+
+@pytest.mark.parametrize("name", ["_READ_LETTERS", "_READ_LETTER_SHARDS"])
+async def test_a_step_of_a_redrive_reads_its_letters_alone_however_many_there_are(log: Log, name: str) -> None:
+    """By a generic plan, as it is sent.  With the range of times looked up each step sorted all letters, and a
+    redrive of a million took ten minutes.
+    """
+    await log.execute(
+        "INSERT INTO dead_letters SELECT 1, now() - n * interval '1 second', n, 7, n, now(), 't', 1, 's', 5, 'nack'"
+        " FROM generate_series(1, 20000) AS n"
+    )
+    await log.execute("ANALYZE dead_letters")
+    given: dict[str, Any] = {
+        "source_shard_id": 7,
+        "subscription_id": 1,
+        "from_seq": 10_000,
+        "since": datetime(2000, 1, 1, tzinfo=UTC),
+        "until": datetime(2100, 1, 1, tzinfo=UTC),
+        "reasons": [],
+        "id_shards": [],
+        "id_seqs": [],
+        "filter_path": None,
+        "body_path": None,
+        "max_scanned": 520,
+    }
+    statement = getattr(redrive, name)
+    async with log.database.hot() as connection:
+        await connection.run((statement, {parameter: given[parameter] for parameter, _ in statement.parameters}))
+        values = ", ".join(_literal(given[parameter], type_) for parameter, type_ in statement.parameters)
+        await execute(connection, "SET plan_cache_mode = force_generic_plan")
+        asked = f'EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE "{statement.name.decode()}" ({values})'
+        [(plan,)] = await execute(connection, asked)
+    [scan] = [node for node in _nodes(plan[0]["Plan"]) if node.get("Relation Name") == "dead_letters"]
+    assert scan["Actual Rows"] == 520, plan
+    assert scan["Index Name"] == "dead_letters_source_idx", plan
