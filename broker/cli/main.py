@@ -1,5 +1,6 @@
 """`broker`: the command line."""
 
+import io
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036  (where it runs from a checkout, no installer has looked)
@@ -287,6 +288,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Of what is not 0 a line on standard error says what was wrong.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # as standard error does: what a terminal cannot show is no failure
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code: int = command_line().main(list(arguments), prog_name="broker", standalone_mode=False)
         return code

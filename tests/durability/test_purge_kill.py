@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.durability.killing import kill_one, patiently
-from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, Rest, message, text
+from tests.durability.killing import drain_patiently, kill_until_done
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, message, text
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -39,22 +39,11 @@ async def test_a_purge_by_a_filter_is_exact_whatever_is_killed(start_broker: Sta
         await rest.modify_ack_deadline(out, 0)  # some are rows already
         body = {"filter": 'attributes.odd = "1"', "maxMessagesPerSecond": 150}
         name = (await rest.ok("POST", f"{rest.subscription()}:purge", body))["name"]
-        killed: Counter[str] = Counter()
-
-        async def look() -> Json:
-            return await rest.ok("GET", name)
-
-        while not (operation := await patiently(look))["done"]:
-            await asyncio.sleep(dice.uniform(0.05, 0.5))
-            kill_one(broker, dice, killed)
-        assert min(killed["session"], killed["worker"]) >= 2, killed
-        assert operation["metadata"]["counts"] == {"purged": str(PURGED)}
-        came: list[str] = []
-        while received := await patiently(lambda: rest.pull(max_messages=1000)):
-            came += [text(each) for each in received]
-            await patiently(lambda received=received: rest.acknowledge(received))  # type: ignore[misc]
+        metadata = await kill_until_done(broker, rest, name, dice)
+        assert metadata["counts"] == {"purged": str(PURGED)}
+        came = await drain_patiently(rest)
         assert max(Counter(came).values()) == 1
         for key in KEYS:
-            of_key = [each for each in came if each.startswith(f"{key} ")]
-            assert of_key == [f"{key} {n}" for n in range(0, OF_A_KEY, 2)]
+            in_order = [each for each in came if each.startswith(f"{key} ")]
+            assert in_order == [f"{key} {n}" for n in range(0, OF_A_KEY, 2)]
         assert len({text(each) for each in await rest.drain("bystander")}) == 2 * PURGED

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from tests.cli.processes import run_broker
-from tests.durability.killing import kill_one, patiently
-from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, Rest, eventually, message, text
+from tests.durability.killing import drain_patiently, kill_until_done, patiently
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -73,21 +73,10 @@ async def test_a_redrive_is_exact_whatever_is_killed(start_broker: StartBroker, 
         await asyncio.to_thread(_upgraded, data_dir)
         body = {"maxMessagesPerSecond": 300}
         name = (await rest.ok("POST", f"{rest.subscription()}:redrive", body))["name"]
-        killed: Counter[str] = Counter()
-
-        async def look() -> Json:
-            return await rest.ok("GET", name)
-
-        while not (operation := await patiently(look))["done"]:
-            await asyncio.sleep(dice.uniform(0.05, 0.5))
-            kill_one(broker, dice, killed)
-        assert min(killed["session"], killed["worker"]) >= 2, killed
-        assert operation["metadata"]["counts"] == {"redriven": str(MESSAGES), "redrivenAsNew": str(OLD)}
-        assert operation["metadata"]["done"] == str(MESSAGES + OLD)
-        came_back: list[str] = []
-        while received := await patiently(lambda: rest.pull(max_messages=1000)):
-            came_back += [text(each) for each in received]
-            await patiently(lambda received=received: rest.acknowledge(received))  # type: ignore[misc]
+        metadata = await kill_until_done(broker, rest, name, dice)
+        assert metadata["counts"] == {"redriven": str(MESSAGES), "redrivenAsNew": str(OLD)}
+        assert metadata["done"] == str(MESSAGES + OLD)
+        came_back = await drain_patiently(rest)
         assert max(Counter(came_back).values()) == 1
         for key in KEYS + OLD_KEYS:
             of_key = [each for each in came_back if each.startswith(f"{key} ")]

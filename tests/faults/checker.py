@@ -17,6 +17,7 @@ from tests.faults.checks.acting import (
     check_redriven_order,
 )
 from tests.faults.checks.attempts import check_attempt_numbers, check_dead_letters
+from tests.faults.checks.carried import check_carried
 from tests.faults.checks.contents import (
     check_ids,
     check_nothing_is_forgotten,
@@ -42,6 +43,7 @@ from tests.faults.checks.once import (
 )
 from tests.faults.checks.order import check_first_deliveries, check_turns
 from tests.faults.checks.recalls import check_recalls
+from tests.faults.checks.recoveries import check_recoveries
 from tests.faults.checks.seeks import check_seeks_restore
 from tests.faults.checks.ticks import check_ticks
 from tests.faults.checks.transactions import check_acks_in_transactions, check_commit_order, check_transactions
@@ -78,6 +80,8 @@ CHECKS: tuple[Check, ...] = (
     check_nothing_is_early,
     check_cancels,
     check_recalls,
+    check_recoveries,
+    check_carried,
     check_retracted,
     check_replaced,
     check_written_come,

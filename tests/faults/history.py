@@ -266,11 +266,6 @@ class Relayed(Operation, tag="relayed", kw_only=True, omit_defaults=True):
     again: list[int]
 
 
-Recalled: TypeAlias = Literal[
-    *("wrote", "took", "acked", "maybe acked", "resent", "purged", "sought", "undone", "replayed", "left")
-]
-
-
 class Recall(Operation, tag="recall", kw_only=True, omit_defaults=True):
     """One of the things that are done to a subscription by one alone, one after the other: messages were written,
     came, or were acked (if it was in time), resent, purged if they were `marked`, sought to the begin and back, or
@@ -285,6 +280,28 @@ class Recall(Operation, tag="recall", kw_only=True, omit_defaults=True):
     outcomes: dict[str, str] = {}
     counts: dict[str, int] = {}
     unanswered: int = 0
+
+
+class Recovery(Operation, tag="recovery", kw_only=True, omit_defaults=True):
+    """One of the things that are done to a subscription that gives up all that it has, by one alone: messages were
+    written, taken, or acked (if it was in time); all was given up, and it was looked what there is; that came back,
+    or was sent to another topic, as `counts` have it; or nothing was left, and so much had come of what was sent.
+    """
+
+    what: Literal["wrote", "took", "acked", "maybe acked", "gave up", "recovered", "sent", "left"]
+    came: list[Came] = []
+    counts: dict[str, int] = {}
+
+
+class Carried(Operation, tag="carried", kw_only=True, omit_defaults=True):
+    """One of the things that are done to two topics by one alone, one after the other: messages of a key were
+    written on the one; all that it retains was exported, and that imported into the other; or all of that was read.
+    """
+
+    what: Literal["wrote", "moved", "read"]
+    format: str = ""
+    key: str = ""
+    came: list[Came] = []
 
 
 class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
@@ -330,7 +347,8 @@ Once: TypeAlias = Named | Cancel | Collected
 Withdrawn: TypeAlias = Wrote | Retract | Took
 Perishing: TypeAlias = Perishable | Bought
 InTransactions: TypeAlias = Transaction | Relayed
-Later: TypeAlias = Once | Withdrawn | Perishing | Ticked | InTransactions | Recall
+Alone: TypeAlias = Recall | Recovery | Carried
+Later: TypeAlias = Once | Withdrawn | Perishing | Ticked | InTransactions | Alone
 AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Act | Later | Position | Timeline | Fault
 _Line: TypeAlias = Subscription | AnyOperation
 

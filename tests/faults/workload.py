@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from tests.faults.clients.actor import Actor
+from tests.faults.clients.carrier import Carrier
 from tests.faults.clients.endpoints import Endpoints
 from tests.faults.clients.gate import Gate
 from tests.faults.clients.historian import Historian
@@ -25,6 +26,7 @@ from tests.faults.clients.perisher import Perisher
 from tests.faults.clients.publisher import Publisher
 from tests.faults.clients.puller import Puller
 from tests.faults.clients.recaller import Recaller
+from tests.faults.clients.recoverer import Recoverer
 from tests.faults.clients.repeater import Repeater
 from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.clients.retractor import Retractor
@@ -42,7 +44,9 @@ _SETTLED_SECONDS = 1.0  # for so long nothing is left, then nothing more will co
 _LOOK_SECONDS = 0.3
 _COPIED_FOR = "3600s"  # longer than a run
 _SHAPED_RATE = 2.0  # publish requests a second
-ACTORS: tuple[type[Actor], ...] = (Mender, Repeater, Retractor, Perisher, Ticker, Shop, Recaller)
+ACTORS: tuple[type[Actor], ...] = (
+    *(Mender, Repeater, Retractor, Perisher, Ticker, Shop, Recaller, Recoverer, Carrier),
+)
 
 
 class Workload:

@@ -30,6 +30,7 @@ from tests.fixtures.broker import NO_TLS, BrokerProcess
 ENVIRONMENT = {
     "BROKER_PULL_WAIT_SECONDS": "1",
     "BROKER_SHARDS_PER_TOPIC": "2",
+    "BROKER_MIN_DELIVERY_ATTEMPTS": "1",
     "PYTHONFAULTHANDLER": "1",  # a worker that gets SIGABRT says where it stands
 }
 WORKERS = 2  # of a lone broker; each of several has one

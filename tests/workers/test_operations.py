@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from broker.domain.errors import FailedPrecondition, Unavailable
 from broker.domain.operation import Operation, Step, Verb
+from broker.domain.page import Page
 from broker.domain.redrive import to_json
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
@@ -33,6 +35,7 @@ from broker.workers.operations import runner as runner_module
 from broker.workers.operations.redrive import RedriveKind
 from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.operations.targets import Targets
+from broker.workers.retention_janitor import RetentionJanitor
 from tests.fixtures.dead_letters import Letters, make_letters
 from tests.fixtures.log import Log, make_log, texts
 
@@ -297,6 +300,30 @@ async def test_a_defect_is_tried_again_and_then_ends_it(office: Office) -> None:
     name = await office.start()
     ended = await office.run(office.runner(defect), name=name)
     assert (ended.state, ended.error_code, defect.tries) == ("FAILED", "INTERNAL", 5)
+
+
+class _Later(DatabaseClock):
+    """Ahead by so much."""
+
+    by = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.by
+
+
+async def test_one_that_has_ended_is_kept_for_some_days_and_then_deleted(office: Office) -> None:
+    ended, running = await office.start(), await office.start()
+    async with office.database.transaction() as connection:
+        done = await store.end_operation(connection, name=ended, code="", message="", now=office.clock.now())
+    assert done
+    clock = _Later(office.database)
+    await clock.synchronise()
+    for days, left in ((2.9, [ended, running]), (3.1, [running])):
+        clock.by = timedelta(days=days)
+        await RetentionJanitor(office.database, clock, operation_days=3).run_once()
+        async with office.database.transaction() as connection:
+            found = await store.list_operations(connection, project="projects/p", page=Page(size=10, after=""))
+        assert [each.name for each in found] == left
 
 
 async def test_one_of_a_verb_that_only_newer_brokers_know_is_left_to_them_and_the_log_says_so_once(

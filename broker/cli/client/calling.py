@@ -14,6 +14,7 @@ from broker.cli.client.connection import OPTIONS, connection_from, full_name, pr
 from broker.cli.client.exit_codes import DONE, IN_WORDS, INTERRUPTED
 from broker.cli.client.output import Output, Shown
 from broker.cli.command_line import Group, Leaf, in_examples
+from broker.cli.stop import Misuse
 
 AS_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs.")
 
@@ -107,7 +108,7 @@ def client_command(
 
 
 def finish(out: Output, work: Callable[[], Shown | int | None]) -> int:
-    """Do it, and print what it brought.  Returns the exit code."""
+    """Do it, and print what it brought.  Returns the exit code.  Raises Stop."""
     try:
         answer = work()
         if isinstance(answer, int):
@@ -117,6 +118,8 @@ def finish(out: Output, work: Callable[[], Shown | int | None]) -> int:
         sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
+    except UnicodeEncodeError as error:  # bytes of the command line that are no text, as Python has them
+        raise Misuse(f"{error.object[:200]!r} is not text in UTF-8, which names and attributes must be") from None
     except BrokenPipeError:  # whoever read it, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return DONE

@@ -99,8 +99,10 @@ class Output:
         if self.as_json:
             click.echo(json.dumps(data, ensure_ascii=False))
         else:
-            fits = not self.is_terminal or len(text) <= self.console.width
-            click.echo(text if fits else f"{text[: self.console.width - 1]}…")
+            line = Text(text)
+            if self.is_terminal:  # by columns, of which some characters take two
+                line.truncate(self.console.width, overflow="ellipsis")
+            click.echo(line.plain)
         sys.stdout.flush()
 
     def clear(self, codes: str) -> None:

@@ -110,6 +110,11 @@ def body_text(message: Mapping[str, Any]) -> str:
         return str(message.get("data", ""))
 
 
+def as_typed(text: str) -> bytes:
+    """The bytes of the command line, whether they are text or not."""
+    return text.encode(errors="surrogateescape")
+
+
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:
     """Of KEY=VALUE.  Raises Misuse."""
     found = {}

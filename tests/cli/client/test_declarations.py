@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -19,7 +20,8 @@ from broker.cli.client.declarations.json_schema import subscription_schema, topi
 from broker.cli.client.declarations.plan import make_plan
 from broker.cli.client.declarations.reading import Declared
 from broker.cli.client.declarations.state import read_state
-from broker.domain import subscription, topic
+from broker.domain import subscription, topic, topic_extensions
+from broker.front.rest.codec.extensions import ExtensionsBody, PushOptionsBody
 from tests.cli.client.terminal import Terminal, Typed
 from tests.fixtures.broker import NO_TLS, Json
 
@@ -146,7 +148,7 @@ def test_what_is_declared_is_made_once_and_changed_where_it_differs(here: Projec
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ("topics: {t: {lables: {}}}", "topics.t: "),
+        ("topics: {t: {lables: {}}}", "topics.t: Additional properties are not allowed ('lables' was unexpected)"),
         ("topics:\n  t: {}\n  t: {}", "'t' is given twice (line 3)"),
         ("topics: {t: {}}\n---\ntopics: {t: {}}", "topics.t is declared twice"),
         ("subscriptions: {s: {}}", 'subscriptions.s: "topic" is a required property'),
@@ -155,7 +157,9 @@ def test_what_is_declared_is_made_once_and_changed_where_it_differs(here: Projec
             "topics has 'projects/other/topics/t', which is not of projects/",
         ),
         ("topics: {t: {labels: {applied-by: me}}}", "the label applied-by is what `apply` marks things with"),
-        ("topics: {t: {labels: {a: 1}}}", "topics.t: "),
+        ("topics: {t: {labels: {a: 1}}}", 'topics.t.labels.a: 1 is not of type "string"'),
+        ("topics: {t: {extensions: {priority: 3}}}", "topics.t.extensions: Additional properties are not allowed"),
+        ("topics: {t: 3}", 'topics.t: 3 is not of types "null", "object"'),
         ("topics: [", "cannot be read: "),
     ],
 )
@@ -224,6 +228,13 @@ def test_the_format_has_every_field_that_can_be_set() -> None:
         settable = domain.MUTABLE_FIELDS | {"topic", "filter", "enable_message_ordering"} & domain.IMMUTABLE_FIELDS
         camel = {"".join([a, *(w.capitalize() for w in b)]) for a, *b in (name.split("_") for name in settable)}
         assert set(schema["properties"]) - {"policy"} == camel
+    assert set(topic_schema()["properties"]["extensions"]["properties"]) == {*topic_extensions.NAMES}
+    of_subscriptions = subscription_schema()["properties"]["extensions"]["properties"]
+    for declared, body in (
+        (of_subscriptions, ExtensionsBody),
+        (of_subscriptions["push"]["properties"], PushOptionsBody),
+    ):
+        assert set(declared) == {field.encode_name for field in msgspec.structs.fields(body)}
 
 
 def test_schedules_are_declared_and_exported(here: Project) -> None:
@@ -253,11 +264,39 @@ _seconds = st.integers(600, 100_000).map(lambda n: f"{n}s")
 _label = st.text("abcxyz_-09", min_size=1, max_size=8)
 _labels = st.dictionaries(st.one_of(st.sampled_from(["topic", "state", "schema", "name"]), st.just("k")), _label)
 _maybe = st.fixed_dictionaries  # with `optional`: each field is there or is not
-_topics = _maybe({}, optional={"labels": _labels, "messageRetentionDuration": _seconds, "kmsKeyName": st.just("k")})
+_of_topics = _maybe(
+    {},
+    optional={
+        "delay": st.booleans(),
+        "expiry": st.booleans(),
+        "priorities": st.sampled_from([2, 3]),
+        "deduplication": _maybe({"window": st.just("600s")}, optional={"content": st.booleans()}),
+        "shards": st.sampled_from([1, 2]),
+    },
+)
+_topics = _maybe(
+    {},
+    optional={
+        "labels": _labels,
+        "messageRetentionDuration": _seconds,
+        "kmsKeyName": st.just("k"),
+        "extensions": _of_topics,
+    },
+)
+_bindings = st.lists(
+    _maybe(
+        {
+            "role": st.sampled_from(["roles/pubsub.viewer", "roles/pubsub.editor"]),
+            "members": st.lists(st.sampled_from(["user:a@b.c", "user:d@e.f"]), min_size=1, unique=True),
+        }
+    ),
+    unique_by=lambda binding: binding["role"],
+)
 _extensions = _maybe(
     {},
     optional={
         "onePerOrderingKey": st.booleans(),
+        "deadLetterExpired": st.booleans(),
         "alerts": _maybe({}, optional={"age": _seconds, "backlog": st.integers(1, 99)}),
         "journal": _maybe(
             {"mode": st.sampled_from(["ALL", "FAILURES"])},
@@ -306,26 +345,21 @@ _kinds = st.sampled_from([{}, {"enableExactlyOnceDelivery": True}, {"pushConfig"
     subscriptions=st.dictionaries(
         st.sampled_from(["s01", "s02", "s03"]), st.tuples(_subscriptions, _kinds, _push), min_size=1
     ),
+    schema=st.sampled_from([None, AVRO, WIDER]),
+    policies=st.dictionaries(st.sampled_from(["topics", "schemas", ""]), _bindings),
 )
 def test_applying_an_export_changes_nothing_and_makes_the_same_elsewhere(
-    topics: dict[str, Json], subscriptions: dict[str, Any], shared: Project
+    topics: dict[str, Json],
+    subscriptions: dict[str, Any],
+    schema: str | None,
+    policies: dict[str, list[Json]],
+    shared: Project,
 ) -> None:
     here = shared.another()
-    for name, body in topics.items():
-        here.put(f"topics/{name}", body)
-    bodies = {}
-    for name, (body, kind, push) in subscriptions.items():
-        full = body | kind | {"topic": min(topics)} | ({"pushConfig": push} if "pushConfig" in kind else {})
-        if "deadLetterPolicy" in full:
-            full["deadLetterPolicy"] = full["deadLetterPolicy"] | {"deadLetterTopic": min(topics)}
-        if "digest" in full.get("extensions", {}).get("push", {}):
-            full["enableMessageOrdering"] = False  # which pushes one message of a key at a time
-        bodies[name] = full
-        first = f"{here.name}/topics/{min(topics)}"
-        policy = full.get("deadLetterPolicy")
-        letters = {"deadLetterPolicy": policy | {"deadLetterTopic": first}} if policy else {}
-        here.put(f"subscriptions/{name}", full | {"topic": first} | letters)
-    declared = {"topics": topics, "subscriptions": bodies}
+    declared = _made_topics(here, topics, schema) | {
+        "subscriptions": _made_subscriptions(here, topics, subscriptions)
+    }
+    _make_policies(here, declared, policies)
     assert here.actions(declared, "--dry-run") == {}  # with fewer words, or with more than needed
     exported = here.export()
     assert here.actions(exported, "--dry-run", "--prune") == {}
@@ -333,6 +367,55 @@ def test_applying_an_export_changes_nothing_and_makes_the_same_elsewhere(
     there.plan(exported)
     assert there.export() == exported
     assert there.actions(exported, "--prune") == {}
+
+
+def _made_topics(here: Project, topics: dict[str, Json], schema: str | None) -> Json:
+    """With a schema of the first one, if there is any."""
+    if schema is None:
+        for name, body in topics.items():
+            here.put(f"topics/{name}", body)
+        return {"topics": topics}
+    definition = {"type": "AVRO", "definition": schema}
+    here.client.post(f"/v1/{here.name}/schemas?schemaId=order", json=definition).raise_for_status()
+    settings_ = {"schema": "order", "encoding": "JSON"}
+    described = topics | {min(topics): topics[min(topics)] | {"schemaSettings": settings_}}
+    for name, body in described.items():
+        whole = {"schemaSettings": settings_ | {"schema": f"{here.name}/schemas/order"}}
+        here.put(f"topics/{name}", body | (whole if "schemaSettings" in body else {}))
+    return {"schemas": {"order": definition}, "topics": described}
+
+
+def _make_policies(here: Project, declared: Json, policies: dict[str, list[Json]]) -> None:
+    """Of the project, and of the first topic and schema."""
+    for collection, bindings in policies.items():
+        if collection and not declared.get(collection):
+            continue
+        holder = declared[collection] if collection else {}
+        name = f"{here.name}/{collection}/{min(holder)}" if collection else here.name
+        body = {"policy": {"bindings": bindings}}
+        here.client.post(f"/v1/{name}:setIamPolicy", json=body).raise_for_status()
+        if collection:
+            holder[min(holder)] = holder[min(holder)] | body
+        else:
+            declared |= body
+
+
+def _made_subscriptions(here: Project, topics: dict[str, Json], subscriptions: dict[str, Any]) -> Json:
+    bodies: Json = {}
+    for name, (body, kind, push) in subscriptions.items():
+        full = body | kind | {"topic": min(topics)} | ({"pushConfig": push} if "pushConfig" in kind else {})
+        if "deadLetterPolicy" in full:
+            full["deadLetterPolicy"] = full["deadLetterPolicy"] | {"deadLetterTopic": min(topics)}
+        if "digest" in full.get("extensions", {}).get("push", {}):
+            full["enableMessageOrdering"] = False  # which pushes one message of a key at a time
+            if "pushConfig" in full:  # without a wrapper there is one message in a request
+                full["pushConfig"] = {name: part for name, part in push.items() if name != "noWrapper"}
+        bodies[name] = full
+        first = f"{here.name}/topics/{min(topics)}"
+        policy = full.get("deadLetterPolicy")
+        letters = {"deadLetterPolicy": policy | {"deadLetterTopic": first}} if policy else {}
+        here.put(f"subscriptions/{name}", full | {"topic": first} | letters)
+    return bodies
 
 
 @pytest.fixture(scope="module")

@@ -1,21 +1,17 @@
 """One who has messages again: resends them, seeks and undoes it, purges by a filter, replays them for an endpoint.
 
-It publishes and consumes by itself, and does one thing after the other, each until it is answered: so the checks
-know exactly what the subscription has (checks/recalls.py).  Where a try had no answer it waits until none of that
-can happen any more.
+It publishes and consumes by itself: so the checks know exactly what the subscription has (checks/recalls.py).
 """
 
 import asyncio
 import base64
-import itertools
 import random
-from collections import Counter
 from collections.abc import Sequence
 
-from tests.faults.checks.view import LATE_SECONDS
+from tests.faults.clients.alone import SURE_SECONDS, Alone
 from tests.faults.clients.lease import now
-from tests.faults.clients.rest import Answer, Json, RestCaller
-from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, EVENTS, Plan
+from tests.faults.clients.rest import Json, RestCaller
+from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, Plan
 from tests.faults.history import History, Recall
 
 _TOPIC, _SUBSCRIPTION = "load-recalled", "recalled"
@@ -25,24 +21,19 @@ _MARKED = "attributes:marked"
 _RATE = 5.0  # things that it does a second
 _TAKEN, _ACKED = 20, 0.7  # messages of a pull; the share of these
 _RESENT = 10  # messages of a call, at the most
-_SURE_SECONDS = ACK_DEADLINE_SECONDS - 2.0  # an ack so soon after the pull is of what it names
 _CLOCKS_SECONDS = 1.0  # apart, at the most
 _NOWHERE = "http://127.0.0.1:9/nobody"
 _END_SECONDS = 90.0
 
 
-class Recaller:
+class Recaller(Alone):
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
-        self._caller, self._history, self._dice = caller, history, dice
-        self._on = any(plan.terms.topic == EVENTS for plan in plans)  # older releases do nothing of this
-        self._count = itertools.count()
+        super().__init__(caller, history, dice, plans, pause=pause)
         self._ids: list[int] = []
         self._path = f"subscriptions/{_SUBSCRIPTION}"
         self._may_undo = True
-        self._known: set[str] = set()  # operations
-        self.stopping = asyncio.Event()
 
     async def run(self) -> None:
         if not self._on:
@@ -64,35 +55,13 @@ class Recaller:
             return
         self._on = False
         began = now()
-        while await self._take(all_of_it=True) or await self._is_left():
+        while await self._take(all_of_it=True) or await self._is_left(_SUBSCRIPTION):
             assert now() < began + _END_SECONDS
         self._history.add(Recall(who="recaller", began=began, ended=now(), what="left"))
-        await self._caller.do("DELETE", self._path, fine=[404])
-        await self._caller.do("DELETE", f"topics/{_TOPIC}", fine=[404])
-
-    async def _is_left(self) -> bool:
-        position = await self._caller.do("GET", f"{self._path}/snapshot")
-        out = sum(int(shard["outstandingMessages"]) for shard in position["shards"])
-        if int(position["undeliveredMessages"]) or out:
-            await asyncio.sleep(0.1)
-            return True
-        return False
-
-    async def _until_answered(self, path: str, body: Json, *, fine: int = 0) -> tuple[Answer, int]:
-        """And how many tries had no answer."""
-        unanswered = 0
-        while True:
-            answer = await self._caller.call("POST", path, body)
-            if answer.outcome == "ok" or (fine and answer.status == fine):
-                return answer, unanswered
-            unanswered += answer.outcome == "unknown"
-            if answer.outcome == "failed" and answer.status != 429 and not self._caller.is_denied(answer):
-                self._caller.unforeseen.append(f"{path}: {answer.body}")
-                return answer, unanswered
+        await self._delete([_SUBSCRIPTION], [_TOPIC])
 
     async def _done(self, what: str, began: float, unanswered: int = 0, **fields: object) -> None:
-        if unanswered:
-            await asyncio.sleep(LATE_SECONDS)
+        await self._until_over(unanswered)
         done = Recall(who="recaller", began=began, ended=now(), what=what, unanswered=unanswered, **fields)  # type: ignore[arg-type]
         self._history.add(done)
 
@@ -118,16 +87,14 @@ class Recaller:
     async def _take(self, *, all_of_it: bool = False) -> bool:
         """And ack some of it.  Whether anything came."""
         began = now()
-        body = {"maxMessages": 1000 if all_of_it else _TAKEN, "returnImmediately": True}
-        answer = await self._caller.call("POST", f"{self._path}:pull", body)
-        received = answer.body.get("receivedMessages", [])
+        received = await self._pull(_SUBSCRIPTION, 1000 if all_of_it else _TAKEN)
         if not received:
-            return answer.outcome != "ok"
+            return received is None
         await self._done("took", began, ids=[int(each["message"]["messageId"]) for each in received])
         chosen = [each for each in received if all_of_it or self._dice.random() < _ACKED]
         if chosen:
             await self._until_answered(f"{self._path}:acknowledge", {"ackIds": [each["ackId"] for each in chosen]})
-            what = "acked" if now() < began + _SURE_SECONDS else "maybe acked"
+            what = "acked" if now() < began + SURE_SECONDS else "maybe acked"
             await self._done(what, began, ids=[int(each["message"]["messageId"]) for each in chosen])
         return True
 
@@ -161,46 +128,21 @@ class Recaller:
 
     async def _purge(self) -> None:
         body = {"filter": _MARKED, "maxMessagesPerSecond": self._dice.choice((20, 200))}
-        await self._long("purged", "purge", f"{self._path}:purge", body)
+        await self._long_one("purged", f"{self._path}:purge", body)
 
     async def _replay(self) -> None:
         """For an endpoint that nobody is at, and that is paused at once; then it is pulled again."""
         await asyncio.sleep(_CLOCKS_SECONDS)
-        await self._change("modifyPushConfig", {"pushConfig": {"pushEndpoint": _NOWHERE}})
-        await self._change("pause", {})
+        await self._change(f"{self._path}:modifyPushConfig", {"pushConfig": {"pushEndpoint": _NOWHERE}})
+        await self._change(f"{self._path}:pause", {})
         body = {"startTime": _EVER, "maxMessagesPerSecond": self._dice.choice((100, 1000))}
-        await self._long("replayed", "replayMissing", f"{self._path}:replayMissing", body)
-        await self._change("modifyPushConfig", {"pushConfig": {}})
-        await self._change("resume", {})
+        await self._long_one("replayed", f"{self._path}:replayMissing", body)
+        await self._change(f"{self._path}:modifyPushConfig", {"pushConfig": {}})
+        await self._change(f"{self._path}:resume", {})
 
-    async def _change(self, verb: str, body: Json) -> None:
-        _, unanswered = await self._until_answered(f"{self._path}:{verb}", body)
-        if unanswered:
-            await asyncio.sleep(LATE_SECONDS)
-
-    async def _long(self, what: str, verb: str, path: str, body: Json) -> None:
-        """Until all of it that may have been begun has ended."""
+    async def _long_one(self, what: str, path: str, body: Json) -> None:
         began = now()
-        _, unanswered = await self._until_answered(path, body)
-        if unanswered:
-            await asyncio.sleep(LATE_SECONDS)
-        counts: Counter[str] = Counter()
-        listed = await self._caller.do("GET", "operations?pageSize=1000")
-        for operation in listed.get("operations", ()):
-            of = operation["metadata"]["verb"], operation["metadata"]["target"].rpartition("/")[2]
-            if of != (verb, _SUBSCRIPTION) or operation["name"] in self._known:
-                continue
-            self._known.add(operation["name"])
-            metadata = (await self._ended(operation["name"]))["metadata"]
-            counts.update({name: int(count) for name, count in metadata["counts"].items()})
-            if metadata["state"] != "SUCCEEDED":
-                self._caller.unforeseen.append(f"{path}: {metadata}")
+        counts, unanswered = await self._long(path, body)
         self._history.add(
             Recall(who="recaller", began=began, ended=now(), what=what, unanswered=unanswered, counts=counts)  # type: ignore[arg-type]
         )
-
-    async def _ended(self, name: str) -> Json:
-        path = "operations/" + name.rpartition("/")[2]
-        while not (told := await self._caller.do("POST", f"{path}:wait", {"timeout": "2s"}))["done"]:
-            pass
-        return told

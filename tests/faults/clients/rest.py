@@ -29,6 +29,7 @@ class Answer:
     outcome: Outcome
     status: int = 0
     body: Json = field(default_factory=dict)
+    content: bytes = b""  # of one that is no JSON
 
 
 class RestCaller:
@@ -67,16 +68,20 @@ class RestCaller:
         """Whether the key or the role of the callers had just changed: the call was not made."""
         return self.guard is not None and answer.status in DENIED
 
-    async def call(self, method: str, path: str, body: Json | None = None) -> Answer:
-        """One try.  `path` is below the project."""
+    async def call(
+        self, method: str, path: str, body: Json | None = None, *, content: bytes | None = None
+    ) -> Answer:
+        """One try.  `path` is below the project; `content`: a body that is no JSON."""
         self._next += 1
         url = f"{self.urls[self._next % len(self.urls)]}/v1/{self.project}/{path}"
         try:
             async with self._session.request(
-                method, url, json=body, headers=self.headers(), ssl=self._tls
+                method, url, json=body, data=content, headers=self.headers(), ssl=self._tls
             ) as response:
-                answer: Json = await response.json()
                 status = response.status
+                if status == 200 and response.content_type != "application/json":
+                    return Answer("ok", status, content=await response.read())
+                answer: Json = await response.json()
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
             self.failures[type(error).__name__] += 1
             await asyncio.sleep(_PAUSE_SECONDS)

@@ -14,7 +14,7 @@ from broker.cli.client.exit_codes import DONE
 from broker.cli.client.messages import message_fields, message_row
 from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
-from broker.cli.client.words import leaf, pairs, short_time, time_text
+from broker.cli.client.words import as_typed, leaf, pairs, short_time, time_text
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse, Stop
 
@@ -189,7 +189,7 @@ def edit(
         "setAttributes": pairs(attributes, "--attribute"),
         "removeAttributes": list(removed),
     }
-    content = data_file.read() if data_file is not None else data.encode() if data is not None else None
+    content = data_file.read() if data_file is not None else as_typed(data) if data is not None else None
     if content is not None:
         body["data"] = base64.b64encode(content).decode()
     name = session.subscription(subscription)

@@ -10,7 +10,7 @@ from broker.cli.client.calling import Session, calling
 from broker.cli.client.delays import AT, DELAY, attributes_of, check_delayed
 from broker.cli.client.messages import message_fields
 from broker.cli.client.output import Shown
-from broker.cli.client.words import leaf, pairs, short_time
+from broker.cli.client.words import as_typed, leaf, pairs, short_time
 from broker.cli.command_line import Group
 
 _LATE = {"outstanding": "out just now", "returned": "came back", "settled": "done with"}
@@ -69,7 +69,7 @@ def replace(
 ) -> Shown:
     """Withdraw a message and publish TEXT in its place, in one step; needs this broker."""
     name = session.topic(topic)
-    message: Json = {"data": base64.b64encode(text.encode()).decode()}
+    message: Json = {"data": base64.b64encode(as_typed(text)).decode()}
     later = attributes_of(**when)
     if later:
         check_delayed(session, name)

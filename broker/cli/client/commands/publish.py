@@ -15,7 +15,7 @@ import click
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.delays import AT, DELAY, TTL, attributes_of, check_delayed, check_expiring, life_of
-from broker.cli.client.words import pairs
+from broker.cli.client.words import as_typed, pairs
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
@@ -79,7 +79,7 @@ def publish(
     given = pairs(attributes, "--attribute") | later | life_of(ttl)
     each: Json = {"attributes": given} if given else {}
     each |= {"orderingKey": ordering_key} if ordering_key else {}
-    found = iter([_message(text.encode()) for text in texts]) if texts else _read(files or ("-",), form)
+    found = iter([_message(as_typed(text)) for text in texts]) if texts else _read(files or ("-",), form)
     name = session.topic(topic)
     if later:
         check_delayed(session, name)

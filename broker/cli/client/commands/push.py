@@ -10,7 +10,7 @@ from broker.cli.client.clock import machine_time
 from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
-from broker.cli.client.words import leaf, short_time, time_text
+from broker.cli.client.words import as_typed, leaf, short_time, time_text
 from broker.cli.command_line import Group
 
 COMMANDS = Group("push", help="How pushes to an endpoint go; these need this broker.")
@@ -73,7 +73,7 @@ def resume(session: Session, *, subscription: str) -> Shown:
 @click.argument("text", required=False)
 def test(session: Session, *, subscription: str, text: str | None) -> Shown | int:
     """Send one message to the endpoint, and show what it answers; exit code 1 if it does not take it."""
-    body: Json = {} if text is None else {"message": {"data": base64.b64encode(text.encode()).decode()}}
+    body: Json = {} if text is None else {"message": {"data": base64.b64encode(as_typed(text)).decode()}}
     answer = session.api.call("POST", f"{session.subscription(subscription)}:testPush", body)
     session.out.show(Shown(data=answer, fields=answer))
     return DONE if answer.get("delivered") else REFUSED

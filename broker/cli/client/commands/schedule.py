@@ -8,7 +8,7 @@ from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.messages import message_fields
 from broker.cli.client.output import Shown
-from broker.cli.client.words import duration_text, future_text, leaf, pairs, short_time
+from broker.cli.client.words import as_typed, duration_text, future_text, leaf, pairs, short_time
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
@@ -53,7 +53,7 @@ def create(session: Session, *, schedule: str, text: str, topic: str, **given: s
     """Make a schedule, or change one of that name."""
     if bool(given["cron"]) == bool(given["every"]):
         raise Misuse("give --cron or --every")
-    message: Json = {"data": b64encode(text.encode()).decode()}
+    message: Json = {"data": b64encode(as_typed(text)).decode()}
     message |= {"attributes": pairs(given["attributes"], "--attribute")} if given["attributes"] else {}
     message |= {"orderingKey": given["ordering_key"]} if given["ordering_key"] else {}
     body: Json = {

@@ -88,6 +88,7 @@ def topic_schema() -> Schema:
             deduplication=_said(
                 _fields("", ("window",), window=_DURATION, content=_YES_NO), "Repeats of messages are not stored."
             ),
+            priorities=_said(_NUMBER, "So many levels, from 2 on: what is urgent goes first."),
             expiry=_said({"type": "boolean"}, "Publishers may say for how long messages are delivered."),
         ),
         messageStoragePolicy=_ANY,
@@ -162,7 +163,7 @@ def json_schema() -> Schema:
     """Of a whole file."""
 
     def by_name(of_one: Schema, description: str) -> Schema:
-        one = {"anyOf": [of_one, {"type": "null"}]} if "required" not in of_one else of_one
+        one = of_one if "required" in of_one else of_one | {"type": ["object", "null"]}
         return {"type": ["object", "null"], "description": description, "additionalProperties": one}
 
     return {

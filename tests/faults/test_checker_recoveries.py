@@ -1,0 +1,133 @@
+"""The checks of what is recovered, or sent elsewhere, find each kind of violation, and nothing in what is right."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.faults.checker import check
+from tests.faults.history import Came, History, Recovery
+
+
+def _came(names: str, first_id: int = 0) -> list[Came]:
+    return [Came(first_id + ord(name), name) for name in names]
+
+
+class Parts:
+    """A history in which all is well, and its operations by name."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.by_name: dict[str, Any] = {}
+        self._add("wrote", came=_came("abcd"))
+        self._add("gave up", "first", came=_came("abcd"))
+        self._add("recovered", counts={"redriven": 4})
+        self._add("took", came=_came("abc"))
+        self._add("acked", came=_came("a"))
+        self._add("maybe acked", came=_came("b"))
+        self._add("gave up", "second", came=_came("cd"))
+        self._add("sent", counts={"sent": 2})
+        self._add("wrote", "later", came=_came("e"))
+        self._add("gave up", "third", came=_came("e"))
+        self._add("recovered", "again", counts={"redriven": 1})
+        self._add("took", "last", came=_came("e"))
+        self._add("acked", "last ack", came=_came("e"))
+        self._add("gave up", "none")
+        self._add("recovered", "nothing")
+        self._add("left", came=[*_came("cd", 1000), *_came("c", 1000)])
+
+    def _add(self, what: str, name: str = "", **fields: Any) -> None:
+        at = float(len(self.history.operations))
+        self.by_name[name or what] = Recovery(who="x", began=at, ended=at + 0.5, what=what, **fields)  # type: ignore[arg-type]
+        self.history.add(self.by_name[name or what])
+
+    def __getattr__(self, name: str) -> Any:
+        return self.by_name[name.replace("_", " ")]
+
+    def rules(self) -> set[str]:
+        return {each.rule for each in check(self.history)}
+
+
+def _lose_a_letter(parts: Parts) -> None:
+    parts.second.came = _came("c")
+    parts.sent.counts["sent"] = 1
+    parts.left.came = _came("c", 1000)
+
+
+def _keep_a_letter_of_what_came_back(parts: Parts) -> None:
+    parts.second.came = _came("acd")
+    parts.sent.counts["sent"] = 3
+    parts.left.came = _came("acd", 1000)
+
+
+def _make_two_letters(parts: Parts) -> None:
+    parts.third.came = _came("ee")
+
+
+def _recover_twice(parts: Parts) -> None:
+    parts.recovered.counts["redriven"] = 5
+
+
+def _recover_none(parts: Parts) -> None:
+    parts.recovered.counts = {"alreadyThere": 4}
+
+
+def _recover_what_is_done_with(parts: Parts) -> None:
+    parts.last.came = _came("ae")
+
+
+def _recover_under_another_id(parts: Parts) -> None:
+    parts.took.came = _came("ab", 7)
+
+
+def _do_not_bring_back(parts: Parts) -> None:
+    parts.last.came = []
+    parts.last_ack.came = []
+
+
+def _send_one_less(parts: Parts) -> None:
+    parts.sent.counts["sent"] = 1
+
+
+def _send_and_lose(parts: Parts) -> None:
+    parts.left.came = _came("c", 1000)
+
+
+def _send_twice(parts: Parts) -> None:
+    parts.left.came += _came("c", 2000)
+
+
+def _send_what_was_recovered(parts: Parts) -> None:
+    parts.left.came += _came("a", 2000)
+
+
+def _send_under_the_first_id(parts: Parts) -> None:
+    parts.left.came = _came("cd")
+
+
+PLANTS: dict[Callable[[Parts], None], str] = {
+    _lose_a_letter: "given up, forgotten",
+    _keep_a_letter_of_what_came_back: "recovered, not meant",
+    _make_two_letters: "recovered, not meant",
+    _recover_twice: "recovery counts",
+    _recover_none: "recovery counts",
+    _recover_what_is_done_with: "recovered, not meant",
+    _recover_under_another_id: "recovered as another",
+    _do_not_bring_back: "given up, forgotten",
+    _send_one_less: "recovery counts",
+    _send_and_lose: "given up, forgotten",
+    _send_twice: "recovery counts",
+    _send_what_was_recovered: "recovered, not meant",
+    _send_under_the_first_id: "recovered as another",
+}
+
+
+def test_nothing_is_found_where_all_is_well() -> None:
+    assert Parts().rules() == set()
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_violation_is_found(plant: Callable[[Parts], None]) -> None:
+    parts = Parts()
+    plant(parts)
+    assert parts.rules() == {PLANTS[plant]}
