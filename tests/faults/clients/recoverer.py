@@ -103,7 +103,7 @@ class Recoverer(Alone):
             query = f"pageSize=100&pageToken={page['nextPageToken']}"
             page = await self._caller.do("GET", f"{self._path}/deadLetters?{query}")
             letters += page.get("deadLetters", [])
-        came = [Came(int(each["sourceMessageId"]), _name(each["letter"])) for each in letters]
+        came = [Came(int(each["sourceMessageId"]), _name(each["message"])) for each in letters]
         await self._done("gave up", began, came=came)
         return bool(came)
 
