@@ -24,7 +24,7 @@ def parse_duration(text: str, field: str) -> timedelta:
     """A duration such as "600s" or "0.5s", to the microsecond.  Raises InvalidArgument that names the field."""
     match = _DURATION.fullmatch(text)
     if match is None or int(match[2]) > 315_576_000_000:  # protobuf's bound: about 10,000 years
-        raise InvalidArgument(f"Invalid value at '{field}': {text!r} is not a duration such as \"600s\".")
+        raise InvalidArgument(f"Invalid value at '{field}': {text[:100]!r} is not a duration such as \"600s\".")
     fraction = int((match[3] or "").ljust(9, "0")[:6])
     value = timedelta(seconds=int(match[2]), microseconds=fraction)
     return -value if match[1] else value

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from broker.domain.errors import InvalidArgument
+from broker.domain.message import NewMessage
+from broker.domain.message_id import parse_message_id
+from broker.domain.publish_limits import check_messages, named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,5 +37,13 @@ def check_edit(edit: LetterEdit) -> None:
     """Raises InvalidArgument."""
     if not edit.message_id:
         raise InvalidArgument("messageId is missing: it says which dead letter is edited.")
+    parse_message_id(edit.message_id)
     if both := sorted({*edit.remove_attributes} & edit.set_attributes.keys()):
         raise InvalidArgument(f"An attribute is both set and removed (attribute={both[0][:100]}).")
+    for name, value in edit.set_attributes.items():
+        if "\0" in name + value:
+            raise InvalidArgument(
+                f"setAttributes has the character U+0000, which cannot be stored (attribute={name[:100]!r})."
+            )
+    with named("setAttributes", of="messages[0].attributes"):
+        check_messages([NewMessage(b"-", dict(edit.set_attributes))])

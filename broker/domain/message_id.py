@@ -5,6 +5,7 @@ would take 31 years to use up its 10^15.  The upper half of them is for messages
 their id before they have a sequence (docs/decisions/0035).
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from broker.domain.errors import InvalidArgument
@@ -40,10 +41,15 @@ def message_ids(shard_id: int, first_seq: int, count: int) -> list[str]:
     return [str(number) for number in range(first, first + count)]
 
 
-def parse_message_id(text: str) -> tuple[int, int]:
-    """The shard and the sequence.  Raises InvalidArgument for what no message can have."""
+def parse_message_id(text: str, field: str = "messageId") -> tuple[int, int]:
+    """The shard and the sequence.  Raises InvalidArgument that names the field, for what no message can have."""
     if not text.isascii() or not text.isdigit() or not SEQUENCES_PER_SHARD < (number := int(text[:40])) < _END:
         raise InvalidArgument(
-            f"Invalid message id: it is a number that a publish has returned (messageId={text[:100]})."
+            f"Invalid value at '{field}': an id is a number that a publish has returned (messageId={text[:100]})."
         )
     return divmod(number, SEQUENCES_PER_SHARD)
+
+
+def parse_message_ids(texts: Sequence[str], field: str = "messageIds") -> list[tuple[int, int]]:
+    """Raises InvalidArgument that names the field and the index."""
+    return [parse_message_id(text, f"{field}[{index}]") for index, text in enumerate(texts)]

@@ -1,6 +1,7 @@
 """What a publish request may hold (A1).  Sources: Google's quotas page and messages seen from the service."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from broker.domain.errors import FailedPrecondition, InvalidArgument
 from broker.domain.message import NewMessage
@@ -44,6 +45,15 @@ def check_messages(messages: Sequence[NewMessage]) -> None:
             f"messages[0].ordering_key is too long: {len(first_key.encode())} bytes, "
             f"the maximum is {MAX_ORDERING_KEY_BYTES}."
         )
+
+
+@contextmanager
+def named(field: str, *, of: str = "messages[0]") -> Iterator[None]:
+    """What is refused within of a message is refused by the name that a call has for it that is no publish."""
+    try:
+        yield
+    except (InvalidArgument, FailedPrecondition) as error:
+        raise type(error)(error.message.replace(of, field), details=error.details) from None
 
 
 def check_request_size(topic_name: str, messages: Sequence[NewMessage], encoded_size: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID, UNKNOWN
 from broker.domain.errors import InvalidArgument
 from broker.domain.log_page import LogPosition
-from broker.domain.message_id import SEQUENCES_PER_SHARD, message_id, parse_message_id
+from broker.domain.message_id import SEQUENCES_PER_SHARD, message_id, parse_message_ids
 
 SOURCE_SUBSCRIPTION = "CloudPubSubDeadLetterSourceSubscription"
 SOURCE_PROJECT = "CloudPubSubDeadLetterSourceSubscriptionProject"
@@ -24,6 +24,7 @@ ADDED = (  # attributes of a dead letter that its message had not
 )
 MAX_IDS = 1_000
 MAX_REASONS = 100
+MAX_REASON = 100  # characters
 EVER, END_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 
 
@@ -132,10 +133,10 @@ def check_redrive(request: RedriveOptions) -> None:
         raise InvalidArgument(f"messageIds has {len(request.message_ids)} ids, the maximum is {MAX_IDS:,}.")
     if len(request.reasons) > MAX_REASONS:
         raise InvalidArgument(f"reasons has {len(request.reasons)} entries, the maximum is {MAX_REASONS}.")
-    for text in request.message_ids:
-        parse_message_id(text)
-    if any("\0" in reason for reason in request.reasons):
-        raise InvalidArgument("reasons has the character U+0000, which no reason has.")
+    parse_message_ids(request.message_ids)
+    for index, reason in enumerate(request.reasons):
+        if "\0" in reason or len(reason) > MAX_REASON:
+            raise InvalidArgument(f"Invalid value at 'reasons[{index}]': {reason[:100]!r} is no reason.")
     if request.start_time and request.end_time and request.start_time > request.end_time:
         raise InvalidArgument(
             f"startTime must not be after endTime (startTime={request.start_time.isoformat()}, "
@@ -156,7 +157,7 @@ def chosen_by(
         since=max(request.start_time or EVER, EVER),
         until=until,
         reasons=tuple(request.reasons),
-        ids=tuple(parse_message_id(text) for text in request.message_ids),
+        ids=tuple(parse_message_ids(request.message_ids)),
         filter_path=paths[0],
         body_path=paths[1],
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from broker.domain.errors import InvalidArgument
-from broker.domain.message_id import parse_message_id
+from broker.domain.message_id import parse_message_id, parse_message_ids
 
 MAX_RESENT = 1_000  # messages of one call
 ANSWER = "resent"  # how the journal's REPLAYED is answered then
@@ -36,5 +36,7 @@ def check_resend(options: ResendOptions) -> None:
     count = len(options.message_ids)
     if not 1 <= count <= MAX_RESENT:
         raise InvalidArgument(f"messageIds has {count} ids, from 1 to {MAX_RESENT:,} are needed.")
-    for text in options.message_ids:
-        parse_message_id(text)
+    if options.one:
+        parse_message_id(options.message_ids[0])
+    else:
+        parse_message_ids(options.message_ids)

@@ -65,10 +65,7 @@ def check_retraction(message_ids: Sequence[str], at: str) -> None:
     if not 1 <= count <= MAX_RETRACTED:
         raise InvalidArgument(f"messageIds has {count} ids, from 1 to {MAX_RETRACTED:,} are needed.")
     for index, text in enumerate(message_ids):
-        try:
-            parse_message_id(text)
-        except InvalidArgument as error:
-            raise InvalidArgument(f"Invalid value at '{at.format(index)}': {error.message}") from None
+        parse_message_id(text, at.format(index))
 
 
 def check_answers(messages: int, subscriptions: int) -> None:

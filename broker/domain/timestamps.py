@@ -54,6 +54,6 @@ def parse_timestamp(text: str, field: str) -> datetime:
         moment = datetime.fromisoformat(f"{whole.upper()}{zone.upper().replace('Z', '+00:00')}").astimezone(UTC)
     except (ValueError, OverflowError):
         raise InvalidArgument(
-            f"Invalid value at '{field}': {text!r} is not a time such as \"2026-11-21T07:00:00Z\"."
+            f"Invalid value at '{field}': {text[:100]!r} is not a time such as \"2026-11-21T07:00:00Z\"."
         ) from None
     return moment.replace(microsecond=int((fraction or "").ljust(9, "0")[:6]))

@@ -15,7 +15,7 @@ from broker.domain.discard import (
 )
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
-from broker.domain.message_id import FIRST_ID_SEQ, message_id, parse_message_id
+from broker.domain.message_id import FIRST_ID_SEQ, message_id, parse_message_id, parse_message_ids
 from broker.domain.names import leaf
 from broker.domain.page import invalid_page_token
 from broker.domain.redrive import EVER, Chosen, check_redrive
@@ -112,7 +112,7 @@ class DiscardService:
         """The ids, and where the next call goes on with a choice of more letters."""
         letters = options.letters
         if letters.message_ids:
-            return list(dict.fromkeys(parse_message_id(text) for text in letters.message_ids)), None
+            return list(dict.fromkeys(parse_message_ids(letters.message_ids))), None
         paths = compiled(letters.filter)
         chosen = Chosen(
             subscription_id=subscription.subscription_id,

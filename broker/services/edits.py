@@ -11,7 +11,7 @@ from broker.domain.errors import Aborted, FailedPrecondition, NotFound
 from broker.domain.journal import Author
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, parse_message_id
-from broker.domain.publish_limits import check_messages
+from broker.domain.publish_limits import check_messages, named
 from broker.domain.redrive import ADDED
 from broker.domain.subscription import Subscription
 from broker.filtering.evaluate import matches
@@ -71,7 +71,8 @@ class EditService:
         )
         letters, source, allowed = await self._look(asked, edit, may_consume)
         message = _edited(source, edit)
-        check_messages([message])
+        with named("the edited message"):
+            check_messages([message])
         if subscription.filter and not matches(parse_filter(subscription.filter), message.attributes, message.data):
             raise FailedPrecondition(
                 f"The subscription's filter leaves the edited message out (filter={subscription.filter})."

@@ -9,6 +9,7 @@ from broker.domain.journal import Author
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, parse_message_id
 from broker.domain.names import project_of
+from broker.domain.publish_limits import named
 from broker.domain.retraction import Outcome, Retracted, check_retraction, of_another_topic
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
@@ -98,7 +99,8 @@ class RetractionService:
         if id_ is None:
             raise _unknown(topic_name, old_id)
         for left in reversed(range(_TRIES)):
-            shard_id, batch = await self._publish.prepare(topic_name, message, by)
+            with named("message"):
+                shard_id, batch = await self._publish.prepare(topic_name, message, by)
             try:
                 done, new = await self._replace(topic_name, id_, _Replacement(shard_id, batch), by)
                 break

@@ -8,7 +8,7 @@ from broker.domain.errors import BrokerError, FailedPrecondition, InvalidArgumen
 from broker.domain.message import NewMessage
 from broker.domain.names import check_name, check_project, not_found, project_of
 from broker.domain.page import Page, cut_page
-from broker.domain.publish_limits import check_messages
+from broker.domain.publish_limits import check_messages, named
 from broker.domain.schedule import (
     MAX_SCHEDULES,
     Definition,
@@ -139,11 +139,12 @@ class SchedulesService:
             )
         check_template(definition)
         message = NewMessage(definition.data, dict(definition.attributes), ordering_key=definition.ordering_key)
-        check_messages([message])
         sample = Schedule(name=name, definition=definition, anchor=now, next_at=now, created_at=now, updated_at=now)
         made = made_by(sample, 1, now)
-        check_messages([made])
-        encode_messages([made])
+        with named("template" if definition.is_template else "message"):
+            check_messages([message])
+            check_messages([made])
+            encode_messages([made])
 
     def _changed(self, schedule: Schedule) -> None:
         if schedule.next_at is not None:

@@ -5,6 +5,7 @@ Clients mostly send exactly what a struct says, and msgspec decodes that in one 
 second, slower way, which also knows what to say about a body that is wrong.
 """
 
+import json
 import re
 import typing
 from itertools import islice
@@ -22,6 +23,9 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 # some hundred MB of objects.
 MAX_TOKENS = 500_000
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[,]', re.DOTALL)  # one pass, whatever comes
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character, or of something wrong
+_MOST_SEARCHED = 100_000  # bytes
 
 # A body nested deeper than Python's stack is a RecursionError in msgspec.
 _MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -53,7 +57,41 @@ def decode_json(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body or b"{}")
     except _MALFORMED as error:
-        raise InvalidArgument(f"Invalid JSON payload received. {error}") from error
+        raise _surrogate_in(body) or InvalidArgument(f"Invalid JSON payload received. {error}") from error
+
+
+def _surrogate_in(body: bytes) -> InvalidArgument | None:
+    """What is wrong with a body if that is a lone surrogate: of msgspec's errors nobody could tell.
+
+    Of a large body it is not said where: to look for it would hold up all others.
+    """
+    if not _SURROGATE.search(body):
+        return None
+    if len(body) > _MOST_SEARCHED:
+        return lone_surrogate()
+    try:
+        left: list[tuple[str, Any]] = [("", json.loads(body))]
+    except (ValueError, RecursionError):
+        return None
+    while left:
+        where, value = left.pop()
+        if isinstance(value, str) and not value.isprintable() and _is_broken(value):
+            return InvalidArgument(f"Invalid value at '{where}': {value[:100]!r} has a lone surrogate.")
+        if isinstance(value, list):
+            left += [(f"{where}[{index}]", each) for index, each in enumerate(value)]
+        if isinstance(value, dict):
+            names = {key: key if key.isidentifier() else repr(key[:100]) for key in value}
+            left += [(f"{where}.{names[key]}".lstrip("."), each) for key, each in value.items()]
+            left += [(f"{where}: a name of it", key) for key in value]
+    return None
+
+
+def _is_broken(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _decode_leniently(request_type: type[Request], body: bytes) -> Request:
@@ -103,7 +141,7 @@ def _normal_object(value: Any, wanted: type[msgspec.Struct], where: str) -> dict
         field = fields.get(key)
         if field is None:
             raise InvalidArgument(
-                f"Invalid JSON payload received. Unknown name \"{key}\" at '{where}': Cannot find field."
+                f"Invalid JSON payload received. Unknown name \"{key[:100]}\" at '{where}': Cannot find field."
             )
         if item is None:
             continue
