@@ -13,6 +13,7 @@ from broker.domain.journal import NO_JOURNAL, Journal, check_journal
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
 from broker.domain.pause import Pause
+from broker.domain.priority import Priorities
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
 from broker.domain.push_limits import check_push
 from broker.domain.retry_policy import RetryPolicy
@@ -102,7 +103,8 @@ class Subscription:
     """A subscription as stored.
 
     `topic` is the topic's full name, or `_deleted-topic_`; `shard_ids` stay known after the topic is deleted, so
-    that the backlog can still be pulled; `levels`: how urgent those are that have urgent messages, as of the topic.
+    that the backlog can still be pulled; `levels`: how urgent those are that have urgent messages, and
+    `priorities`: what that means, are the topic's.
     `expiration_ttl` None means the subscription never expires.
     `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter), `body_path` what reads bodies
     for it, if anything does.  `dead_letter_topic_id` is 0 while there is no topic of the policy's name: messages
@@ -117,6 +119,7 @@ class Subscription:
     topic_id: int = 0
     shard_ids: tuple[int, ...] = ()
     levels: Mapping[int, int] = field(default_factory=dict)
+    priorities: Priorities | None = None
     ack_deadline_seconds: int = DEFAULT_ACK_DEADLINE_SECONDS
     retain_acked_messages: bool = False
     message_retention: timedelta = DEFAULT_RETENTION

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 from broker.domain.deduplication import Deduplication
 from broker.domain.errors import InvalidArgument
-from broker.domain.priority import Priorities
+from broker.domain.priority import Priorities, check_priorities
 
 MAX_SHARDS = 256  # as of the setting shards_per_topic
 
@@ -41,3 +41,5 @@ def check_extensions(extensions: TopicExtensions) -> None:
             f"Invalid value at 'extensions.shards': {extensions.shards} is not a whole number from 1 to "
             f"{MAX_SHARDS}."
         )
+    if extensions.priorities is not None:
+        check_priorities(extensions.priorities)

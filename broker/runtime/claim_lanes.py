@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from broker.domain.names import project_of
 from broker.domain.priority import MAX_LEVELS
-from broker.runtime.consumer import Consumer
+from broker.runtime.claim_levels import Levels, LevelsOfAll, level_in
+from broker.runtime.consumer import Answer, Consumer
+from broker.store.claim.request import Gone, Locked, More, Quiet
+
+_LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
 
 
 class State(Enum):
@@ -26,7 +30,7 @@ class Watch:
 
     `lane`: where it waits for the next turn; `home`: its project's.  `again`: something came while it was claimed
     for.  `due_at`: when to look for redeliveries; None: nothing is known of.  `level`: how urgent what is in the
-    shard is, 0 the most; None: it is not.
+    shard is (claim_levels.py).
     """
 
     member: "Member"
@@ -37,7 +41,7 @@ class Watch:
     again: bool = False
     due_at: datetime | None = None
     claimed_at: float = 0.0  # when its last claim began, by the clock of the event loop
-    level: int | None = None
+    level: int = MAX_LEVELS
 
     def look_at(self, time: datetime | None) -> None:
         """For redeliveries then, or before."""
@@ -51,14 +55,52 @@ class Watch:
         return self.state is not State.IDLE or self.is_due(now)
 
     def gives_way(self, now: datetime) -> bool:
-        """Whether a more urgent shard may have something for its consumer, and goes first: it is looked at in a
-        moment, or once the consumer wants something.
+        """Whether another shard may have something for its consumer, and goes first: it is looked at in a moment,
+        or once the consumer wants something.
         """
+        levels = self.member.levels
+        if levels is None:
+            return False
+        mine = levels.rank(self.level)
         return any(
-            other.level is not None and (self.level is None or other.level < self.level)
-            for other in self.member.watches
-            if other is not self and other.may_have_something(now)
+            levels.rank(other.level) < mine and other.may_have_something(now) for other in self.member.watches
         )
+
+    def old_at(self, now: datetime) -> datetime | None:
+        """When what waits there may have waited too long to give way; None: there is nothing to ask."""
+        levels, subscription = self.member.levels, self.member.consumer.subscription
+        return None if levels is None else levels.old_at(self.shard_id, self.level, subscription.priorities, now)
+
+    def note(self, answer: Answer, *, waits: bool) -> bool:
+        """When to look for redeliveries next, after a claim, which `waits` for cursors or not; returns whether
+        there may be something now.
+        """
+        claimant, now = answer.claimant, answer.now
+        if isinstance(answer.claimed.rest, Gone):  # which will be heard of
+            self.due_at = None
+            return False
+        if isinstance(answer.claimed.rest, Locked):
+            if not waits:
+                self.due_at = now + _LOCKED
+            return waits
+        if claimant.looks_for_due and self.is_due(now):
+            self.due_at = None
+        served = [bool(deliveries) or answer.transformed for deliveries in answer.claimed.deliveries]
+        if any(served):
+            # Should they not be settled they fall due then, which is not in the answer.
+            self.look_at(now + claimant.ack_deadline)
+        if isinstance(answer.claimed.rest, More):
+            self.look_at(now if claimant.looks_for_due else None)
+            return True
+        assert isinstance(answer.claimed.rest, Quiet)
+        self.look_at(answer.claimed.rest.until)
+        return all(served) and not claimant.wants_next  # then the claim has not asked what is next
+
+    def took(self, answer: Answer) -> None:
+        """A claim has brought something, or nothing."""
+        if self.member.levels is not None:
+            priorities = self.member.consumer.subscription.priorities
+            self.member.levels.took(self.level, answer.count, answer.claimed.rest, priorities)
 
     @property
     def is_alone(self) -> bool:
@@ -103,7 +145,9 @@ class Lane:
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """A consumer, in all its shards.  `held_up`: watches that wait until it wants something."""
+    """A consumer, in all its shards.  `held_up`: watches that wait until it wants something, or until what goes
+    before them is done.  `levels`: what goes first; None: all its shards are alike.
+    """
 
     consumer: Consumer
     shard_ids: tuple[int, ...] = ()  # of its subscription, as it was when its watches were made
@@ -112,22 +156,27 @@ class Member:
     alarm: asyncio.TimerHandle | None = None
     alarm_at: float = 0.0  # not asked of the handle: uvloop's has no time if that is less than a millisecond away
     removed: bool = False
+    levels: Levels | None = None
 
-    @property
-    def has_levels(self) -> bool:
-        """Whether what is in some of its shards goes before what is in others."""
-        return bool(self.consumer.subscription.levels)
-
-    @property
-    def next_held_up(self) -> list[Watch]:
+    def next_held_up(self, now: datetime) -> list[Watch]:
         """Whose claim is longest ago first: what one turn brings may be all that is wanted.  What is less urgent
-        is looked at once the most urgent ones have nothing more.
+        is looked at once the most urgent ones have nothing more, unless it may have waited too long.
         """
         found = sorted(self.held_up, key=lambda watch: watch.claimed_at)
-        if not self.has_levels:
+        if self.levels is None or not found:
             return found
-        levels = [MAX_LEVELS if watch.level is None else watch.level for watch in found]
-        return [watch for watch, level in zip(found, levels, strict=True) if level == min(levels)]
+        ranks = [self.levels.rank(watch.level) for watch in found]
+        first, olds = min(ranks), [watch.old_at(now) for watch in found]
+        return [
+            watch
+            for watch, rank, old_at in zip(found, ranks, olds, strict=True)
+            if rank == first or (old_at is not None and old_at <= now)
+        ]
+
+    def next_old_at(self, now: datetime) -> datetime | None:
+        """When one that is held up may have waited too long, that has not yet."""
+        olds = [watch.old_at(now) for watch in self.held_up]
+        return min((old_at for old_at in olds if old_at is not None and old_at > now), default=None)
 
 
 _IN_DOUBT = ""  # in place of a project: of several
@@ -139,6 +188,7 @@ class Lanes:
     def __init__(self) -> None:
         self._shards: dict[int, dict[str, Lane]] = {}  # of each shard, by project
         self._doubtful: dict[int, Lane] = {}  # for what is in doubt, by shard
+        self._levels = LevelsOfAll()
 
     @property
     def shards(self) -> Collection[int]:
@@ -154,10 +204,10 @@ class Lanes:
         for shard_id in [each for each in subscription.shard_ids if each not in member.shard_ids]:
             lanes = self._shards.setdefault(shard_id, {})
             lane = lanes.setdefault(project, Lane(shard_id, (project, shard_id)))
-            watch = Watch(member, shard_id, lane, lane, level=subscription.levels.get(shard_id))
+            watch = Watch(member, shard_id, lane, lane, level=level_in(subscription, shard_id))
             lane.watches[subscription.subscription_id] = watch
             member.watches.append(watch)
-        member.shard_ids = subscription.shard_ids
+        member.shard_ids, member.levels = subscription.shard_ids, self._levels.of(subscription)
 
     def forget(self, member: Member) -> None:
         subscription = member.consumer.subscription

@@ -14,11 +14,12 @@ under way is looked at after it, so no wake-up is lost.
 
 import asyncio
 import random
-from collections.abc import Collection, Mapping
-from datetime import timedelta
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from broker.domain.errors import Aborted, Unavailable
 from broker.runtime.claim_lanes import Lane, Lanes, Member, State, Watch
+from broker.runtime.claim_levels import look_at_ages
 from broker.runtime.company import Company
 from broker.runtime.consumer import Answer, Consumer
 from broker.runtime.database_clock import DatabaseClock
@@ -29,12 +30,11 @@ from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.turn_counts import ClaimCounts
 from broker.store.claim.claim import claim_messages
-from broker.store.claim.request import MAX_CLAIMANTS, Claimant, Claimed, ClaimRequest, Gone, Locked, More, Quiet
+from broker.store.claim.request import MAX_CLAIMANTS, Claimant, Claimed, ClaimRequest, Locked, More
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
 from broker.telemetry.metrics.counters import Counters
 
-_LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
 _FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again
 _SHORTEST_ALARM_SECONDS = 0.001
 LONG_SECONDS = 0.05  # of a claim that leaves the last slot to others; a plain one takes a tenth of it
@@ -149,7 +149,7 @@ class ClaimScheduler:
 
     def _look_at_held_up(self, member: Member) -> None:
         if member.held_up and member.consumer.wants():
-            for watch in member.next_held_up:
+            for watch in member.next_held_up(self._clock.now()):
                 self._look(watch)
 
     def _queue(self, lane: Lane) -> None:
@@ -171,9 +171,12 @@ class ClaimScheduler:
         if member.removed:
             return
         self._wake_with(member)
+        now = self._clock.now()
         dues = [watch.due_at for watch in member.watches if watch.due_at is not None and watch.state is State.IDLE]
+        if member.levels is not None and (old_at := member.next_old_at(now)):
+            dues.append(old_at)
         if dues:
-            seconds = (min(dues) - self._clock.now()).total_seconds()
+            seconds = (min(dues) - now).total_seconds()
             self._wake_at(member, asyncio.get_running_loop().time() + seconds)
 
     def _wake_with(self, member: Member) -> None:
@@ -225,35 +228,68 @@ class ClaimScheduler:
             lane.woken = False
             for watch in lane.watches.values():
                 self._look(watch)  # who is alone has another turn
-        claimants = self._choose(lane)
+        claimants, giving_way = self._choose(lane)
         lane.queued = False
         if lane.looks:
             self._queue(lane)
+        if giving_way:
+            await self._add_old_ones(lane.shard_id, giving_way, claimants)
         if claimants:
             await self._claim(lane.shard_id, claimants)
 
-    def _choose(self, lane: Lane) -> dict[Watch, Claimant]:
-        """Who is claimed for in this turn."""
+    def _choose(self, lane: Lane) -> tuple[dict[Watch, Claimant], list[Watch]]:
+        """Who is claimed for in this turn; and who gives way, unless what waits there has waited too long."""
         chosen: dict[Watch, Claimant] = {}
+        giving_way: list[Watch] = []
         now = self._clock.now()
-        while lane.looks and len(chosen) < MAX_CLAIMANTS:
+        while lane.looks and len(chosen) + len(giving_way) < MAX_CLAIMANTS:
             watch = next(iter(lane.looks))
             del lane.looks[watch]
-            if watch.member.has_levels and watch.gives_way(now):
-                self._hold_up(watch)
-                continue
+            gives_way = watch.gives_way(now)
             watch.state, watch.again = State.CLAIMING, False
-            try:
-                claimant = watch.member.consumer.begin(now, due=watch.is_due(now))
-            except Exception as error:  # a fault of its own is nobody else's
-                self._fail(watch, None, error)
-                continue
-            if claimant is not None:
-                chosen[watch] = claimant
+            if not gives_way:
+                self._begin(watch, chosen, now)
+            elif (old_at := watch.old_at(now)) and old_at <= now:
+                giving_way.append(watch)
             else:
-                self._hold_up(watch)
-                self._set_alarm(watch.member)
-        return chosen
+                self._wait(watch)
+        return chosen, giving_way
+
+    def _begin(self, watch: Watch, chosen: dict[Watch, Claimant], now: datetime) -> None:
+        try:
+            claimant = watch.member.consumer.begin(now, due=watch.is_due(now))
+        except Exception as error:  # a fault of its own is nobody else's
+            self._fail(watch, None, error)
+            return
+        if claimant is not None:
+            chosen[watch] = claimant
+        else:
+            self._wait(watch)
+
+    async def _add_old_ones(
+        self, shard_id: int, giving_way: Sequence[Watch], chosen: dict[Watch, Claimant]
+    ) -> None:
+        now = self._clock.now()
+        members = [watch.member for watch in giving_way]
+        asked = [(each.consumer.subscription, each.levels) for each in members if each.levels is not None]
+        try:
+            await look_at_ages(self._database, shard_id, asked, now)
+        except Exception as error:
+            for watch in giving_way:
+                self._fail(watch, None, error)
+            return
+        for watch in giving_way:
+            if watch.member.removed:
+                watch.state = State.IDLE
+            elif watch.gives_way(now):
+                self._wait(watch)
+                self._look_at_held_up(watch.member)  # what it gave way to may be done
+            else:
+                self._begin(watch, chosen, now)
+
+    def _wait(self, watch: Watch) -> None:
+        self._hold_up(watch)
+        self._set_alarm(watch.member)
 
     def _hold_up(self, watch: Watch) -> None:
         watch.state = State.HELD_UP
@@ -335,7 +371,8 @@ class ClaimScheduler:
         """A claim is over: tell the consumer, and know when to look next."""
         self._counts.ended(watch.member.consumer.subscription.name, answer.claimed)
         watch.go_alone(self._goes_alone(watch, answer))
-        again = self._note(watch, answer) or watch.again
+        again = watch.note(answer, waits=self._waits) or watch.again
+        watch.took(answer)
         watch.claimed_at = answer.begun_at
         watch.state = State.IDLE
         if again:
@@ -357,26 +394,3 @@ class ClaimScheduler:
         took = asyncio.get_running_loop().time() - answer.begun_at
         may_be_long = watch.is_alone or answer.claimant.filter_path is not None
         return may_be_long and took >= LONG_SECONDS
-
-    def _note(self, watch: Watch, answer: Answer) -> bool:
-        """When to look for redeliveries next; returns whether there may be something now."""
-        claimant, now = answer.claimant, answer.now
-        if isinstance(answer.claimed.rest, Gone):  # which will be heard of
-            watch.due_at = None
-            return False
-        if isinstance(answer.claimed.rest, Locked):
-            if not self._waits:
-                watch.due_at = now + _LOCKED
-            return self._waits
-        if claimant.looks_for_due and watch.is_due(now):
-            watch.due_at = None
-        served = [bool(deliveries) or answer.transformed for deliveries in answer.claimed.deliveries]
-        if any(served):
-            # Should they not be settled they fall due then, which is not in the answer.
-            watch.look_at(now + claimant.ack_deadline)
-        if isinstance(answer.claimed.rest, More):
-            watch.look_at(now if claimant.looks_for_due else None)
-            return True
-        assert isinstance(answer.claimed.rest, Quiet)
-        watch.look_at(answer.claimed.rest.until)
-        return all(served) and not claimant.wants_next  # then the claim has not asked what is next

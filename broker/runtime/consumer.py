@@ -25,6 +25,11 @@ class Answer(msgspec.Struct, frozen=True):
     begun_at: float
     transformed: bool = False
 
+    @property
+    def count(self) -> int:
+        """Of its messages."""
+        return sum(len(delivery.messages) for deliveries in self.claimed.deliveries for delivery in deliveries)
+
 
 class Terms(TypedDict, total=False):
     """What a consumer says of itself: the fields of Claimant that its subscription does not decide."""

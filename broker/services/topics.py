@@ -24,7 +24,7 @@ from broker.store.resources import payload_schemas, processes, topic_logs, topic
 _DELAYS = "0033"  # the schema from which on brokers know messages that are to come later
 _KEY_SHARDS = "0035"  # and topics with shards that have no keys
 _IDENTITIES = "0041"  # and repeats
-_LEVELS = "0045"  # and what is urgent
+_LEVELS = "0052"  # and what is urgent, with ages and weights
 _EXPIRY = "0048"  # and messages that expire
 
 
@@ -128,10 +128,13 @@ class TopicService:
     async def _add_levels(
         self, connection: ResourceConnection, topic: Topic, wanted: Priorities | None
     ) -> Sequence[str]:
-        """Those that it has not had yet; what is in the shards of others still goes first."""
-        levels = set() if wanted is None else set(range(wanted.least)) - set(topic.levels.values())
-        if not levels:
+        """Those that it has not had yet; what is in the shards of others still goes first.
+
+        Returns the subscriptions that have to know of a change.
+        """
+        if wanted == topic.extensions.priorities:
             return ()
+        levels = set() if wanted is None else set(range(wanted.least)) - set(topic.levels.values())
         current = await topics.find_topic(connection, name=topic.name) or topic
         return await topic_logs.add_levels(connection, topic=current, levels=sorted(levels), now=self._clock.now())
 

@@ -111,7 +111,14 @@ async def test_a_message_with_an_ordering_key_has_none(rest: Rest) -> None:
 
 async def test_what_cannot_be_is_refused_by_field_and_value(rest: Rest) -> None:
     await rest.create_topic()
-    for given in (0, 1, 11, -1, 1.5, "3", True, [3]):
+    levels: Json = {"levels": 2}
+    for given in (
+        *(0, 1, 11, -1, 1.5, "3", True, [3], {}),
+        *(levels | {"age": age} for age in ("", "x", "0s", "-1s", "9999999s", 3)),
+        *(levels | {"weights": weights} for weights in ([1], [1, 2, 3], [0, 1], [1, 1001], [1, 1.5], "12", 3)),
+        {"levels": 2, "age": "60s", "weights": [1, 2]},
+        {"levels": 2, "other": 1},
+    ):
         for method, path, body in (
             ("PUT", rest.topic("other"), {"extensions": {"priorities": given}}),
             ("PATCH", rest.topic(), {"topic": {"extensions": {"priorities": given}}, "updateMask": "extensions"}),
@@ -241,3 +248,28 @@ async def test_another_broker_hears_of_it(database_url: str) -> None:
         assert await one_by_one(other) == ["urgent", "-"]
         await other.publish("-", of_level("urgent", 0))
         assert await one_by_one(one) == ["urgent", "-"]
+
+
+async def test_what_has_waited_long_enough_goes_beside_what_is_urgent(rest: Rest) -> None:
+    aged = {"priorities": {"levels": 2, "age": "86400s"}}
+    assert (await rest.create_topic(extensions=aged))["extensions"] == aged
+    await rest.create_subscription()
+    await rest.publish(*(of_level("urgent", 0) for _ in range(100)), *["low"] * 5)
+    assert [text(m) for _ in range(5) for m in await rest.pull(max_messages=1)] == ["urgent"] * 5
+    await change(rest, {"priorities": {"levels": 2, "age": "0.100s"}})
+    found: list[str] = []
+    while found.count("low") < 5:
+        found += [text(m) for m in await rest.pull(max_messages=1)]
+    assert 4 <= found.count("urgent") < 95  # by turns
+
+
+async def test_levels_share_by_weight(rest: Rest) -> None:
+    weighed = {"priorities": {"levels": 3, "weights": [4, 2, 1]}}
+    assert (await rest.create_topic(extensions=weighed))["extensions"] == weighed
+    await rest.create_subscription()
+    await rest.publish(*(of_level(str(level), level) for level in (2, 1, 0) for _ in range(20)))
+    found = [text(m) for _ in range(14) for m in await rest.pull(max_messages=1)]
+    assert [found.count(level) for level in "012"] == [8, 4, 2]
+    assert found[:3] == ["0", "1", "2"]
+    await change(rest, {"priorities": 3})
+    assert [text(m) for _ in range(3) for m in await rest.pull(max_messages=1)] == ["0", "0", "0"]

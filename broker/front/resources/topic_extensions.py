@@ -9,7 +9,7 @@ from broker.domain.deduplication import Deduplication, check_window
 from broker.domain.durations import format_duration, parse_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.field_mask import unknown_path
-from broker.domain.priority import check_levels
+from broker.domain.priority import Priorities
 from broker.domain.topic_extensions import NAMES, NO_EXTENSIONS, TopicExtensions
 from broker.front.resources.carried import carried, carry
 
@@ -19,11 +19,17 @@ class _Deduplication(msgspec.Struct, rename="camel", forbid_unknown_fields=True,
     content: bool = False
 
 
+class _Priorities(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    levels: int
+    age: str | None = None
+    weights: list[int] = []
+
+
 class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     delay: bool = False
     shards: int | None = None
     deduplication: _Deduplication | None = None
-    priorities: int | None = None
+    priorities: int | _Priorities | None = None
     expiry: bool = False
 
 
@@ -46,7 +52,7 @@ def extensions_from(message: Any) -> TopicExtensions:
         delay=body.delay,
         shards=body.shards,
         deduplication=_deduplication_from(body.deduplication),
-        priorities=None if body.priorities is None else check_levels(body.priorities),
+        priorities=_priorities_from(body.priorities),
         expiry=body.expiry,
     )
 
@@ -72,7 +78,7 @@ def put_extensions(message: Any, extensions: TopicExtensions) -> None:
             delay=extensions.delay,
             shards=extensions.shards,
             deduplication=_deduplication_body(extensions.deduplication),
-            priorities=None if extensions.priorities is None else extensions.priorities.levels,
+            priorities=_priorities_body(extensions.priorities),
             expiry=extensions.expiry,
         )
         carry(message, msgspec.json.encode(body))
@@ -89,3 +95,20 @@ def _deduplication_body(deduplication: Deduplication | None) -> _Deduplication |
     if deduplication is None:
         return None
     return _Deduplication(format_duration(deduplication.window), deduplication.content)
+
+
+def _priorities_from(body: int | _Priorities | None) -> Priorities | None:
+    if body is None or isinstance(body, int):
+        return None if body is None else Priorities(body)
+    age = None if body.age is None else parse_duration(body.age[:100], "extensions.priorities.age")
+    return Priorities(body.levels, age, tuple(body.weights))
+
+
+def _priorities_body(priorities: Priorities | None) -> int | _Priorities | None:
+    """A number, if that is all that there is to say."""
+    if priorities is None:
+        return None
+    if priorities == Priorities(priorities.levels):
+        return priorities.levels
+    age = None if priorities.age is None else format_duration(priorities.age)
+    return _Priorities(priorities.levels, age, list(priorities.weights))

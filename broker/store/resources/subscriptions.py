@@ -16,7 +16,7 @@ from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.log.due_attempt import first_due_floor
 from broker.store.resources.cursor_locks import lock_cursors_of
-from broker.store.resources.shard_levels import read_shards, shards_with_levels
+from broker.store.resources.shard_levels import PRIORITIES, read_priorities, read_shards, shards_with_levels
 from broker.store.resources.subscription_json import (
     decode_extensions,
     decode_push_config,
@@ -34,6 +34,7 @@ _SUBSCRIPTION: Select[Any] = (
         subscriptions,
         _SHARDS,
         topics.c.message_retention.label("topic_message_retention"),
+        *PRIORITIES,
         push_states.c.paused_reason,
         push_states.c.paused_at,
         push_states.c.paused_by,
@@ -62,6 +63,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         topic_id=row.topic_id,
         shard_ids=shard_ids,
         levels=levels,
+        priorities=read_priorities(row),
         ack_deadline_seconds=row.ack_deadline_seconds,
         retain_acked_messages=row.retain_acked_messages,
         message_retention=row.message_retention,

@@ -11,12 +11,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.domain.deduplication import Deduplication
 from broker.domain.freeze import Freeze
 from broker.domain.page import Page
-from broker.domain.priority import Priorities
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
 from broker.domain.topic import DELETED_TOPIC, Topic
 from broker.domain.topic_extensions import TopicExtensions
 from broker.domain.transforms import decode_transforms, encode_transforms
-from broker.store.resources.shard_levels import made_shards, read_shards, shards_with_levels
+from broker.store.resources.shard_levels import (
+    made_shards,
+    priority_columns,
+    read_priorities,
+    read_shards,
+    shards_with_levels,
+)
 from broker.store.schema.payload_schema_tables import payload_schemas
 from broker.store.schema.tables import shards, snapshots, subscriptions, topics
 
@@ -45,7 +50,7 @@ def _topic(row: Row[Any]) -> Topic:
             delay=row.delay,
             shards=plain if plain > 1 else None,
             deduplication=_deduplication(row),
-            priorities=None if row.priorities is None else Priorities(row.priorities),
+            priorities=read_priorities(row),
             expiry=row.expiry,
         ),
     )
@@ -61,7 +66,7 @@ def _extension_columns(extensions: TopicExtensions) -> dict[str, Any]:
         "delay": extensions.delay,
         "dedup_window": None if known is None else known.window,
         "dedup_content": known is not None and known.content,
-        "priorities": extensions.priorities and extensions.priorities.levels,
+        **priority_columns(extensions.priorities),
         "expiry": extensions.expiry,
     }
 

@@ -78,6 +78,8 @@ topics = Table(
     Column("dedup_content", Boolean, nullable=False, server_default=text("false")),
     # So many levels of urgency (domain/priority.py); null: there are none.
     Column("priorities", Integer),
+    Column("priority_age", Interval),
+    Column("priority_weights", ARRAY(Integer)),
     # Publishers may say for how long messages are delivered (domain/expiry.py).
     Column("expiry", Boolean, nullable=False, server_default=text("false")),
 )

@@ -24,7 +24,7 @@ from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.standing_page import StandingPage
 from broker.domain.topic_page import ORDERS, TopicPage
-from broker.store.claim import bodies, claim, due, expired, fresh, ordered, write
+from broker.store.claim import bodies, claim, due, expired, fresh, ordered, waiting, write
 from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
@@ -106,6 +106,7 @@ EXPECTED = {
     "ordered._DELETE_ORDERED_RUNS": {"delivery_attempts_pkey"},
     "ordered._KEEP_ACKS": {"delivery_attempts_pkey"},
     "bodies._READ_BATCHES": {"_pkey", "straggler_batches_pkey"},
+    "waiting._READ_WAITING_SINCE": {"cursors_pkey", "_pkey", "delivery_attempts_due_idx"},
     "expired._INSERT_GONE": {"retracted_messages_pkey"},
     "expired._INSERT_EXPIRED": {"_pkey"},
     "expired._INSERT_EXPIRED_OF_KEYS": {"_ordering_key_publish_time_idx"},
@@ -222,6 +223,7 @@ _MODULES = {
     "ordered": ordered,
     "bodies": bodies,
     "expired": expired,
+    "waiting": waiting,
     "write": write,
     "delivery_attempts": delivery_attempts,
     "filters": filters,
@@ -328,6 +330,8 @@ async def _run_every_statement(log: Log, session: Any) -> None:
     await read_open_attempts(session, shard_id=log.shard_id, attempts=[name], now=later)
     await readers.count_still_out(session, attempts=[name], now=later)
     await copying.read_ends(session, shard_ids=[log.shard_id], since=log.start, until=later)
+    asked_of = {log.subscription.subscription_id: log.start - timedelta(hours=1)}
+    await waiting.read_waiting_since(session, shard_id=log.shard_id, retained_since=asked_of, now=later)
     await traces.find_traces(session, shard_id=log.shard_id, attempts=[name])
     await _list_messages(log, session, later)
     await release_attempts(
@@ -641,6 +645,7 @@ async def test_no_hot_statement_compares_each_of_its_rows_with_each_other(record
     "statement",
     [
         "fresh._FIND_FRESH_BATCHES",
+        "waiting._READ_WAITING_SINCE",
         "filters._SCAN_NEWEST",
         "topic_messages._SCAN_OLDEST",
         "retained_bytes._SUM_BATCHES",
