@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import httpx
 
 from broker.cli.client.credentials import Credentials
-from broker.cli.client.exit_codes import NOT_REACHED, exit_code
+from broker.cli.client.exit_codes import MISSING, NOT_REACHED, exit_code
 from broker.cli.client.hints import hint
 from broker.cli.stop import Misuse, Stop
 
@@ -36,6 +36,12 @@ class NotReached(Stop):
     """There was no answer."""
 
     exit_code = NOT_REACHED
+
+
+class NotThere(Stop):
+    """What was named is not among what the server has listed."""
+
+    exit_code = MISSING
 
 
 class NotKnown(Stop):
@@ -190,8 +196,9 @@ class Api:
         error = answer.get("error") if isinstance(answer, dict) else None
         if isinstance(error, dict):
             status = str(error.get("status") or code)
-            what_next = hint(status, unquote(target), asked=self.credentials is not None)
-            return Refused(status, str(error.get("message", "")), what_next=what_next)
+            reason = str(error.get("message", ""))
+            what_next = hint(status, unquote(target), reason, asked=self.credentials is not None)
+            return Refused(status, reason, what_next=what_next)
         if code in (404, 405, 501):
             return NotKnown(
                 f"{self.url} does not know {method} {unquote(target)}: it is no broker of ours, or an older one; "

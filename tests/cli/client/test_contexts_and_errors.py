@@ -113,17 +113,48 @@ def _error(code: int, status: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "why", "said"),
     [
-        ("/topics/orders:publish", "; `broker topic create orders` makes it"),
-        ("/topics/orders:replace", ""),
-        ("/topics/orders:purge", "; `broker topic list` shows what there is"),
-        ("/topics/orders/scheduled/7", "; `broker scheduled list orders` shows what waits"),
-        ("/subscriptions/worker:pull", "; `broker sub list` shows what there is"),
+        ("/topics/orders:publish", "Topic not found", "; `broker topic create orders` makes it"),
+        ("/topics/orders:replace", "", ""),
+        ("/topics/orders:purge", "", "; `broker topic list` shows what there is"),
+        ("/topics/orders/scheduled/7", "", "; `broker scheduled list orders` shows what waits"),
+        ("/subscriptions/worker:pull", "", "; `broker sub list` shows what there is"),
+        ("/operations/1", "There is no such operation", "; `broker op list` shows what there is"),
+        ("/schedules/nightly", "There is no such schedule", "; `broker schedule list` shows what there is"),
     ],
 )
-def test_what_is_not_there_is_looked_for_where_it_may_be(call: str, said: str) -> None:
-    assert hint("NOT_FOUND", f"/v1/projects/p{call}", asked=False) == said
+def test_what_is_not_there_is_looked_for_where_it_may_be(call: str, why: str, said: str) -> None:
+    assert hint("NOT_FOUND", f"/v1/projects/p{call}", why, asked=False) == said
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("sub create worker --topic none", 3, "; `broker topic list` shows what there is"),
+        ("sub create worker --topic orders --dead-letter-topic none", 3, "; `broker topic list` shows what there"),
+        ("snapshot create morning --sub none", 3, "; `broker sub list` shows what there is"),
+        ("dlq redrive billing --target none", 3, "; `broker topic list` shows what there is"),
+        ("dlq redrive none", 3, "; `broker sub list` shows what there is"),
+        ("dlq show billing 1000000000000001", 3, "billing has no dead letter 1000000000000001; "),
+        ("dlq list billing", 0, "It has given up nothing that is still there."),
+        ("dlq list billing --reason typo", 0, "None of what it has given up is such; "),
+        ("dlq discard billing --reason typo --yes", 0, "None of what it has given up is such; "),
+        ("dlq discard billing --reason typo --id 1", 2, "by --reason, --filter, --since, --until; not both"),
+        ("tail --sub billing", 1, "; `broker sub update billing --set extensions.journal.mode=ALL` does"),
+        ("push recover billing --since 1h", 1, "; that is `broker dlq redrive`, `broker push resend` and "),
+        ("op show none", 3, "; `broker op list` shows what there is"),
+    ],
+)
+def test_what_a_broker_refuses_is_told_with_the_command_that_helps(
+    line: str, code: int, said: str, terminal: Terminal, broker_url: str, project: str
+) -> None:
+    where = f"--project {project.removeprefix('projects/')} --url {broker_url}"
+    terminal.pipe(f"broker topic create orders {where}")
+    terminal.pipe(f"broker sub create billing --topic orders {where}")
+    done = terminal.pipe(f"broker {line} {where}")
+    assert (done.code, said in done.text) == (code, True), done.text
+    assert done.text.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import click
 
-from broker.cli.client.api import Json
+from broker.cli.client.api import Json, NotThere
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
 from broker.cli.client.exit_codes import DONE
@@ -16,7 +16,7 @@ from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
 from broker.cli.client.words import as_typed, leaf, pairs, short_time, time_text
 from broker.cli.command_line import Group
-from broker.cli.stop import Misuse, Stop
+from broker.cli.stop import Misuse
 
 COMMANDS = Group(
     "dlq",
@@ -42,7 +42,7 @@ def summary(session: Session, *, subscription: str, by: str, filter_text: str | 
         for one in found.get("groups", [])
     ]
     columns = (by, "count", "oldest", "newest")
-    return Shown(data=found, columns=columns, rows=rows, whole=columns[1:], nothing=_NOTHING)
+    return Shown(data=found, columns=columns, rows=rows, whole=columns[1:], nothing=_nothing(filter_text))
 
 
 @calling(COMMANDS, "list", "broker dlq list fragile", "broker dlq list fragile --reason reject --max 5")
@@ -62,7 +62,7 @@ def list_(session: Session, *, subscription: str, reason: str | None, filter_tex
         rows=rows,
         whole=("id", "reason", "key"),
         cut=("attributes", "data"),
-        nothing=_NOTHING,
+        nothing=_nothing(reason, filter_text),
     )
 
 
@@ -80,7 +80,7 @@ def show(session: Session, *, subscription: str, message_id: str) -> Shown:
                 return Shown(data=one, fields=rest | {"letter": message_fields(_as_it_was(one))})
         token = page.get("nextPageToken", "")
         if not token:
-            raise Stop(f"{subscription} has no dead letter {message_id}; `broker dlq list` shows what it has")
+            raise NotThere(f"{subscription} has no dead letter {message_id}; `broker dlq list` shows what it has")
 
 
 @calling(
@@ -138,7 +138,9 @@ def discard(session: Session, *, subscription: str, yes: bool, **chosen: object)
     name = session.subscription(subscription)
     body = _chosen(**chosen)
     if bool(body.get("messageIds")) == bool(body.keys() - {"messageIds"}):
-        raise Misuse("say which: --id, or a choice of dead letters by --reason, --filter, --since, --until")
+        raise Misuse(
+            "say which: --id, or a choice of dead letters by --reason, --filter, --since, --until; not both"
+        )
     if not yes and sys.stdin.isatty():
         click.confirm(f"Discard messages of {leaf(name)}, for good?", abort=True, err=True)
     results: list[Json] = []
@@ -155,7 +157,7 @@ def discard(session: Session, *, subscription: str, yes: bool, **chosen: object)
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     data = {"results": results, "counts": {outcome: str(count) for outcome, count in counts.items()}}
     data |= {"leftAlone": sorted(left_alone)} if left_alone else {}
-    return Shown(data=data, line=f"Of {leaf(name)}: {told}." if told else _NOTHING)
+    return Shown(data=data, line=f"Of {leaf(name)}: {told}." if told else _nothing("a choice"))
 
 
 @calling(
@@ -201,7 +203,11 @@ def edit(
     )
 
 
-_NOTHING = "It has given up nothing that is still there."
+def _nothing(*chosen: str | None) -> str:
+    """What there is to say of no dead letters, of which some were `chosen`."""
+    if any(chosen):
+        return "None of what it has given up is such; `broker dlq summary` counts all."
+    return "It has given up nothing that is still there."
 
 
 def _chosen(**chosen: object) -> Json:
