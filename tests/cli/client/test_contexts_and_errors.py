@@ -183,6 +183,20 @@ def test_a_refusal_says_what_to_do_and_ends_with_its_code(
 
 
 @pytest.mark.parametrize(
+    ("status", "mend"),
+    [
+        ("UNAUTHENTICATED", "give --credentials, or `broker auth keys create`"),
+        ("PERMISSION_DENIED", "`broker auth policy add` gives roles"),
+    ],
+)
+def test_the_doctor_says_once_what_is_missing(status: str, mend: str, terminal: Terminal, server: _Server) -> None:
+    server.answer = _error(401 if status == "UNAUTHENTICATED" else 403, status)
+    done = terminal.pipe(f"broker doctor --json --url {server.url} --project p")
+    [found] = [each for each in json.loads(done.text) if each["check"] == "project"]
+    assert (done.code, found["finding"], found["mend"]) == (1, f"It is {status}.", mend)
+
+
+@pytest.mark.parametrize(
     ("line", "code", "said"),
     [
         ("topic list --project p --url http://127.0.0.1:1", 4, "http://127.0.0.1:1 cannot be reached: "),

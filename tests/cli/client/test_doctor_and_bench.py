@@ -1,12 +1,14 @@
 """What `broker doctor` finds, and what it says to do."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import httpx
 import psycopg
+import pytest
 
+from benchmarks.servers import Emulator, find_emulator
 from tests.cli.client.terminal import Terminal
 from tests.fixtures.broker import NO_TLS, Json
 
@@ -50,15 +52,60 @@ def test_the_doctor_looks_at_the_database_and_at_what_a_project_has(
     assert found["database"]["state"] == "mend"
 
 
+@pytest.fixture(scope="module")
+def emulator_url() -> Iterator[str]:
+    """Of Google's emulator, where it is installed."""
+    jar = find_emulator()
+    if jar is None:
+        pytest.skip("Google's emulator is not installed")
+    emulator = Emulator(jar, "256m")
+    emulator.start()
+    try:
+        yield f"http://{emulator.host}:{emulator.port}"
+    finally:
+        emulator.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_commands_work_against_google_s_emulator_or_name_what_it_does_not_know(
+    terminal: Terminal, emulator_url: str, project: str
+) -> None:
+    where = f"--url {emulator_url} --project {project.removeprefix('projects/')}"
+    _bench(terminal, emulator_url, project)
+    for line, said in (
+        ("topic create orders", "Created"),
+        ("sub create billing --topic orders", "Created"),
+        ("publish orders one", ""),
+        ("pull billing --ack", "one"),
+        ("sub update billing --ack-deadline 30", "Changed"),
+        ("export", "ackDeadlineSeconds: 30"),
+        ("snapshot create before --sub billing", "Created"),
+        ("seek billing --snapshot before", "billing has moved"),
+        ("doctor", "it is no broker of ours"),
+    ):
+        done = terminal.pipe(f"broker {line} {where}")
+        assert (done.code, said in done.text) == (0, True), done.text
+    for line in ("lag", "dlq summary billing", "op list", "peek billing", "purge billing --yes"):
+        done = terminal.pipe(f"broker {line} {where}")
+        assert (done.code, "it is no broker of ours, or an older one" in done.text) == (1, True), done.text
+
+
 def test_a_bench_counts_every_message_and_leaves_nothing_behind(
     terminal: Terminal, broker_url: str, project: str
 ) -> None:
-    server = f"--url {broker_url} --project {project}"
+    _bench(terminal, broker_url, project)
+
+
+def _bench(terminal: Terminal, url: str, project: str) -> None:
+    project = project.removeprefix("projects/")
+    server = f"--url {url} --project {project}"
     done = terminal.pipe(f"broker bench {server} --messages 30 --batch 7 --connections 3 --json")
     found = json.loads(done.text)
     assert {name: run["messages"] for name, run in found.items()} == {"publish": 30, "consume": 30, "latency": 30}
     assert all(run["perSecond"] > 0 for run in found.values())
     left = [
-        httpx.get(f"{broker_url}/v1/{project}/{kind}", verify=NO_TLS).json() for kind in ("topics", "subscriptions")
+        httpx.get(f"{url}/v1/projects/{project}/{kind}", verify=NO_TLS).json()
+        for kind in ("topics", "subscriptions")
     ]
     assert left == [{}, {}]

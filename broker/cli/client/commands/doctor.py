@@ -28,6 +28,10 @@ _PERMISSIONS = (
     "pubsub.subscriptions.list",
     "pubsub.subscriptions.create",
 )
+_WHO_MAY = {
+    "UNAUTHENTICATED": "give --credentials, or `broker auth keys create`",
+    "PERMISSION_DENIED": "`broker auth policy add` gives roles",
+}
 
 
 class Finding(NamedTuple):
@@ -136,8 +140,10 @@ def _project(session: Session, *, is_broker: bool) -> Iterator[Finding]:
             lags = session.api.call("GET", f"{session.project}/lag", params={"pageSize": 1000})
             yield from _lagging(lags.get("subscriptions", []))
             yield from _clock(lags.get("subscriptions", []))
+    except Refused as error:
+        yield Finding("project", "mend", error.reason, _WHO_MAY.get(error.status, "what it says"))
     except Stop as error:
-        yield Finding("project", "mend", str(error), "`broker auth policy add` gives roles")
+        yield Finding("project", "mend", str(error), "`broker doctor` again, once it answers")
 
 
 def _permissions(session: Session) -> Finding:
@@ -146,7 +152,7 @@ def _permissions(session: Session) -> Finding:
         held = session.api.call("POST", f"{session.project}:testIamPermissions", body).get("permissions", [])
     except (NotKnown, Refused) as error:
         if isinstance(error, Refused) and error.status == "UNAUTHENTICATED":
-            return Finding("permissions", "mend", error.reason, "give --credentials, or `broker auth keys create`")
+            return Finding("permissions", "mend", error.reason, _WHO_MAY["UNAUTHENTICATED"])
         return Finding("permissions", "ok", "the server knows none: whoever reaches it may do anything")
     missing = [name for name in _PERMISSIONS if name not in held]
     if missing:
