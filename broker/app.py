@@ -44,6 +44,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.retained_bytes import TICK_SECONDS as RETAINED_SECONDS
 from broker.runtime.retained_bytes import RetainedBytes
 from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
+from broker.runtime.scheduled_room import ScheduledRoom
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.shard_heads import ShardHeads
 from broker.runtime.subscription_activity import SubscriptionActivity
@@ -111,13 +112,11 @@ class Broker:
         most = config.request_memory_mb * 1_000_000
         self.requests, self.answers = RequestMemory(most), AnswerMemory(most)
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
-        parts = self._database, self._clock, self._tasks
-        shared = self.counters, self.company
+        parts, shared = (self._database, self._clock, self._tasks), (self.counters, self.company)
         self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, *shared)
-        self.long_poll = self._long_poll()
+        self.long_poll, self.quotas = self._long_poll(), self._quotas()
         self._outstanding, self._schema_checks = Outstanding(*parts[:2]), SchemaChecks(self._resources)
         self.readers, self.tails, self._operation_news = Readers(*parts[:2]), Tails(), OperationNews()
-        self.quotas = self._quotas()
         self._processes = self._running_processes()
         self.retained_bytes = RetainedBytes(self._database, self._clock, self.quotas)
         self.access = make_access(config, self._database, self._secrets, now=self._clock.now, states=self.states)
@@ -234,7 +233,8 @@ class Broker:
 
     def _publish_service(self) -> PublishService:
         parts = self._resources, self.quotas, self._publishes, self._schema_checks, self.transforms.of_topics
-        return PublishService(*parts, self.counters, self._clock, self.passes.next_due)
+        room = ScheduledRoom(self._database, self._config.max_scheduled_messages, self._processes.count)
+        return PublishService(*parts, self.counters, self._clock, self.passes.next_due, room)
 
     def _subscription_service(self) -> SubscriptionService:
         parts = self._database, self._clock, self._wake_ups, self.quotas, self.transforms.checks

@@ -30,6 +30,7 @@ class AppConfig:
     pool_size: int = 8
     request_memory_mb: int = 256
     max_waiting_pulls: int = 20_000
+    max_scheduled_messages: int = 1_000_000
     janitor_interval_seconds: float = 30.0
     dead_letter_interval_seconds: float = 1.0
     shards_per_topic: int = 1

@@ -139,6 +139,9 @@ class Settings:
         "Pulls that wait at most in each process; one project has four fifths of them at most.",
         Whole(1, 1_000_000),
     )
+    max_scheduled_messages: int = _setting(
+        1_000_000, "Messages of a topic that wait for their time at most.", Whole(1, 100_000_000)
+    )
     janitor_interval_seconds: float = _setting(
         30.0,
         "How often partitions are made ahead and space is given back.",

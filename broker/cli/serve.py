@@ -215,6 +215,7 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         pool_size=settings.pool_size,
         request_memory_mb=settings.request_memory_mb,
         max_waiting_pulls=settings.max_waiting_pulls,
+        max_scheduled_messages=settings.max_scheduled_messages,
         janitor_interval_seconds=settings.janitor_interval_seconds,
         shards_per_topic=settings.shards_per_topic,
         min_delivery_attempts=settings.min_delivery_attempts,

@@ -15,6 +15,7 @@ from broker.store.driver.database import Database
 from broker.store.looking.figures import (
     count_beyond,
     count_operations,
+    count_scheduled,
     count_staged,
     find_names,
     list_frozen,
@@ -61,6 +62,7 @@ class Figures:
             frozen = await list_frozen(connection, limit=capacity)
             operations = await count_operations(connection)
             staged, first_staged_at = await count_staged(connection)
+            scheduled = await count_scheduled(connection)
         retained = await self._looks.read(partial(read_retained, max_topics=capacity), late=True)
         now = self._clock.now()
         under_way = {
@@ -68,6 +70,7 @@ class Figures:
             for project, (count, updated_at) in islice(operations.items(), capacity)
         }
         standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread, staged=staged)
+        standings.scheduled = scheduled
         standings.replica_lag, standings.replica_in_use = self._looks.lag_seconds, self._looks.in_use
         if first_staged_at is not None:
             standings.staged_age = max((now - first_staged_at).total_seconds(), 0.0)

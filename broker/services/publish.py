@@ -19,6 +19,7 @@ from broker.runtime.next_due import NextDue
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.scheduled_room import ScheduledRoom
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.shard_choice import ShardChoice
 from broker.runtime.transforms import TopicTransforms
@@ -43,10 +44,12 @@ class PublishService:
         counters: Counters,
         clock: DatabaseClock,
         next_due: NextDue,
+        room: ScheduledRoom,
     ) -> None:
         self._counters = counters
         self._clock = clock
         self._next_due = next_due
+        self._room = room
         self._resources = resources
         self._quotas = quotas
         self._coalescer = coalescer
@@ -155,6 +158,8 @@ class PublishService:
         topic = await self._open_topic(topic_name)
         check_messages(messages)
         batch = await self._encode(topic, messages)
+        if batch.scheduled is not None:
+            await self._room.take(topic, batch.scheduled.count)
         if self._quotas.on:
             await self._take(topic_name, principal, batch)
         return topic, batch

@@ -96,6 +96,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "pool_size": (1, "0"),
     "request_memory_mb": (1, "0"),
     "max_waiting_pulls": (1, "0"),
+    "max_scheduled_messages": (5, "0"),
     "janitor_interval_seconds": (1.5, "nan"),
     "shards_per_topic": (4, "0"),
     "min_delivery_attempts": (1, "6"),

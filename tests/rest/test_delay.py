@@ -125,6 +125,25 @@ async def test_a_time_that_cannot_be_read_is_refused_and_nothing_of_the_request_
     assert (await waiting(rest), await rest.drain()) == ([], [])
 
 
+async def test_no_more_wait_than_may_and_what_comes_at_once_is_taken(database_url: str) -> None:
+    broker = Broker(AppConfig(database_url=database_url, max_scheduled_messages=3))
+    async with running_in_process(broker) as client:
+        rest = Rest(client, "projects/p")
+        await rest.create_topic(extensions=ON)
+        await rest.create_subscription()
+        ids = await rest.publish(delayed("a"), delayed("b"))
+        body = {"messages": [delayed("c"), message("d"), delayed("e")]}
+        code, why = await rest.error("POST", f"{rest.topic()}:publish", body)
+        assert (code, "max_scheduled_messages=3" in why) == ("RESOURCE_EXHAUSTED", True), why
+        assert (await waiting(rest), await rest.drain()) == ([*ids], [])
+        await rest.publish("at once")
+        ids += await rest.publish(delayed("c"))
+        assert (await rest.error("POST", f"{rest.topic()}:publish", {"messages": [delayed("f")]}))[0] == code
+        lines = (await client.get("/metrics")).text.splitlines()
+        assert "pubsub_scheduled_messages 3.0" in lines
+        assert len(await waiting(rest)) == 3
+
+
 async def test_on_other_topics_these_are_attributes_like_any(rest: Rest) -> None:
     await rest.create_topic()
     await rest.create_subscription()

@@ -10,11 +10,13 @@ from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.schema.operation_tables import operations
+from broker.store.schema.schedule_tables import scheduled_messages
 from broker.store.schema.staged_tables import staged
 from broker.store.schema.tables import subscriptions, topics
 
 _READ_RETAINED = statements.hot("read_retained")
 
+MOST_SCHEDULED = 100_000
 MOST_STAGED = 10_000
 MOST_BEYOND = 100_000
 
@@ -54,6 +56,13 @@ async def count_staged(connection: ResourceConnection) -> tuple[int, datetime | 
     first = select(staged.c.staged_at).order_by(staged.c.n).limit(MOST_STAGED).subquery()
     row = (await connection.execute(select(func.count(), func.min(first.c.staged_at)).select_from(first))).one()
     return row[0], row[1]
+
+
+async def count_scheduled(connection: ResourceConnection) -> int:
+    """How many messages wait for their time, up to MOST_SCHEDULED."""
+    waiting = scheduled_messages.c
+    some = select(waiting.due_at).order_by(waiting.shard_id, waiting.due_at).limit(MOST_SCHEDULED).subquery()
+    return int(await connection.scalar(select(func.count()).select_from(some)) or 0)
 
 
 async def find_names(connection: ResourceConnection, *, kind: str, names: Sequence[str]) -> set[str]:

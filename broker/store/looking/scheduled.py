@@ -9,6 +9,7 @@ from broker.store.driver.hot_connection import HotConnection
 
 _LIST_SCHEDULED = statements.hot("list_scheduled")
 _READ_SCHEDULED = statements.hot("read_scheduled")
+_COUNT_SCHEDULED = statements.hot("count_scheduled")
 
 
 async def list_scheduled(
@@ -30,3 +31,9 @@ async def read_scheduled(connection: HotConnection, *, shard_id: int, id_seq: in
     """None: no such message waits."""
     [rows] = await connection.run((_READ_SCHEDULED, {"shard_id": shard_id, "id_seq": id_seq}))
     return ScheduledMessage(*rows[0]) if rows else None
+
+
+async def count_scheduled(connection: HotConnection, *, shard_ids: Sequence[int], most: int) -> int:
+    """How many wait in these shards; exactly, while it is less than `most`."""
+    [[(messages,)]] = await connection.run((_COUNT_SCHEDULED, {"shard_ids": list(shard_ids), "most": most}))
+    return int(messages)

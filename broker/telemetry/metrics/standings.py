@@ -32,8 +32,8 @@ class UnderWay:
 class Standings:
     """By full names.  `complete`: they could be read; `unread`: so many subscriptions were not, for there are more
     than have series.  `frozen`: topics that take nothing just now; `staged`: what transactions of applications have
-    committed and no relay has taken, the first of it `staged_age` seconds ago.  `replica_lag`: seconds that the
-    replica is behind; None: there is none.
+    committed and no relay has taken, the first of it `staged_age` seconds ago; `scheduled`: what waits
+    for its time.  `replica_lag`: seconds that the replica is behind; None: there is none.
     """
 
     subscriptions: dict[str, Standing] = field(default_factory=dict)
@@ -43,6 +43,7 @@ class Standings:
     unread: int = 0
     staged: int = 0
     staged_age: float = 0.0
+    scheduled: int = 0
     replica_lag: float | None = None
     replica_in_use: bool = False
     complete: bool = True
@@ -100,6 +101,7 @@ STAGED = (
     "Messages, and calls with acks, that applications have committed and that wait; up to 10,000.",
 )
 STAGED_AGE = ("pubsub_staged_oldest_seconds", "Age of the oldest of these; 0 if there is none.")
+SCHEDULED = ("pubsub_scheduled_messages", "Messages that wait for their time; up to 100,000.")
 REPLICA_LAG = ("broker_replica_lag_seconds", "How far the replica is behind the primary, at the most.")
 REPLICA_IN_USE = ("broker_replica_in_use", "1 while calls that look read the replica.")
 
@@ -119,6 +121,7 @@ def gauges(standings: Standings) -> Iterator[tuple[str, str, str, Rows]]:
     yield *UNREAD, "", [("", float(standings.unread))]
     yield *STAGED, "", [("", float(standings.staged))]
     yield *STAGED_AGE, "", [("", standings.staged_age)]
+    yield *SCHEDULED, "", [("", float(standings.scheduled))]
     if standings.replica_lag is not None:
         yield *REPLICA_LAG, "", [("", standings.replica_lag)]
         yield *REPLICA_IN_USE, "", [("", float(standings.replica_in_use))]

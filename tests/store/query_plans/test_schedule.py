@@ -47,6 +47,7 @@ async def _run(log: Log, session: Any) -> None:
     await scheduled_messages.id_seqs_at(session, [(log.shard_id, 20), (log.shard_id + 1, 21)])
     page = SchedulePage(100, log.start + SECOND, one["id_seq"], log.shard_id)
     await scheduled.list_scheduled(session, shard_ids=[log.shard_id, log.shard_id + 1], page=page)
+    await scheduled.count_scheduled(session, shard_ids=[log.shard_id, log.shard_id + 1], most=1_000)
     await scheduled_messages.append_due(session, shard_id=log.shard_id, now=log.start + 600 * SECOND)
     await scheduled_messages.delete_closed_schedules(session, shard_id=log.shard_id)
 

@@ -1,0 +1,9 @@
+-- How many messages wait for their time in some shards; no more than `most` of each shard are counted.
+-- parameters: shard_ids int8[], most int8
+-- columns: messages
+SELECT coalesce(sum(w.messages), 0)::int8 AS messages
+FROM unnest(%(shard_ids)s) AS s (shard_id)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS messages
+    FROM (SELECT FROM scheduled_messages AS m WHERE m.shard_id = s.shard_id LIMIT %(most)s) AS counted
+) AS w
