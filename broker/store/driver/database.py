@@ -26,7 +26,7 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.hot_pool import HotPool, NoRoom
 from broker.store.driver.patient_connection import PATIENCE_SECONDS, PatientConnection
 from broker.store.driver.statements import Statement
-from broker.store.engine.engine import find_engine
+from broker.store.engine.engine import find_engine, is_lost_node
 from broker.telemetry.log import reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import CONNECTION_WAITS, ROUND_TRIPS
@@ -96,6 +96,8 @@ _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
 
 def translate(error: psycopg.Error) -> BrokerError:
     """The BrokerError that stands for an error of PostgreSQL; Internal for one that nobody foresaw."""
+    if is_lost_node(error):
+        return Unavailable("A node of the database went away; try again.")
     for cause, meaning, message in _ERRORS:
         if isinstance(error, cause):
             return meaning(message)
@@ -270,6 +272,9 @@ class Database:
         cause = error.orig if isinstance(error, DBAPIError) else error
         if self._hot_pool.away:
             return  # which has been said
+        if cause is not None and is_lost_node(cause):
+            self._states.happens("database troubles", "node", "a node of the database is away", reason(cause))
+            return
         for kinds, name, what in _WORRIES:
             if isinstance(cause, kinds):
                 self._states.happens("database troubles", name, what, reason(cause))

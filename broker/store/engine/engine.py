@@ -63,3 +63,20 @@ async def find_engine(connection: psycopg.AsyncConnection[Any]) -> Engine:
 
 async def _says(connection: psycopg.AsyncConnection[Any], query: bytes) -> bool:
     return (await (await connection.execute(query)).fetchone()) == (True,)
+
+
+# Where in Citus's code a lost connection to a node is told of.
+_TOLD_IN = {"remote_commands.c", "remote_transaction.c", "placement_connection.c", "adaptive_executor.c"}
+_LOST = ("08", "57P0", "XX000")  # beginnings of SQLSTATEs
+
+
+def is_lost_node(error: BaseException) -> bool:
+    """Whether a node behind the server went away, or a COMMIT there has no answer: its outcome is unknown then.
+
+    Errors that a node has sent itself come by the same way, with SQLSTATEs of their own.
+    """
+    return (
+        isinstance(error, psycopg.Error)
+        and error.diag.source_file in _TOLD_IN
+        and (error.sqlstate or "").startswith(_LOST)
+    )

@@ -367,5 +367,5 @@ def schedule_statement(shard_id: int, parts: Sequence[ScheduledPart], now: datet
 
 
 def is_frozen(error: CheckViolation) -> bool:
-    """Whether it is for a freeze that nothing can be appended."""
-    return error.diag.constraint_name == _FROZEN
+    """Whether it is for a freeze that nothing can be appended.  A node's error comes with its message alone."""
+    return _FROZEN in (error.diag.constraint_name or error.diag.message_primary or "")

@@ -123,7 +123,9 @@ async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
             break
     async with _dropping(connection):
         await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
-    await connection.execute(_DELETE_CLOSED_SHARDS)
+    cursor = await connection.execute(_DELETE_CLOSED_SHARDS)
+    gone = [shard_id for (shard_id,) in await cursor.fetchall()]
+    await connection.execute(b"DELETE FROM known_shards WHERE shard_id = ANY (%s)", [gone])
     return deleted
 
 

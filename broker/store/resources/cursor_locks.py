@@ -1,20 +1,28 @@
 """Cursors of several shards, locked in the one order (docs/decisions/0031-operations.md)."""
 
-from sqlalchemy import ColumnElement, select
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import select
 
 from broker.store.driver.database import ResourceConnection
+from broker.store.resources.shard_levels import shards_of
 from broker.store.schema.tables import cursors
 
 
-async def lock_cursors(connection: ResourceConnection, which: ColumnElement[bool]) -> None:
+async def lock_cursors(
+    connection: ResourceConnection, *, shard_ids: Iterable[int], subscription_ids: Sequence[int]
+) -> None:
     """By shard and subscription, before an UPDATE or DELETE of the same, which would take them in any order.
 
-    Waits for claims under way.
+    Waits for claims under way.  A shard at a time: on nodes a statement locks rows of one shard only.
     """
-    order = cursors.c.shard_id, cursors.c.subscription_id
-    await connection.execute(select(cursors.c.shard_id).where(which).order_by(*order).with_for_update())
+    of_these = cursors.c.subscription_id.in_(subscription_ids)
+    for shard_id in sorted(shard_ids):
+        of_shard = select(cursors.c.shard_id).where(cursors.c.shard_id == shard_id, of_these)
+        await connection.execute(of_shard.order_by(cursors.c.subscription_id).with_for_update())
 
 
-async def lock_cursors_of(connection: ResourceConnection, subscription_id: int) -> None:
-    """All of one subscription's."""
-    await lock_cursors(connection, cursors.c.subscription_id == subscription_id)
+async def lock_cursors_of(connection: ResourceConnection, *subscription_ids: int) -> None:
+    """All of some subscriptions', whose rows are still there."""
+    shard_ids = await shards_of(connection, subscription_ids)
+    await lock_cursors(connection, shard_ids=shard_ids, subscription_ids=subscription_ids)

@@ -12,7 +12,9 @@ from broker.domain.subscription import Subscription
 from broker.domain.timestamps import whole_milliseconds
 from broker.store.driver.database import ResourceConnection
 from broker.store.log.due_attempt import first_due_floor
-from broker.store.schema.tables import cursors, shards
+from broker.store.resources.shard_levels import insert_shards
+from broker.store.schema.known_tables import held_claims, known_shards
+from broker.store.schema.tables import cursors
 
 
 async def find_private_shard(
@@ -20,23 +22,22 @@ async def find_private_shard(
 ) -> tuple[int, bool]:
     """Of a subscription whose row the caller has locked; made if there is none.  True: it was made."""
     owner = -subscription.subscription_id
-    found = await connection.scalar(select(func.min(shards.c.shard_id)).where(shards.c.topic_id == owner))
+    known = select(func.min(known_shards.c.shard_id)).where(known_shards.c.topic_id == owner)
+    found = await connection.scalar(known)
     if found is not None:
         return int(found), False
     start = whole_milliseconds(now)
-    made = {"topic_id": owner, "ordinal": 0, "last_publish_time": start, "open": False}
-    shard_id = await connection.scalar(insert(shards).values(made).returning(shards.c.shard_id))
-    assert shard_id is not None
-    waits = select(func.coalesce(func.bool_or(cursors.c.paused), False)).where(
-        cursors.c.subscription_id == subscription.subscription_id
-    )
+    made = {"topic_id": owner, "ordinal": 0, "last_publish_time": start, "open": False, "level": None}
+    [shard_id] = await insert_shards(connection, [made])
+    of_it = held_claims.c.subscription_id == subscription.subscription_id
+    waits = await connection.scalar(select(held_claims.c.subscription_id).where(of_it))
     position = {"next_publish_time": start, "next_seq": 1, "due_floor": first_due_floor(now), "first_seq": 1}
     await connection.execute(
         insert(cursors).values(
             shard_id=shard_id,
             subscription_id=subscription.subscription_id,
-            paused=waits.scalar_subquery(),
+            paused=waits is not None,
             **position,
         )
     )
-    return int(shard_id), True
+    return shard_id, True

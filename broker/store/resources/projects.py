@@ -8,8 +8,9 @@ from sqlalchemy import Table, delete, select, update
 
 from broker.domain.topic import DELETED_TOPIC
 from broker.store.driver.database import ResourceConnection
-from broker.store.resources.cursor_locks import lock_cursors
+from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.store.schema.event_tables import event_conditions, waiting_events
+from broker.store.schema.known_tables import held_claims, known_shards
 from broker.store.schema.operation_tables import operations
 from broker.store.schema.payload_schema_tables import payload_schema_revisions, payload_schemas
 from broker.store.schema.tables import (
@@ -100,9 +101,8 @@ async def _delete_schedules(connection: ResourceConnection, project: str) -> Non
 
 
 async def _delete_subscriptions(connection: ResourceConnection, subscription_ids: Sequence[int]) -> None:
-    of_these = cursors.c.subscription_id.in_(subscription_ids)
-    await lock_cursors(connection, of_these)
-    for table in (subscriptions, cursors, push_states, push_failures):
+    await lock_cursors_of(connection, *subscription_ids)
+    for table in (subscriptions, cursors, push_states, push_failures, held_claims):
         await connection.execute(delete(table).where(table.c.subscription_id.in_(subscription_ids)))
 
 
@@ -116,7 +116,7 @@ async def _orphan(connection: ResourceConnection, topic_ids: Sequence[int], proj
 async def _delete_topics(connection: ResourceConnection, topic_ids: Sequence[int]) -> None:
     of_these = snapshots.c.topic_id.in_(topic_ids)
     await connection.execute(update(snapshots).where(of_these).values(topic=DELETED_TOPIC))
-    closed = select(shards.c.shard_id).where(shards.c.topic_id.in_(topic_ids)).order_by(shards.c.shard_id)
-    shard_ids = (await connection.scalars(closed.with_for_update())).all()
-    await connection.execute(update(shards).where(shards.c.shard_id.in_(shard_ids)).values(open=False))
+    closed = select(known_shards.c.shard_id).where(known_shards.c.topic_id.in_(topic_ids))
+    for shard_id in sorted((await connection.scalars(closed)).all()):
+        await connection.execute(update(shards).where(shards.c.shard_id == shard_id).values(open=False))
     await connection.execute(delete(topics).where(topics.c.topic_id.in_(topic_ids)))

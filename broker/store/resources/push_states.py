@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, select, update
+from sqlalchemy import Row, delete, insert, select, update
 
 from broker.domain.push_state import PushState
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.text import storable
-from broker.store.resources.cursor_locks import lock_cursors
+from broker.store.resources.cursor_locks import lock_cursors_of
+from broker.store.schema.known_tables import held_claims
 from broker.store.schema.tables import cursors, push_states
 
 _WRITE_PUSH_STATES = statements.load("write_push_states")
@@ -87,9 +88,12 @@ async def pause_claims(connection: ResourceConnection, *, subscription_id: int) 
 
 
 async def _let_claims(connection: ResourceConnection, subscription_id: int, *, paused: bool) -> int:
+    await lock_cursors_of(connection, subscription_id)
     of_it = (cursors.c.subscription_id == subscription_id) & (cursors.c.paused != paused)
-    await lock_cursors(connection, of_it)
     changed = await connection.execute(update(cursors).where(of_it).values(paused=paused))
+    await connection.execute(delete(held_claims).where(held_claims.c.subscription_id == subscription_id))
+    if paused:
+        await connection.execute(insert(held_claims).values(subscription_id=subscription_id))
     return changed.rowcount
 
 

@@ -1,14 +1,16 @@
 """Which shards a topic or subscription has, and which of them are for urgent messages (docs/decisions/0052)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Label, Row, Text, cast, func, select
+from sqlalchemy import ColumnElement, Label, Row, Text, cast, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.priority import Priorities
 from broker.domain.timestamps import whole_milliseconds
-from broker.store.schema.tables import shards, topics
+from broker.store.schema.known_tables import known_shards
+from broker.store.schema.tables import shards, subscriptions, topics
 
 PRIORITIES = (topics.c.priorities, topics.c.priority_age, topics.c.priority_weights)
 
@@ -17,7 +19,9 @@ _FIRST_URGENT = 1_000  # the ordinal of level 0: beyond those of all others
 
 def shards_with_levels(condition: ColumnElement[bool]) -> Label[Any]:
     """A column of a query, "shards": those of which the condition is true, for `read_shards`."""
-    found = select(func.jsonb_object_agg(cast(shards.c.shard_id, Text), shards.c.level)).where(condition)
+    found = select(func.jsonb_object_agg(cast(known_shards.c.shard_id, Text), known_shards.c.level)).where(
+        condition
+    )
     return found.scalar_subquery().label("shards")
 
 
@@ -40,6 +44,25 @@ def priority_columns(priorities: Priorities | None) -> dict[str, Any]:
         "priority_age": priorities and priorities.age,
         "priority_weights": list(priorities.weights) if priorities is not None and priorities.weights else None,
     }
+
+
+def of_subscription() -> ColumnElement[bool]:
+    """Whether a known shard is one of a subscription: of its topic, or a private one."""
+    return known_shards.c.topic_id.in_([subscriptions.c.topic_id, -subscriptions.c.subscription_id])
+
+
+async def shards_of(connection: AsyncConnection, subscription_ids: Sequence[int]) -> Sequence[int]:
+    """The ids of all shards of some subscriptions."""
+    known = select(known_shards.c.shard_id).distinct().join_from(subscriptions, known_shards, of_subscription())
+    return (await connection.scalars(known.where(subscriptions.c.subscription_id.in_(subscription_ids)))).all()
+
+
+async def insert_shards(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Returns their ids, in any order."""
+    made = insert(shards).returning(shards.c.shard_id, shards.c.topic_id, shards.c.level)
+    known = [row._asdict() for row in await connection.execute(made, rows)]
+    await connection.execute(insert(known_shards), known)
+    return [row["shard_id"] for row in known]
 
 
 def made_shards(

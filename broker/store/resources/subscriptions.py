@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, func, literal, select, text, update
+from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, exists, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,18 +16,30 @@ from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.log.due_attempt import first_due_floor
 from broker.store.resources.cursor_locks import lock_cursors_of
-from broker.store.resources.shard_levels import PRIORITIES, read_priorities, read_shards, shards_with_levels
+from broker.store.resources.shard_levels import (
+    PRIORITIES,
+    of_subscription,
+    read_priorities,
+    read_shards,
+    shards_with_levels,
+)
 from broker.store.resources.subscription_json import (
     decode_extensions,
     decode_push_config,
     encode_extensions,
     encode_push_config,
 )
-from broker.store.schema.tables import cursors, push_failures, push_states, shards, subscriptions, topics
-
-_SHARDS = shards_with_levels(  # and a private one
-    shards.c.topic_id.in_([subscriptions.c.topic_id, -subscriptions.c.subscription_id])
+from broker.store.schema.known_tables import held_claims
+from broker.store.schema.tables import (
+    cursors,
+    push_failures,
+    push_states,
+    shards,
+    subscriptions,
+    topics,
 )
+
+_SHARDS = shards_with_levels(of_subscription())
 _dead_letter_topics = topics.alias()
 _SUBSCRIPTION: Select[Any] = (
     select(
@@ -38,10 +50,9 @@ _SUBSCRIPTION: Select[Any] = (
         push_states.c.paused_reason,
         push_states.c.paused_at,
         push_states.c.paused_by,
-        select(func.bool_or(cursors.c.paused))
-        .where(cursors.c.subscription_id == subscriptions.c.subscription_id)
-        .scalar_subquery()
-        .label("claims_wait"),
+        exists(held_claims.select().where(held_claims.c.subscription_id == subscriptions.c.subscription_id)).label(
+            "claims_wait"
+        ),
         select(_dead_letter_topics.c.topic_id)
         .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
         .scalar_subquery()
@@ -227,9 +238,8 @@ async def delete_subscription(connection: AsyncConnection, *, subscription_id: i
 
     Its delivery attempts are left to the janitor, so that this is quick whatever the backlog.
     """
-    await connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == subscription_id))
     await lock_cursors_of(connection, subscription_id)
-    for table in (cursors, push_states, push_failures):
+    for table in (subscriptions, cursors, push_states, push_failures, held_claims):
         await connection.execute(delete(table).where(table.c.subscription_id == subscription_id))
 
 
@@ -241,7 +251,8 @@ async def detach_subscription(connection: AsyncConnection, *, subscription_id: i
         .values(detached=True, last_active_at=now)
     )
     await lock_cursors_of(connection, subscription_id)
-    await connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription_id))
+    for table in (cursors, held_claims):
+        await connection.execute(delete(table).where(table.c.subscription_id == subscription_id))
 
 
 async def list_subscriptions(connection: AsyncConnection, *, project: str, page: Page) -> list[Subscription]:

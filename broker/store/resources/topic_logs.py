@@ -10,7 +10,8 @@ from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
 from broker.store.log.due_attempt import first_due_floor
 from broker.store.resources.cursor_locks import lock_cursors
-from broker.store.resources.shard_levels import made_shards
+from broker.store.resources.shard_levels import insert_shards, made_shards
+from broker.store.schema.known_tables import held_claims, known_shards
 from broker.store.schema.tables import (
     cursors,
     delivery_attempts,
@@ -37,6 +38,7 @@ async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: dateti
     for shard_id in topic.shard_ids:  # by id: the one lock order
         closed = update(shards).where(shards.c.shard_id == shard_id).values(open=False, topic_id=_NOBODY)
         await connection.execute(closed)
+        await connection.execute(delete(known_shards).where(known_shards.c.shard_id == shard_id))
     # Nothing of a key is left that what is published from now on could overtake: keys may spread.
     count, known = len(topic.plain_shard_ids), topic.extensions.priorities
     await _keep_keys(connection, topic, None if known is None else count)
@@ -94,7 +96,7 @@ async def _hold(connection: AsyncConnection, topic: Topic) -> dict[int, bool]:
     of_topic = select(subscriptions.c.subscription_id).where(_attached(topic))
     held = of_topic.order_by(subscriptions.c.subscription_id).with_for_update(read=True)
     ids = (await connection.scalars(held)).all()
-    paused = select(cursors.c.subscription_id).where(cursors.c.subscription_id.in_(of_topic), cursors.c.paused)
+    paused = select(held_claims.c.subscription_id).where(held_claims.c.subscription_id.in_(of_topic))
     waits = set((await connection.scalars(paused)).all())
     return {id_: id_ in waits for id_ in ids}
 
@@ -111,7 +113,7 @@ async def _begin(
     """New shards, and these subscriptions at their beginnings."""
     start = whole_milliseconds(now)
     made = made_shards(topic.topic_id, plain=plain, levels=levels, now=now, frozen=topic.freeze is not None)
-    shard_ids = (await connection.scalars(insert(shards).returning(shards.c.shard_id), made)).all()
+    shard_ids = await insert_shards(connection, made)
     position = {"next_publish_time": start, "next_seq": 1, "due_floor": first_due_floor(now), "first_seq": 1}
     rows = [
         {"shard_id": shard_id, "subscription_id": subscription_id, "paused": paused, **position}
@@ -124,17 +126,20 @@ async def _begin(
 
 async def _take_cursors(connection: AsyncConnection, shard_ids: Sequence[int]) -> dict[int, bool]:
     """Whose cursors there were, and which were paused."""
-    of_them = cursors.c.shard_id.in_(shard_ids) & _of_topic(shard_ids)
-    await lock_cursors(connection, of_them)
+    ids = await _subscriptions_of(connection, shard_ids)
+    of_them = cursors.c.shard_id.in_(shard_ids) & cursors.c.subscription_id.in_(ids)
+    await lock_cursors(connection, shard_ids=shard_ids, subscription_ids=ids)
     gone = delete(cursors).where(of_them).returning(cursors.c.subscription_id, cursors.c.paused)
     rows = await connection.execute(gone)
     return {row.subscription_id: row.paused for row in rows}
 
 
-def _of_topic(shard_ids: Sequence[int]) -> ColumnElement[bool]:
+async def _subscriptions_of(connection: AsyncConnection, shard_ids: Sequence[int]) -> Sequence[int]:
     """The key of cursors begins with the subscription."""
-    of_topic = select(subscriptions.c.subscription_id).join(shards, shards.c.topic_id == subscriptions.c.topic_id)
-    return cursors.c.subscription_id.in_(of_topic.where(shards.c.shard_id.in_(shard_ids)))
+    is_it = known_shards.c.topic_id == subscriptions.c.topic_id
+    of_topic = select(subscriptions.c.subscription_id).join(known_shards, is_it)
+    found = await connection.scalars(of_topic.distinct().where(known_shards.c.shard_id.in_(shard_ids)))
+    return found.all()
 
 
 async def _forget_snapshots(connection: AsyncConnection, topic_id: int) -> None:

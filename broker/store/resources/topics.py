@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, insert, literal, select, update
+from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,16 +16,18 @@ from broker.domain.topic import DELETED_TOPIC, Topic
 from broker.domain.topic_extensions import TopicExtensions
 from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.resources.shard_levels import (
+    insert_shards,
     made_shards,
     priority_columns,
     read_priorities,
     read_shards,
     shards_with_levels,
 )
+from broker.store.schema.known_tables import known_shards
 from broker.store.schema.payload_schema_tables import payload_schemas
 from broker.store.schema.tables import shards, snapshots, subscriptions, topics
 
-_SHARDS = shards_with_levels(shards.c.topic_id == topics.c.topic_id)
+_SHARDS = shards_with_levels(known_shards.c.topic_id == topics.c.topic_id)
 _TOPIC: Select[Any] = select(topics, _SHARDS, payload_schemas.c.name.label("schema")).outerjoin_from(
     topics, payload_schemas, payload_schemas.c.schema_id == topics.c.schema_id
 )
@@ -117,7 +119,7 @@ async def insert_topic(
         return None
     levels = topic.extensions.priorities and range(topic.extensions.priorities.least)
     rows = made_shards(topic_id, plain=range(shard_count), levels=levels or (), now=now)
-    await connection.execute(insert(shards), rows)
+    await insert_shards(connection, rows)
     if levels is not None:  # an older broker would look for keys in all shards
         stays = update(topics).where(topics.c.topic_id == topic_id).values(key_shards=shard_count)
         await connection.execute(stays)
@@ -196,15 +198,14 @@ async def list_topics(connection: AsyncConnection, *, project: str, page: Page) 
 
 async def find_topic_of_shard(connection: AsyncConnection, *, shard_id: int) -> str | None:
     """The name of the topic that has a shard."""
-    query = select(topics.c.name).join(shards, shards.c.topic_id == topics.c.topic_id)
-    name: str | None = await connection.scalar(query.where(shards.c.shard_id == shard_id))
-    return name
+    return (await find_topics_of_shards(connection, shard_ids=[shard_id])).get(shard_id)
 
 
 async def find_topics_of_shards(connection: AsyncConnection, *, shard_ids: Sequence[int]) -> dict[int, str]:
     """The names of the topics that have these shards, by shard."""
-    query = select(shards.c.shard_id, topics.c.name).join(topics, shards.c.topic_id == topics.c.topic_id)
-    found = await connection.execute(query.where(shards.c.shard_id.in_(shard_ids)))
+    of_it = known_shards.c.topic_id == topics.c.topic_id
+    query = select(known_shards.c.shard_id, topics.c.name).join(topics, of_it)
+    found = await connection.execute(query.where(known_shards.c.shard_id.in_(shard_ids)))
     return {row.shard_id: row.name for row in found}
 
 

@@ -19,6 +19,7 @@ _Connection = psycopg.Connection[Any]
 _NODES = """
     SELECT count(*) FROM pg_catalog.pg_dist_node WHERE isactive AND shouldhaveshards AND noderole = 'primary'
 """
+_IS_VIEW = "SELECT relkind = 'v' FROM pg_class WHERE oid = %s::regclass"
 
 
 class CannotDistribute(Exception):
@@ -54,6 +55,7 @@ def _distribute_all(connection: _Connection, schema: str) -> int:
     missing = undistributed(connection, schema)
     if TABLES[0] in missing or any(_has_rows(connection, table) for table in missing):
         be_alone(connection, schema)
+    _keep_what_is_known(connection)
     # One connection to each node, which sees what the transaction has done so far.
     connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
     for table in missing:
@@ -90,6 +92,19 @@ def _have_the_turn(connection: _Connection, schema: str) -> None:
 def _has_rows(connection: _Connection, table: str) -> bool:
     query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table))
     return bool(connection.execute(query).fetchone() == (True,))
+
+
+def _keep_what_is_known(connection: _Connection) -> None:
+    """Tables take the place of the views by which the catalog reads what is going to lie on nodes."""
+    for view, key in (("known_shards", "shard_id"), ("held_claims", "subscription_id")):
+        if connection.execute(_IS_VIEW, [view]).fetchone() != (True,):
+            continue
+        name, copy = sql.Identifier(view), sql.Identifier(f"{view}_copy")
+        connection.execute(sql.SQL("CREATE TABLE {} AS SELECT * FROM {}").format(copy, name))
+        connection.execute(sql.SQL("DROP VIEW {}").format(name))
+        connection.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(copy, name))
+        connection.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(name, sql.Identifier(key)))
+    connection.execute("CREATE INDEX IF NOT EXISTS known_shards_topic_id_idx ON known_shards (topic_id)")
 
 
 def _distribute(connection: _Connection, table: str) -> None:

@@ -32,7 +32,7 @@ from sqlalchemy.types import UserDefinedType
 metadata = MetaData()
 
 # What the migrations make beside the tables: it moves with them (store/schema/schema_move.py).
-VIEWS = ("messages", "straggler_messages")
+VIEWS = ("messages", "straggler_messages", "known_shards", "held_claims")
 FUNCTIONS = (
     *("nth_sequence", "unsettled", "body_matches"),
     *("application_role", "check_staged_message", "check_staged_delay", "check_staged_bounds", "is_first_staged"),
