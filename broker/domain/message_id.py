@@ -38,7 +38,7 @@ def id_of(shard_id: int, message: _Numbered) -> str:
 def message_ids(shard_id: int, first_seq: int, count: int) -> list[str]:
     """The ids of `count` consecutive sequences of a shard."""
     first = shard_id * SEQUENCES_PER_SHARD + first_seq
-    return [str(number) for number in range(first, first + count)]
+    return list(map(str, range(first, first + count)))
 
 
 def parse_message_id(text: str, field: str = "messageId") -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 
 from broker.domain.errors import FailedPrecondition, InvalidArgument
 from broker.domain.message import NewMessage
@@ -17,6 +18,8 @@ RESERVED_PREFIX = "goog"
 # https://cloud.google.com/pubsub/docs/open-telemetry-tracing
 TRACE_KEYS = frozenset(("googclient_traceparent", "googclient_tracestate", "googclient_OpenTelemetrySpanContext"))
 
+_DATA, _ATTRIBUTES, _ORDERING_KEY = map(attrgetter, ("data", "attributes", "ordering_key"))
+
 
 def check_messages(messages: Sequence[NewMessage]) -> None:
     """Raises InvalidArgument or FailedPrecondition for a request that breaks a limit, naming the message."""
@@ -30,6 +33,23 @@ def check_messages(messages: Sequence[NewMessage]) -> None:
             f"but the maximum value is {MAX_MESSAGES}."
         )
     first_key = messages[0].ordering_key
+    if not _are_plain(messages):
+        _check_each(messages, first_key)
+    if len(first_key.encode()) > MAX_ORDERING_KEY_BYTES:
+        raise InvalidArgument(
+            f"messages[0].ordering_key is too long: {len(first_key.encode())} bytes, "
+            f"the maximum is {MAX_ORDERING_KEY_BYTES}."
+        )
+
+
+def _are_plain(messages: Sequence[NewMessage]) -> bool:
+    """Data, no attributes, one ordering key: what most requests are, asked without a turn of Python for each."""
+    if not all(map(_DATA, messages)) or any(map(_ATTRIBUTES, messages)):
+        return False
+    return len(set(map(_ORDERING_KEY, messages))) == 1
+
+
+def _check_each(messages: Sequence[NewMessage], first_key: str) -> None:
     for index, message in enumerate(messages):
         if not message.data and not message.attributes:
             raise InvalidArgument(f"messages[{index}] is empty: a message needs data or at least one attribute.")
@@ -40,11 +60,6 @@ def check_messages(messages: Sequence[NewMessage]) -> None:
                 "In a single publish request, all messages must have no ordering key or they must all have the "
                 "same ordering key. [code=539b]"
             )
-    if len(first_key.encode()) > MAX_ORDERING_KEY_BYTES:
-        raise InvalidArgument(
-            f"messages[0].ordering_key is too long: {len(first_key.encode())} bytes, "
-            f"the maximum is {MAX_ORDERING_KEY_BYTES}."
-        )
 
 
 @contextmanager

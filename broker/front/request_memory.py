@@ -2,7 +2,8 @@
 
 Large requests are shared by whoever sends them (domain/fair_stock.py): over REST the project in the path, over
 gRPC the connection, for there a project is known only when a request is complete.  Small ones are not counted by
-sender: the shares of the large ones leave them room.
+sender: the shares of the large ones leave them room.  Nor are large ones that are complete while half of the budget
+is free: anybody would have room for them, whatever he held.
 """
 
 from broker.domain.fair_stock import FairStock, Path
@@ -41,6 +42,20 @@ class RequestMemory:
         One request that is alone has room, however small the limit; so it has in `arrive`.
         """
         return _take(self._large, sender, size, own)
+
+    def take_unnamed(self, size: int) -> bool:
+        """Hold a large request without asking whose it is; False: half of all is held, so it has to be asked."""
+        held = self.held + size
+        if 2 * held > self.limit:
+            return False
+        self.held = held
+        self._large.hold(amount=size)
+        return True
+
+    def give_back_unnamed(self, size: int) -> None:
+        """What `take_unnamed` took."""
+        self.held -= size
+        self._large.give_back(amount=size)
 
     def give_back_share(self, sender: Path, size: int) -> None:
         self._large.give_back(sender, amount=size)

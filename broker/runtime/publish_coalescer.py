@@ -282,7 +282,10 @@ class PublishCoalescer:
     def _count(self, topic: str, publishes: list[_Publish], appended: Sequence[Appended | Stored]) -> None:
         """Once for a flush, in which a publish costs little then."""
         counts, now = self._counters.topic(topic), perf_counter()
-        sizes = list(chain.from_iterable([publish.batch.sizes for publish in publishes]))
+        if len(publishes) == 1:
+            sizes = publishes[0].batch.sizes
+        else:
+            sizes = list(chain.from_iterable([publish.batch.sizes for publish in publishes]))
         if stored := [answer for answer in appended if isinstance(answer, Stored)]:
             sizes = list(chain.from_iterable(map(_sizes, publishes, appended)))
             counts[REPEATED_MESSAGES] += sum(answer.repeats for answer in stored)

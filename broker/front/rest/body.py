@@ -85,8 +85,11 @@ class BodyReader:
         if (body := exchange.take()) is None:
             body, more = await _read(exchange)
         encoding = _header(exchange, b"content-encoding") if body or more else b""
-        if not (more or encoding or admission.unpacks) and len(body) <= LARGE_BYTES:
-            return body, self._take(len(body), admission) if body else 0, None
+        if not (more or encoding or admission.unpacks):
+            if len(body) <= LARGE_BYTES:
+                return body, self._take(len(body), admission) if body else 0, None
+            if self._memory.take_unnamed(len(body)):
+                return body, len(body), None
         large = LargeBody(self._memory, admission, project_within(name))
         try:
             large.take(len(body))
@@ -104,7 +107,10 @@ class BodyReader:
 
     def let_go(self, held: int, large: LargeBody | None) -> None:
         """Of what `read` has returned with a body."""
-        self._memory.held -= held
+        if held > LARGE_BYTES:
+            self._memory.give_back_unnamed(held)
+        else:
+            self._memory.held -= held
         if large is not None:
             large.let_go()
 

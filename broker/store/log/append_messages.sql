@@ -1,7 +1,8 @@
 -- Runs after take_sequences in the same transaction, so it sees the head that this transaction wrote.
 -- `attributes` and `data` have an element for each message, in order (`attributes` is null if none has any); a batch
 -- is the `counts` messages up to the `lasts`-th of them.  `shared_attributes`: of each batch, null if none has any.  For
--- `ttls` microseconds those of each are delivered (null: for ever).
+-- `ttls` microseconds those of each are delivered (null: for ever).  `ordering_keys` and `ttls` are empty if none has
+-- any: what is not there is null.
 -- parameters: shard_id int8, count int8, lasts int8[], counts int8[], sizes int8[], ordering_keys text[],
 --     attributes packed jsonb[], data packed bytea[], shared_attributes packed jsonb[],
 --     ttls int8[]

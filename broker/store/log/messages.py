@@ -279,11 +279,11 @@ def append_statements(shard_id: int, requests: Sequence[EncodedMessages], now: d
         "lasts": batches.lasts,
         "counts": batches.counts,
         "sizes": batches.sizes,
-        "ordering_keys": batches.ordering_keys,
+        "ordering_keys": batches.ordering_keys if any(batches.ordering_keys) else [],
         "attributes": _attributes(requests, batches.count),
         "data": array(OIDS["bytea"], [request.data for request in requests], batches.count),
         "shared_attributes": _shared(batches.shared),
-        "ttls": batches.ttls,
+        "ttls": batches.ttls if batches.ttls.count(None) < len(batches.ttls) else [],
     }
     return (_TAKE_SEQUENCES, {**where, "now": now}), (_APPEND_MESSAGES, {**where, **rows})
 
