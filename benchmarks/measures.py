@@ -17,6 +17,7 @@ from benchmarks.memory import memory
 from benchmarks.neighbours import neighbours
 from benchmarks.one_port import rest_one_port
 from benchmarks.overload import overload
+from benchmarks.own_transaction import own_transaction
 from benchmarks.peers import peers_drain_1, peers_drain_2, peers_publish_100, peers_publish_single
 from benchmarks.purges import purges
 from benchmarks.push import push_latency, push_throughput
@@ -73,6 +74,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "resets": resets,
     "transfers": transfers,
     "delay": delay,
+    "own-transaction": own_transaction,
     "memory": memory,
     "push-10000": push_10000,
     "pull-10000": pull_10000,
