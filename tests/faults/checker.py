@@ -47,6 +47,7 @@ from tests.faults.checks.recoveries import check_recoveries
 from tests.faults.checks.seeks import check_seeks_restore
 from tests.faults.checks.ticks import check_ticks
 from tests.faults.checks.transactions import check_acks_in_transactions, check_commit_order, check_transactions
+from tests.faults.checks.urgent import check_urgent
 from tests.faults.checks.view import View
 from tests.faults.checks.violation import Violation
 from tests.faults.checks.withdrawn import check_replaced, check_retracted, check_written_come
@@ -82,6 +83,7 @@ CHECKS: tuple[Check, ...] = (
     check_recalls,
     check_recoveries,
     check_carried,
+    check_urgent,
     check_retracted,
     check_replaced,
     check_written_come,

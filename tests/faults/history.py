@@ -304,6 +304,16 @@ class Carried(Operation, tag="carried", kw_only=True, omit_defaults=True):
     came: list[Came] = []
 
 
+class Hurried(Operation, tag="hurried", kw_only=True, omit_defaults=True):
+    """What one alone does on a topic with levels of urgency: messages of these levels were written, came, were
+    acked or nacked, or all come again (sought); or these are dead letters, and nothing is left.
+    """
+
+    what: Literal["wrote", "took", "acked", "nacked", "sought", "letters"]
+    names: list[str] = []
+    levels: list[int] = []
+
+
 class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
     """A look at what is left.  `final`: after the drain, when nothing may be."""
 
@@ -347,7 +357,7 @@ Once: TypeAlias = Named | Cancel | Collected
 Withdrawn: TypeAlias = Wrote | Retract | Took
 Perishing: TypeAlias = Perishable | Bought
 InTransactions: TypeAlias = Transaction | Relayed
-Alone: TypeAlias = Recall | Recovery | Carried
+Alone: TypeAlias = Recall | Recovery | Carried | Hurried
 Later: TypeAlias = Once | Withdrawn | Perishing | Ticked | InTransactions | Alone
 AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Act | Later | Position | Timeline | Fault
 _Line: TypeAlias = Subscription | AnyOperation

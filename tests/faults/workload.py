@@ -20,6 +20,7 @@ from tests.faults.clients.carrier import Carrier
 from tests.faults.clients.endpoints import Endpoints
 from tests.faults.clients.gate import Gate
 from tests.faults.clients.historian import Historian
+from tests.faults.clients.hurrier import Hurrier
 from tests.faults.clients.mender import Mender
 from tests.faults.clients.operator import Operator
 from tests.faults.clients.perisher import Perisher
@@ -45,7 +46,7 @@ _LOOK_SECONDS = 0.3
 _COPIED_FOR = "3600s"  # longer than a run
 _SHAPED_RATE = 2.0  # publish requests a second
 ACTORS: tuple[type[Actor], ...] = (
-    *(Mender, Repeater, Retractor, Perisher, Ticker, Shop, Recaller, Recoverer, Carrier),
+    *(Mender, Repeater, Retractor, Perisher, Ticker, Shop, Recaller, Recoverer, Carrier, Hurrier),
 )
 
 
