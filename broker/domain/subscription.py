@@ -1,7 +1,7 @@
 """A subscription: a position in a topic's log, and the rules of its deliveries."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -90,12 +90,19 @@ class Extensions:
     journal: Journal = NO_JOURNAL
     dead_letter_expired: bool = False
 
+    def with_those(self, names: Collection[str], wanted: "Extensions") -> "Extensions":
+        """Those of these names are as wanted, the others stay."""
+        return replace(self, **{name: getattr(wanted, name) for name in names})
+
     def replaced_by(self, wanted: "Extensions") -> "Extensions":
         """`wanted`, but with the secrets that there are unless it says which: who read them could not send them."""
         secrets = wanted.push.webhook_secrets
         if secrets is None:
             secrets = self.push.webhook_secrets
         return replace(wanted, push=replace(wanted.push, webhook_secrets=secrets or None, copied_fingerprints=()))
+
+
+EXTENSION_NAMES = tuple(each.name for each in fields(Extensions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

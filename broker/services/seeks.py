@@ -1,11 +1,13 @@
 """Seeking: to a time, to a snapshot, and back; and purging, which is a seek past what there is (A9, G2)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
-from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.errors import Aborted, FailedPrecondition, InvalidArgument
 from broker.domain.names import check_shape, leaf, project_of, random_name
 from broker.domain.preview import Preview, in_all
 from broker.domain.replay import Replay, ShardReplay, replay
@@ -18,7 +20,7 @@ from broker.runtime.quotas import Quotas
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
 from broker.services.snapshots import existing_snapshot
-from broker.services.subscriptions import attached_subscription, subscription_not_found
+from broker.services.subscriptions import attached_subscription
 from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.log import cursors
@@ -30,7 +32,11 @@ from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PURGES
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 UNDO_FOR = timedelta(hours=1)
+_TRIES = 5
 _UNDO_LABEL = "broker-undo-of"  # of a snapshot from before a seek: the id of its subscription
 _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -58,6 +64,23 @@ class _Undone(Exception):
     """A transaction is to leave nothing behind."""
 
 
+class _OtherLogs(Exception):
+    """The subscription does not stand where it did: its topic was purged meanwhile, or it is gone."""
+
+
+def _again(call: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """Where it stands elsewhere the call begins anew, and finds out whether it is gone."""
+
+    @wraps(call)
+    async def run(*arguments: P.args, **named: P.kwargs) -> T:
+        for _ in range(_TRIES):
+            with suppress(_OtherLogs):
+                return await call(*arguments, **named)
+        raise Aborted("The subscription's topic is purged again and again; nothing was sought.")
+
+    return run
+
+
 class SeekService:
     """Subscriber.Seek, and what this broker has beside it."""
 
@@ -79,6 +102,7 @@ class SeekService:
         self._quotas = quotas
         self._counts = counters.process
 
+    @_again
     async def seek(self, subscription_name: str, target: Target, *, undoable: bool = False) -> Replay:
         """To a time: ack what was published before it and un-ack what was published from then on; acked messages
         come back as far as retainAckedMessages or the topic's retention reach.  To a snapshot: make outstanding
@@ -95,6 +119,7 @@ class SeekService:
         self._sought(subscription)
         return replace(sought, undo_snapshot=name)
 
+    @_again
     async def preview(self, subscription_name: str, target: Target) -> Preview:
         """What a seek would bring about just now: one is made, and undone before anybody sees it.
 
@@ -116,6 +141,7 @@ class SeekService:
                 raise _Undone
         return in_all(previews)
 
+    @_again
     async def undo(self, subscription_name: str) -> Replay:
         """Back to where the subscription was before the last seek that could be undone and was not: what was not
         acked then is not acked again.
@@ -141,6 +167,7 @@ class SeekService:
         self._sought(subscription)
         return sought
 
+    @_again
     async def purge(self, subscription_name: str, *, before: datetime | None, undoable: bool = False) -> Replay:
         """Ack all that there is, or what was published `before`; nothing comes again that was acked.
 
@@ -154,7 +181,7 @@ class SeekService:
             for seek in self._seeks(subscription):
                 found = await cursors.seek_to_time(connection, seek, time=time, replay_since=None)
                 if found is None:
-                    raise subscription_not_found(subscription_name)
+                    raise _OtherLogs
                 shards.append(found)
         self._sought(subscription)
         self._counts[PURGES["subscription"]] += 1
@@ -191,7 +218,7 @@ class SeekService:
         for seek in self._seeks(subscription):
             found = await cursors.seek_to_time(connection, seek, time=time, replay_since=replay_since)
             if found is None:
-                raise subscription_not_found(subscription.name)
+                raise _OtherLogs
             shards.append(found)
         if replay_since is None:
             why = (
@@ -211,7 +238,7 @@ class SeekService:
         for seek in self._seeks(subscription):
             found = await cursors.seek_to_snapshot(connection, seek, snapshot_id=snapshot.snapshot_id)
             if found is None:
-                raise subscription_not_found(subscription.name)
+                raise _OtherLogs
             shards.append(found)
         retained_since = self._clock.now() - subscription.retention
         why = (

@@ -1,5 +1,6 @@
 """Update masks that reach into a resource's messages (A12); whole fields are with the resources' other tests."""
 
+import base64
 import re
 from typing import Any
 
@@ -197,10 +198,37 @@ async def test_extensions_are_named_as_a_whole(rest: Rest) -> None:
     """They are not Google's."""
     await rest.create_topic()
     await rest.create_subscription()
-    body: Json = {"subscription": {"extensions": {"push": {}}}, "updateMask": "extensions.push"}
-    code, message = await rest.error("PATCH", rest.subscription(), body)
-    assert code == "INVALID_ARGUMENT"
-    assert message.endswith("'extensions' can only be named as a whole.")
+    for path, why in (
+        ("push.digest", "'extensions.push' can only be named as a whole."),
+        ("colour", "'extensions' has: alerts, dead_letter_expired, journal, one_per_ordering_key, push."),
+    ):
+        body: Json = {"subscription": {"extensions": {"push": {}}}, "updateMask": f"extensions.{path}"}
+        code, message = await rest.error("PATCH", rest.subscription(), body)
+        assert code == "INVALID_ARGUMENT"
+        assert message.endswith(why)
+
+
+async def test_one_extension_is_changed_by_its_name_and_the_others_stay(rest: Rest) -> None:
+    """They are not Google's.  Secrets, which no answer has, stay as well."""
+    await rest.create_topic()
+    secret = "whsec_" + base64.b64encode(bytes(32)).decode()
+    journal = {"mode": "ALL", "sample": 1.0, "retention": "604800s"}
+    had = {"journal": journal, "onePerOrderingKey": True, "push": {"webhookSecrets": [secret]}}
+    made = (await rest.create_subscription(extensions=had))["extensions"]
+    more = made | {"deadLetterExpired": True}
+    once = {name: value for name, value in more.items() if name != "onePerOrderingKey"}
+    changes: list[tuple[str, Json, Json]] = [
+        ("extensions.deadLetterExpired,labels", {"deadLetterExpired": True}, more),
+        ("extensions.one_per_ordering_key", {}, once),
+        ("extensions.alerts", {"alerts": {"backlog": 5}, "push": {}}, {**once, "alerts": {"backlog": 5}}),
+        ("extensions.journal,extensions.push", {}, {"deadLetterExpired": True, "alerts": {"backlog": 5}}),
+    ]
+    for mask, wanted, expected in changes:
+        change = {"subscription": {"extensions": wanted}, "updateMask": mask}
+        found = (await rest.ok("PATCH", rest.subscription(), change))["extensions"]
+        if "push" in mask:  # secrets stay, as they do with "extensions"
+            expected["push"] = made["push"]
+        assert found == expected
 
 
 async def test_what_is_cleared_has_the_default_of_what_the_resource_then_is(rest: Rest) -> None:

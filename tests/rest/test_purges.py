@@ -238,3 +238,34 @@ async def test_a_frozen_topic_that_is_purged_stays_frozen(rest: Rest) -> None:
     assert (await rest.error("POST", f"{rest.topic()}:publish", body))[0] == "FAILED_PRECONDITION"
     await rest.ok("POST", f"{rest.topic()}:unfreeze")
     await rest.publish("x")
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"), [("seek", {"time": LATER}), ("previewSeek", {"time": LATER}), ("purge", {}), ("undoSeek", {})]
+)
+async def test_what_meets_a_purge_of_the_topic_is_of_the_new_logs(
+    two: tuple[Rest, Rest], database_url: str, verb: str, body: dict[str, object]
+) -> None:
+    rest, other = two
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.publish("a")
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"time": LATER, "undoable": True})
+    watching = Database(database_url)
+    try:
+        async with open_transaction(watching) as claiming:
+            await execute(claiming, "SELECT FROM cursors FOR UPDATE")
+            purging = asyncio.create_task(other.ok("POST", f"{rest.topic()}:purge"))
+            await until_waiting(watching)
+            seeking = asyncio.create_task(rest.call("POST", f"{rest.subscription()}:{verb}", body))
+            await until_waiting(watching, 2)
+        await purging
+        answer = await seeking
+    finally:
+        await watching.close()
+    if verb == "undoSeek":  # the snapshot that it goes back to is gone with the old logs
+        assert answer.json()["error"]["status"] == "FAILED_PRECONDITION"
+    else:
+        assert answer.status_code == 200, answer.text
+    await rest.publish("b")
+    assert texts(await rest.drain()) == ["b"]

@@ -63,6 +63,8 @@ async def _furnish(rest: Rest, *, neighbour: bool = False) -> None:
     await rest.ok("POST", f"{rest.subscription('pushed')}:pausePush")
     await rest.ok("PUT", f"{rest.project}/snapshots/snap", {"subscription": rest.subscription()})
     await rest.ok("POST", f"{rest.subscription()}:redrive", {})
+    schedule = {"topic": rest.topic("letters"), "message": {"data": "eA=="}, "schedule": "0 3 29 2 *"}
+    await rest.ok("PUT", f"{rest.project}/schedules/nightly", schedule)
     bindings = {"policy": {"bindings": [{"role": "roles/pubsub.viewer", "members": ["allUsers"]}]}}
     await rest.ok("POST", f"{rest.project}:setIamPolicy", bindings)
     for name in (rest.topic(), rest.subscription(), f"{rest.project}/schemas/order"):
@@ -103,7 +105,7 @@ async def test_all_that_a_project_has_is_gone_in_every_process_and_nothing_of_an
     ]
     await eventually(lambda: [len(broker.long_poll.waited_for()) for broker in brokers] == [1, 2])
     answer = await rest.ok("POST", f"{rest.project}:reset")
-    counts = {"topics": 2, "subscriptions": 4, "snapshots": 1, "schemas": 1, "operations": 1}
+    counts = {"topics": 2, "subscriptions": 4, "snapshots": 1, "schemas": 1, "operations": 1, "schedules": 1}
     assert answer == {"deleted": counts}
     assert [(await pull).status_code for pull in pulls] == [404, 404]
     assert (await stream.ended()).code == "NOT_FOUND"
@@ -114,7 +116,7 @@ async def test_all_that_a_project_has_is_gone_in_every_process_and_nothing_of_an
     for each in two:
         refused = await each.error("POST", f"{rest.topic('letters')}:publish", {"messages": [{"data": "eA=="}]})
         assert refused[0] == "NOT_FOUND"
-        for kind in ("topics", "subscriptions", "snapshots", "schemas", "operations"):
+        for kind in ("topics", "subscriptions", "snapshots", "schemas", "operations", "schedules"):
             assert not (await each.ok("GET", f"{rest.project}/{kind}")).get(kind), kind
     assert (await rest.ok("GET", f"{rest.project}/settings"))["eventTopic"] == rest.topic("letters")
     assert [text(each) for each in await neighbour.drain("guest")] == ["kept for the guest"]

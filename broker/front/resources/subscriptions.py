@@ -1,6 +1,6 @@
 """Subscriber's subscriptions: google.pubsub.v1.Subscription and what it means, and the calls."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from broker.domain.names import leaf
 from broker.domain.refusals import refuse_unsupported
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import (
+    EXTENSION_NAMES,
     KEPT_FIELDS,
     UNSUPPORTED_FIELDS,
     DeadLetterPolicy,
@@ -27,7 +28,7 @@ from broker.front.resources.push_config import push_config_from, push_config_mes
 from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
 from broker.front.resources.times import from_timedelta, to_timedelta
 from broker.front.resources.transforms import transform_messages, transforms_from
-from broker.front.resources.updates import update_of
+from broker.front.resources.updates import extensions_named, update_of
 
 
 def subscription_from(message: Any, *, extensions: Extensions | None = None) -> Subscription:
@@ -111,15 +112,21 @@ def _answer(subscription: Subscription) -> Answer:
 
 
 def _update(call: ResourceCall, given: Any, paths: Sequence[str]) -> Update[Subscription]:
-    for path in paths:
-        field, within, _ = path.partition(".")
-        if field == "extensions" and (within or call.extensions is None):
-            raise unknown_path(path, "Subscription", within and "'extensions' can only be named as a whole.")
-    from_message = partial(subscription_from, extensions=call.extensions)
-    update = update_of(given, paths, subscription_message, from_message)
+    named = extensions_named(paths, "Subscription", EXTENSION_NAMES)
+    if named and call.extensions is None:
+        raise unknown_path(next(path for path in paths if path.startswith("extensions")), "Subscription")
+    update = update_of(given, paths, subscription_message, subscription_from)
+    if call.extensions is not None:
+        update = replace(update, wanted=partial(_with_extensions, update, named, call.extensions))
     if call.allowed is None or "push_config" not in update.fields:
         return update
     return replace(update, wanted=partial(_with_allowed_token, update, call.allowed))
+
+
+def _with_extensions(
+    update: Update[Subscription], named: Collection[str], wanted: Extensions, current: Subscription
+) -> Subscription:
+    return replace(update.wanted(current), extensions=current.extensions.with_those(named, wanted))
 
 
 def _with_allowed_token(

@@ -1,6 +1,5 @@
 """A topic's extensions, as JSON in its message: Google's Topic has no field for them."""
 
-from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -8,9 +7,8 @@ import msgspec
 from broker.domain.deduplication import Deduplication, check_window
 from broker.domain.durations import format_duration, parse_duration
 from broker.domain.errors import InvalidArgument
-from broker.domain.field_mask import unknown_path
 from broker.domain.priority import Priorities
-from broker.domain.topic_extensions import NAMES, NO_EXTENSIONS, TopicExtensions
+from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions
 from broker.front.resources.carried import carried, carry
 
 
@@ -55,20 +53,6 @@ def extensions_from(message: Any) -> TopicExtensions:
         priorities=_priorities_from(body.priorities),
         expiry=body.expiry,
     )
-
-
-def extensions_named(paths: Sequence[str]) -> Collection[str]:
-    """Which of them the paths of a mask name.  Raises InvalidArgument for a path that leads to none."""
-    if "extensions" in paths:
-        return NAMES
-    names = {path: path.removeprefix("extensions.") for path in paths}
-    for path, name in names.items():
-        whole = name.partition(".")[0]
-        if whole not in NAMES:
-            raise unknown_path(path, "Topic", f"'extensions' has: {', '.join(sorted(NAMES))}.")
-        if whole != name:
-            raise unknown_path(path, "Topic", f"'extensions.{whole}' can only be named as a whole.")
-    return names.values()
 
 
 def put_extensions(message: Any, extensions: TopicExtensions) -> None:

@@ -6,15 +6,16 @@ from typing import Any
 from broker.domain.field_mask import Update
 from broker.domain.refusals import refuse_unsupported
 from broker.domain.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
+from broker.domain.topic_extensions import NAMES
 from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
 from broker.front.resources.kept_fields import kept_from_message, put_kept
 from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
 from broker.front.resources.schemas import settings_from, settings_message
 from broker.front.resources.times import from_timedelta, to_timedelta
-from broker.front.resources.topic_extensions import extensions_from, extensions_named, put_extensions
+from broker.front.resources.topic_extensions import extensions_from, put_extensions
 from broker.front.resources.transforms import transform_messages, transforms_from
-from broker.front.resources.updates import update_of
+from broker.front.resources.updates import extensions_named, update_of
 
 
 def topic_from(message: Any) -> Topic:
@@ -65,11 +66,10 @@ async def update_topic(call: ResourceCall, request: Any) -> Answer:
 
 
 def _with_extensions(update: Update[Topic], given: Any) -> Update[Topic]:
-    """Protobuf's masks do not reach them.  All are named by "extensions", one by "extensions.delay"."""
-    paths = [path for path in update.paths if path.partition(".")[0] == "extensions"]
-    if not paths:
+    names = extensions_named(update.paths, "Topic", NAMES)
+    if not names:
         return update
-    wanted, names = extensions_from(given), extensions_named(paths)
+    wanted = extensions_from(given)
     return replace(
         update,
         wanted=lambda topic: replace(update.wanted(topic), extensions=topic.extensions.with_those(names, wanted)),

@@ -1,6 +1,6 @@
 """Changes as Google's messages say them: a resource with new values, and a mask."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -38,6 +38,23 @@ def update_of(
         return from_message(message)
 
     return Update(given.name, paths, wanted)
+
+
+def extensions_named(paths: Sequence[str], resource: str, names: Collection[str]) -> Collection[str]:
+    """Which extensions, of those `names`, the paths of a mask name; protobuf's masks do not reach them.
+
+    All are named by "extensions", one by "extensions.delay".  Raises InvalidArgument for a path that leads to none.
+    """
+    within = {path: name for path in paths for field, _, name in [path.partition(".")] if field == "extensions"}
+    if "extensions" in within:
+        return names
+    for path, name in within.items():
+        whole = name.partition(".")[0]
+        if whole not in names:
+            raise unknown_path(path, resource, f"'extensions' has: {', '.join(sorted(names))}.")
+        if whole != name:
+            raise unknown_path(path, resource, f"'extensions.{whole}' can only be named as a whole.")
+    return within.values()
 
 
 def _check_path(resource: Descriptor, path: str) -> None:

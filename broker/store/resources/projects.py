@@ -36,12 +36,16 @@ class Emptied:
     snapshots: Sequence[str]
     schemas: Sequence[str]
     operations: Sequence[str]
+    schedules: Sequence[str]
     touched: Sequence[str]
 
     @property
     def deleted(self) -> list[str]:
         """All of them."""
-        return [*self.topics, *self.subscriptions, *self.snapshots, *self.schemas, *self.operations]
+        return [
+            *(*self.topics, *self.subscriptions, *self.snapshots),
+            *(*self.schemas, *self.operations, *self.schedules),
+        ]
 
 
 async def empty_project(connection: ResourceConnection, *, project: str) -> Emptied:
@@ -52,7 +56,7 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
     the resources alone.  Locks rows in the one lock order: schedules,
     topics, subscriptions, cursors, snapshots, shards.
     """
-    await _delete_schedules(connection, project)
+    ticking = await _delete_schedules(connection, project)
     topic_ids = await _locked(connection, topics, "topic_id", project)
     subscription_ids = await _locked(connection, subscriptions, "subscription_id", project)
     orphaned = await _orphan(connection, list(topic_ids), project)
@@ -76,6 +80,7 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
         snapshots=list(snapshot_ids.values()),
         schemas=list(schema_ids.values()),
         operations=ended.all(),
+        schedules=ticking,
         touched=[*orphaned, *users.all()],
     )
 
@@ -92,12 +97,14 @@ async def _locked(connection: ResourceConnection, table: Table, key: str, projec
     return {row[0]: row[1] for row in await connection.execute(query.with_for_update())}
 
 
-async def _delete_schedules(connection: ResourceConnection, project: str) -> None:
-    """Before all else: a tick has the row of its schedule when it takes a shard's."""
-    await connection.execute(delete(schedules).where(_is_of(schedules, project)))
+async def _delete_schedules(connection: ResourceConnection, project: str) -> Sequence[str]:
+    """Before all else: a tick has the row of its schedule when it takes a shard's.  Returns their names."""
+    deleted = delete(schedules).where(_is_of(schedules, project)).returning(schedules.c.name)
+    names = (await connection.scalars(deleted)).all()
     name = schedule_ticks.c.schedule
     ours = (name > f"{project}/schedules/") & (name < f"{project}/schedules0")
     await connection.execute(delete(schedule_ticks).where(ours))
+    return names
 
 
 async def _delete_subscriptions(connection: ResourceConnection, subscription_ids: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 from broker.front.rest.call import Call
 from broker.front.rest.codec.resources import encode_resource
 
-_DELETED = ("topics", "subscriptions", "snapshots", "schemas", "operations")
+_DELETED = ("topics", "subscriptions", "snapshots", "schemas", "operations", "schedules")
 
 
 async def reset_project(call: Call) -> bytes:
