@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from broker import settings
+from broker.cli.client.exit_codes import INTERRUPTED
 from broker.cli.command_line import Command, Commands, make_cli, misuse
 from broker.cli.stop import Stop
 from broker.settings import SettingError, SettingsInForce
@@ -288,9 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Of what is not 0 a line on standard error says what was wrong.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # as standard error does: what a terminal cannot show is no failure
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what a terminal cannot show is no failure
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code: int = command_line().main(list(arguments), prog_name="broker", standalone_mode=False)
@@ -298,8 +297,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.UsageError as error:
         _complain(str(misuse(error)))
         return 2
-    except click.Abort:
-        raise KeyboardInterrupt from None
+    except click.Abort:  # Ctrl-C
+        return INTERRUPTED
     except (Stop, SettingError) as error:
         _complain(str(error))
         return error.exit_code if isinstance(error, Stop) else 2

@@ -17,6 +17,7 @@ from broker.cli.client.words import printable, value_text
 ENDLESS = 100_000  # columns of what is no terminal: a program cuts lines better than it joins them
 _NARROWEST = 40
 _CUT = 20  # columns of a text of which the beginning is shown, but for the last of a row
+_LEAST = 12  # columns of a text that is broken or cut
 _GAP = 2  # between two columns of a table
 
 # A state, and what it looks like where there are colours.
@@ -90,7 +91,7 @@ class Output:
         elif shown.fields is not None:
             self._print(_fields(shown.fields))
         elif shown.rows:
-            self._print(_table(shown, self.console.width))
+            self._print_table(shown)
         elif shown.nothing:
             self.note(shown.nothing)
 
@@ -118,6 +119,14 @@ class Output:
         if not self.as_json:
             click.echo(text, err=True)
 
+    def _print_table(self, shown: Shown) -> None:
+        """As wide as the terminal; where that leaves columns no room it breaks lines rather than to lose any."""
+        width = self.console.width
+        table, least = _table(shown, width)
+        self.console.width = max(width, least)
+        self._print(table)
+        self.console.width = width
+
     def _print(self, what: Text | Table, *, wraps: bool = False) -> None:
         with self.console.capture() as printed:
             self.console.print(what, soft_wrap=isinstance(what, Text) and not wraps)
@@ -132,7 +141,8 @@ def _columns() -> int:
         return 80
 
 
-def _table(shown: Shown, width: int) -> Table:
+def _table(shown: Shown, width: int) -> tuple[Table, int]:
+    """And the width that it needs."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     used = [i for i in range(len(shown.columns)) if any(row[i] for row in shown.rows)]
     cells = {i: [cell(row[i]) for row in shown.rows] for i in used}
@@ -140,6 +150,7 @@ def _table(shown: Shown, width: int) -> Table:
     cut = [i for i in used if shown.columns[i] in shown.cut]
     for i in cut:
         widths[i] = min(widths[i], _CUT)
+    least = sum(widths[i] if shown.columns[i] in shown.whole else min(widths[i], _LEAST) for i in used)
     if cut:  # the last of them has what the others leave
         left = width - sum(widths[i] + _GAP for i in used if i != cut[-1])
         widths[cut[-1]] = max(_CUT, left)
@@ -153,7 +164,7 @@ def _table(shown: Shown, width: int) -> Table:
         )
     for row in zip(*cells.values(), strict=True):
         table.add_row(*row)
-    return table
+    return table, least + _GAP * (len(used) - 1)
 
 
 def cell(text: str) -> Text:

@@ -3,6 +3,7 @@
 import base64
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -105,6 +106,17 @@ def test_ctrl_c_ends_what_goes_on_without_a_word(here: Here) -> None:
         assert not each["done"], "Ctrl-C ends the waiting, not the work"
 
 
+def test_ctrl_c_ends_commands_about_the_database_without_a_word() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/none"
+        command = subprocess.Popen([*BROKER, "migrate", "--database-url", url], stderr=subprocess.PIPE)
+        connection, _ = silent.accept()
+        with connection:
+            command.send_signal(signal.SIGINT)
+            _, told = command.communicate(timeout=30)
+    assert (command.returncode, b"Traceback" in told) == (130, False), told
+
+
 def test_ctrl_c_ends_a_tail(here: Here) -> None:
     with _running("tail", "orders") as (command, ours):
         os.set_blocking(ours, False)
@@ -159,13 +171,21 @@ def test_what_a_terminal_cannot_show_is_escaped(here: Here) -> None:
     assert "größer \\u2192 \\u5927".encode("latin-1") in done.stdout
 
 
-@pytest.mark.parametrize("columns", [30, 80])
-def test_wide_characters_take_two_columns(here: Here, terminal: Terminal, columns: int) -> None:
+def test_wide_characters_take_two_columns(here: Here, terminal: Terminal) -> None:
     here.publish("大" * 200)
-    terminal.columns = columns
     shown = terminal.type("broker topic browse orders --max 2").text
-    assert max(map(cell_len, shown.splitlines())) <= max(columns, 40)
+    assert max(map(cell_len, shown.splitlines())) <= 80
     assert "大" in shown
+
+
+def test_a_terminal_that_is_narrow_breaks_lines_and_loses_no_column(here: Here, terminal: Terminal) -> None:
+    here.call("PUT", "subscriptions/a-worker-with-a-name", {"topic": f"{here.project}/topics/orders"})
+    terminal.columns = 30
+    for line, wanted in (
+        ("lag", {"SUBSCRIPTION", "a-worker-wit", "h-a-name", "WAITING", "VERDICT"}),
+        ("topic browse orders", {"ID", "PUBLISHED", "DATA", "zwei"}),
+    ):
+        assert wanted <= set(terminal.type(f"broker {line}").text.split()), line
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
