@@ -18,6 +18,7 @@ WRITERS = {
     "log/piles.py",
     "log/retention.py",
     "log/retraction.py",
+    "log/split_parts.py",
     "resources/topic_logs.py",
 }
 

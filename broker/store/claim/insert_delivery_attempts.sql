@@ -5,11 +5,11 @@ INSERT INTO delivery_attempts (
     shard_id, subscription_id, attempt_id, part, status, attempt_number,
     next_delivery_at, delivered_at, seqs, open, acked, first_publish_time, last_publish_time
 )
-SELECT %(shard_id)s, a.subscription_id, a.attempt_id, 0, 'delivering', a.attempt_number,
+SELECT s.shard_id, a.subscription_id, a.attempt_id, 0, 'delivering', a.attempt_number,
        a.ack_deadline, %(now)s, a.seqs::int8multirange, repeat('1', a.count::int4)::varbit,
        CASE WHEN a.exactly_once THEN repeat('0', a.count::int4)::varbit END,
        a.first_publish_time, a.last_publish_time
-FROM unnest(
+FROM shards AS s, unnest(
     %(subscription_ids)s::int8[], %(attempt_ids)s::int8[], %(attempt_numbers)s::int8[],
     %(ack_deadlines)s::timestamptz[], %(exactly_once)s::bool[], %(seqs)s::text[], %(counts)s::int8[],
     %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[]
@@ -17,3 +17,4 @@ FROM unnest(
     subscription_id, attempt_id, attempt_number, ack_deadline, exactly_once, seqs, count,
     first_publish_time, last_publish_time
 )
+WHERE s.shard_id = %(shard_id)s

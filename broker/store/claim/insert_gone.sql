@@ -1,11 +1,7 @@
 -- What rows held, and the log has no more for their reader: past its retention, but for what was retracted, which is in
 -- the journal already.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], buckets int8[], attempts int8[], seqs text[]
-INSERT INTO delivery_journal (
-    shard_id, subscription_id, bucket, time, event, attempt, seqs, principal, client, answer
-)
-SELECT %(shard_id)s, g.subscription_id, g.bucket, %(now)s, 'EXPIRED', g.attempt, g.left, '', '', ''
-FROM (
+WITH gone AS MATERIALIZED (
     SELECT w.subscription_id, w.bucket, w.attempt, w.seqs::int8multirange - coalesce((
         SELECT range_agg(int8range(r.seq, r.seq + 1))
         FROM retracted_messages AS r
@@ -15,5 +11,10 @@ FROM (
     ), '{}') AS left
     FROM unnest(%(subscription_ids)s::int8[], %(buckets)s::int8[], %(attempts)s::int8[], %(seqs)s::text[])
         AS w (subscription_id, bucket, attempt, seqs)
-) AS g
+)
+INSERT INTO delivery_journal (
+    shard_id, subscription_id, bucket, time, event, attempt, seqs, principal, client, answer
+)
+SELECT %(shard_id)s, g.subscription_id, g.bucket, %(now)s, 'EXPIRED', g.attempt, g.left, '', '', ''
+FROM gone AS g
 WHERE NOT isempty(g.left)

@@ -26,7 +26,7 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.hot_pool import HotPool, NoRoom
 from broker.store.driver.patient_connection import PATIENCE_SECONDS, PatientConnection
 from broker.store.driver.statements import Statement
-from broker.store.engine.engine import find_engine, is_lost_node
+from broker.store.engine.engine import Engine, find_engine, is_lost_node
 from broker.telemetry.log import reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import CONNECTION_WAITS, ROUND_TRIPS
@@ -206,13 +206,13 @@ class Database:
 
     async def _hot_connection(self) -> HotConnection:
         connection = await PatientConnection.connect(autocommit=True, **self._hot_parameters)
-        whole = self._whole_pipelines
-        if whole is None:
-            engine = await find_engine(connection)
-            whole = engine.whole_pipelines
-            for name, value in engine.hot_settings.items():
-                await connection.execute(b"SELECT set_config(%s, %s, false)", [name, value])
-        return HotConnection(connection, took=self._took, whole_pipelines=whole)
+        engine = await find_engine(connection)
+        whole = engine.whole_pipelines if self._whole_pipelines is None else self._whole_pipelines
+        for name, value in engine.hot_settings.items():
+            await connection.execute(b"SELECT set_config(%s, %s, false)", [name, value])
+        return HotConnection(
+            connection, took=self._took, whole_pipelines=whole, is_distributed=engine.is_distributed
+        )
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -308,6 +308,13 @@ class Database:
             [[(now,)]] = await connection.run((_NOW, {}))
             assert isinstance(now, datetime)
             return now
+
+
+async def engine_of(connection: ResourceConnection) -> Engine:
+    """What the database is on.  Raises psycopg.Error."""
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert isinstance(driver, psycopg.AsyncConnection)
+    return await find_engine(driver)
 
 
 def _check(connection: AdaptedConnection, *_: object) -> None:

@@ -76,9 +76,12 @@ class HotConnection:
         *,
         took: Callable[[float], None] = lambda _: None,
         whole_pipelines: bool = True,
+        is_distributed: bool = False,
     ) -> None:
-        """`took(seconds)`: a round trip has ended; `whole_pipelines`: each is a transaction, up to its Sync."""
-        self.whole_pipelines = whole_pipelines
+        """`took(seconds)`: a round trip has ended; `whole_pipelines`: each is a transaction, up to its Sync;
+        `is_distributed`: as Engine has it.
+        """
+        self.whole_pipelines, self.is_distributed = whole_pipelines, is_distributed
         self._took = took
         self._owner = connection  # closes the socket when it goes
         connection.add_notice_handler(self._noticed)
@@ -109,6 +112,11 @@ class HotConnection:
     def failed(self) -> bool:
         """No more batches may be sent."""
         return self._failed or self.closed
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether what was sent last has left one open."""
+        return self._begun
 
     @property
     def can_be_followed(self) -> bool:

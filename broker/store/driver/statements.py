@@ -94,6 +94,18 @@ def hot_of(name: str, table: str, other: str) -> Statement:
     return hot_statement(f"{name}_of_{other}", text.replace(table, other))
 
 
+@cache
+def hot_without(name: str, part: str, answer: str) -> Statement:
+    """`hot`, without its last common table expression and with another answer, for where the two cannot be one.
+
+    Raises FileNotFoundError for an unknown name, ValueError if it has no such part.
+    """
+    before, found, _ = _read(name).partition(f",\n{part} AS (")
+    if not found:
+        raise ValueError(f"{name}.sql has no {part}")
+    return hot_statement(f"{name}_without_{part}", f"{before}\n{answer}")
+
+
 def hot_statement(name: str, text: str) -> Statement:
     """`hot`, from a text."""
     types = dict(part.split(" ", 1) for part in _listed(_PARAMETERS, text))

@@ -6,6 +6,7 @@ Whoever works differently by it asks here: nothing else in the store knows an en
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import psycopg
 
@@ -15,7 +16,9 @@ class Engine:
     """`whole_pipelines`: several statements up to a Sync are one transaction (docs/decisions/0040).
     `hot_settings`: what sessions for hot statements are told besides.  `detaches_online`: partitions leave their
     table without a lock that publishes wait for.  `size_of`: the function that says how large a table is.
-    `changing_tables`: what a transaction that makes or drops partitions is told.
+    `changing_tables`: what a transaction that makes or drops partitions is told.  `is_distributed`: the hot tables
+    lie on several nodes by their shard, and those of the catalog do not: no statement joins the two, locks rows of
+    several shards, or is one snapshot over them.
     """
 
     name: str
@@ -24,6 +27,7 @@ class Engine:
     detaches_online: bool = True
     size_of: str = "pg_total_relation_size"
     changing_tables: Mapping[str, str] = field(default_factory=dict)
+    is_distributed: bool = False
 
 
 POSTGRES = Engine("PostgreSQL")
@@ -44,6 +48,7 @@ CITUS = Engine(
         "citus.multi_shard_modify_mode": "sequential",
         "citus.propagate_set_commands": "local",
     },
+    is_distributed=True,
 )
 
 _HAS_CITUS = b"SELECT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus')"
@@ -53,8 +58,18 @@ _IS_DISTRIBUTED = b"""
 """
 
 
+_KNOWN: WeakKeyDictionary[psycopg.AsyncConnection[Any], Engine] = WeakKeyDictionary()
+
+
 async def find_engine(connection: psycopg.AsyncConnection[Any]) -> Engine:
-    """That of a session's schema.  Raises psycopg.Error."""
+    """That of a session's schema; each is asked once.  Raises psycopg.Error."""
+    engine = _KNOWN.get(connection)
+    if engine is None:
+        engine = _KNOWN[connection] = await _look(connection)
+    return engine
+
+
+async def _look(connection: psycopg.AsyncConnection[Any]) -> Engine:
     if not await _says(connection, _HAS_CITUS):
         return POSTGRES
     is_distributed = await _says(connection, _KNOWS_NODES) and await _says(connection, _IS_DISTRIBUTED)

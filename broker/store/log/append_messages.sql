@@ -8,7 +8,7 @@
 --     ttls int8[]
 INSERT INTO message_batches (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data,
                              shared_attributes, expires_at)
-SELECT %(shard_id)s, s.last_publish_time, s.head - %(count)s + b.last, b.count, b.size, b.ordering_key,
+SELECT s.shard_id, s.last_publish_time, s.head - %(count)s + b.last, b.count, b.size, b.ordering_key,
        (%(attributes)s)[(b.last - b.count + 1)::int4:b.last::int4],
        (%(data)s)[(b.last - b.count + 1)::int4:b.last::int4], b.shared,
        s.last_publish_time + b.ttl * interval '1 microsecond'

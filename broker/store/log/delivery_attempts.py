@@ -14,6 +14,7 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.domain.sequences import from_bits, to_bits
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.split_parts import modify_by_parts
 
 _ACKNOWLEDGE = statements.hot("acknowledge")
 _ACKNOWLEDGE_EXACTLY_ONCE = statements.hot("acknowledge_exactly_once")
@@ -197,7 +198,10 @@ async def modify_ack_deadline(
         "jitter": jitter,
         "now": now,
     }
-    [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
+    if connection.is_distributed:
+        rows = await modify_by_parts(connection, parameters)
+    else:
+        [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
     return _missing(_asked(changes), _by_attempt(rows, shard_id))
 
 

@@ -3,6 +3,7 @@
 INSERT INTO retracted_messages (
     shard_id, id_seq, seq, publish_time, retracted_at, retracted_by, head, standings
 )
-SELECT %(shard_id)s, r.id_seq, r.seq, r.publish_time, %(now)s, %(by)s, %(head)s, r.standings::jsonb
-FROM unnest(%(id_seqs)s::int8[], %(seqs)s::int8[], %(publish_times)s::timestamptz[], %(standings)s::text[])
+SELECT s.shard_id, r.id_seq, r.seq, r.publish_time, %(now)s, %(by)s, %(head)s, r.standings::jsonb
+FROM shards AS s, unnest(%(id_seqs)s::int8[], %(seqs)s::int8[], %(publish_times)s::timestamptz[], %(standings)s::text[])
     AS r (id_seq, seq, publish_time, standings)
+WHERE s.shard_id = %(shard_id)s

@@ -3,7 +3,7 @@
 -- parameters: shard_id int8, count int8, accepted_at timestamptz, due_ats timestamptz[], sizes int8[],
 --     ordering_keys text[], attributes packed jsonb[], data packed bytea[], ttls int8[], flush int8
 INSERT INTO scheduled_messages (shard_id, id_seq, due_at, accepted_at, size, ordering_key, attributes, data, ttl)
-SELECT %(shard_id)s, s.last_id_seq - %(count)s + m.number, m.due_at, %(accepted_at)s, m.size, m.ordering_key,
+SELECT s.shard_id, s.last_id_seq - %(count)s + m.number, m.due_at, %(accepted_at)s, m.size, m.ordering_key,
        m.attributes, m.data, m.ttl
 FROM shards AS s,
      unnest(%(due_ats)s, %(sizes)s, %(ordering_keys)s, %(attributes)s, %(data)s, %(ttls)s)

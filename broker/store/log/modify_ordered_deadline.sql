@@ -57,7 +57,7 @@ returned AS (
     UPDATE delivery_attempts AS d
     SET open = n.open | ((n.open | ~n.open) >> (n.first - 1)),
         out_count = n.first - 1,
-        attempt_numbers = CASE n.uncounted WHEN 0 THEN d.attempt_numbers ELSE ARRAY(
+        attempt_numbers = CASE WHEN n.uncounted = 0 THEN d.attempt_numbers ELSE ARRAY(
             SELECT CASE WHEN ordinal BETWEEN n.first AND n.out_count THEN number - 1 ELSE number END
             FROM unnest(d.attempt_numbers) WITH ORDINALITY AS numbers (number, ordinal)
             ORDER BY ordinal

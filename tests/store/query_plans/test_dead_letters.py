@@ -11,7 +11,8 @@ from broker.store.log import redrive
 from broker.store.log.dead_letters import _INSERT_DEAD_LETTERS
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute
-from tests.store.query_plans.test_hot_statements import _literal, _nodes
+from tests.store.query_plans.every_statement import literal
+from tests.store.query_plans.test_hot_statements import nodes
 
 
 @pytest.fixture
@@ -101,10 +102,10 @@ async def test_a_step_of_a_redrive_reads_its_letters_alone_however_many_there_ar
     statement = getattr(redrive, name)
     async with log.database.hot() as connection:
         await connection.run((statement, {parameter: given[parameter] for parameter, _ in statement.parameters}))
-        values = ", ".join(_literal(given[parameter], type_) for parameter, type_ in statement.parameters)
+        values = ", ".join(literal(given[parameter], type_) for parameter, type_ in statement.parameters)
         await execute(connection, "SET plan_cache_mode = force_generic_plan")
         asked = f'EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE "{statement.name.decode()}" ({values})'
         [(plan,)] = await execute(connection, asked)
-    [scan] = [node for node in _nodes(plan[0]["Plan"]) if node.get("Relation Name") == "dead_letters"]
+    [scan] = [node for node in nodes(plan[0]["Plan"]) if node.get("Relation Name") == "dead_letters"]
     assert scan["Actual Rows"] == 520, plan
     assert scan["Index Name"] == "dead_letters_source_idx", plan

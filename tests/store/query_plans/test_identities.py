@@ -11,8 +11,9 @@ from broker.store.driver.statements import Statement
 from broker.store.log.partitions import make_partitions_ahead
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import execute
+from tests.store.query_plans.every_statement import literal
 from tests.store.query_plans.recorder import Recorder
-from tests.store.query_plans.test_hot_statements import _literal, _nodes
+from tests.store.query_plans.test_hot_statements import nodes
 from tests.store.test_identities import append, request
 
 _TABLES = ("message_identities", "shards", "identities_")
@@ -62,7 +63,7 @@ async def _faults(connection: Any, statement: Statement, given: dict[str, Any]) 
     name = statement.name.decode()
     [(plan,)] = await execute(connection, f'EXPLAIN (FORMAT JSON) EXECUTE "{name}" ({", ".join(values)})')
     found = []
-    for node in _nodes(plan[0]["Plan"]):
+    for node in nodes(plan[0]["Plan"]):
         kind, table = node["Node Type"], node.get("Relation Name", "")
         if table.startswith(_TABLES) and kind != "ModifyTable" and "Index" not in kind and "Bitmap" not in kind:
             found.append(f"{kind} of {table}")
@@ -72,4 +73,4 @@ async def _faults(connection: Any, statement: Statement, given: dict[str, Any]) 
 def _value(given: Any, type_: str) -> str:
     if type_ == "packed uuid[]":
         return "ARRAY[gen_random_uuid(), gen_random_uuid(), gen_random_uuid()]"
-    return _literal(given, type_)
+    return literal(given, type_)

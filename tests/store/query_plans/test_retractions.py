@@ -12,8 +12,9 @@ from broker.store.log import retracted
 from broker.store.log.retraction import Asked, retract
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import execute, open_transaction
+from tests.store.query_plans.every_statement import literal
 from tests.store.query_plans.recorder import Recorder
-from tests.store.query_plans.test_hot_statements import _literal, _nodes
+from tests.store.query_plans.test_hot_statements import nodes
 
 TABLES = ("retracted_messages", "message_batches", "straggler_batches", "scheduled_messages", "scheduled_ids")
 
@@ -63,11 +64,11 @@ async def test_nothing_reads_all_that_there_is(log: Log, mode: str) -> None:
 
 
 async def _faults(connection: Any, statement: Statement, given: dict[str, Any]) -> list[str]:
-    values = [_literal(given[parameter], type_) for parameter, type_ in statement.parameters]
+    values = [literal(given[parameter], type_) for parameter, type_ in statement.parameters]
     arguments = f" ({', '.join(values)})" if values else ""
     [(plan,)] = await execute(connection, f'EXPLAIN (FORMAT JSON) EXECUTE "{statement.name.decode()}"{arguments}')
     found = []
-    for node in _nodes(plan[0]["Plan"]):
+    for node in nodes(plan[0]["Plan"]):
         kind, table = node["Node Type"], node.get("Relation Name", "")
         if (
             table.startswith(TABLES)
@@ -88,7 +89,7 @@ async def _claim_reads(log: Log) -> int:
         await execute(connection, "BEGIN")
         for statement, given in recorder.sent.items():
             if not statement.text.startswith((b"BEGIN", b"COMMIT", b"INSERT", b"UPDATE")):
-                values = [_literal(given[parameter], type_) for parameter, type_ in statement.parameters]
+                values = [literal(given[parameter], type_) for parameter, type_ in statement.parameters]
                 arguments = f" ({', '.join(values)})" if values else ""
                 name = statement.name.decode()
                 explained = f'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE "{name}"{arguments}'

@@ -11,8 +11,9 @@ from broker.store.log import retained_bytes, scheduled_messages
 from broker.store.looking import scheduled
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import execute
+from tests.store.query_plans.every_statement import literal
 from tests.store.query_plans.recorder import Recorder
-from tests.store.query_plans.test_hot_statements import _literal, _nodes
+from tests.store.query_plans.test_hot_statements import nodes
 
 WAITING = 60_000  # in 20 shards
 TABLES = ("scheduled_messages", "scheduled_ids")
@@ -70,12 +71,12 @@ async def test_nothing_reads_all_that_waits(log: Log, mode: str) -> None:
 
 
 async def _faults(connection: Any, statement: Statement, given: dict[str, Any]) -> list[str]:
-    values = [_literal(given[parameter], type_) for parameter, type_ in statement.parameters]
+    values = [literal(given[parameter], type_) for parameter, type_ in statement.parameters]
     arguments = f" ({', '.join(values)})" if values else ""
     name = statement.name.decode()
     [(plan,)] = await execute(connection, f'EXPLAIN (FORMAT JSON) EXECUTE "{name}"{arguments}')
     found = []
-    for node in _nodes(plan[0]["Plan"]):
+    for node in nodes(plan[0]["Plan"]):
         kind, table = node["Node Type"], node.get("Relation Name", "")
         if table in TABLES and kind != "ModifyTable" and "Index" not in kind and kind != "Bitmap Heap Scan":
             found.append(f"{kind} of {table}")

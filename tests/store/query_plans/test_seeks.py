@@ -6,8 +6,9 @@ import pytest
 
 from broker.store.driver import statements
 from tests.fixtures.log import Log
+from tests.store.query_plans.every_statement import fill
 from tests.store.query_plans.test_dead_letters import plan_of
-from tests.store.query_plans.test_hot_statements import HOT_TABLES, _fill
+from tests.store.query_plans.test_hot_statements import HOT_TABLES
 
 
 @pytest.mark.parametrize("name", ["count_replayed", "read_positions"])
@@ -17,7 +18,7 @@ from tests.store.query_plans.test_hot_statements import HOT_TABLES, _fill
 async def test_nothing_is_read_from_end_to_end(
     log: Log, name: str, filter_path: str | None, body_path: str | None
 ) -> None:
-    await _fill(log)
+    await fill(log)
     parameters = {
         "shard_id": log.shard_id,
         "subscription_id": log.subscription.subscription_id,

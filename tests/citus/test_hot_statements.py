@@ -1,0 +1,120 @@
+"""Where each hot statement goes on a Citus cluster: to the node that has its shard, but for those named here."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from broker.store.driver.statements import Statement
+from broker.store.schema import migrations
+from tests.fixtures.citus import NEEDS_CITUS, Nodes
+from tests.fixtures.database import in_schema
+from tests.store.query_plans.every_statement import MODULES, every_statement_sent, literal
+
+pytestmark = NEEDS_CITUS
+
+_LOCAL = "the catalog's own"
+_MANY = "about several shards: a task for each part of a table"
+# The coordinator gives out a journal's numbers, so the rows are made there and sent to the shard's node.
+_SENT = "made on the coordinator"
+_TWO_STATEMENTS = "store/log/split_parts.py has two in its place"
+
+# What Citus refuses; docs/decisions/0043 says what is left of the broker without it.
+_COMPLEX = "complex joins are only supported when all distributed tables are co-located"
+_DIRECT = "direct joins between distributed and local tables are not supported"
+_RECURSIVE = "recursive CTEs are only supported when they contain a filter on the distribution column"
+_SUBQUERY = "cannot push down this subquery"
+
+# All others have a plan of one task, on the node of the shard.
+ELSEWHERE = {
+    "copying._READ_ENDS": _MANY,
+    "dead_letters._LIST_DEAD_LETTERS": _COMPLEX,
+    "dead_letters._READ_PILES": _DIRECT,
+    "delivery_attempts._MODIFY_ACK_DEADLINE": _TWO_STATEMENTS,
+    "discard._FIND_LETTERS": _MANY,
+    "discard._LOCATE_MESSAGES": _RECURSIVE,
+    "discard._NAME_PILES": _MANY,
+    "discard._READ_LETTERS": _COMPLEX,
+    "edits._FORGET_LETTERS": _MANY,
+    "expired._INSERT_EXPIRED": _SENT,
+    "expired._INSERT_EXPIRED_OF_KEYS": _SENT,
+    "expired._INSERT_GONE": _SENT,
+    "fates._READ_FATES": _COMPLEX,
+    "journal._INSERT_JOURNAL": _SENT,
+    "lag._FIND_LAGGING": "cannot perform a lateral outer join",
+    "lag._READ_LAG": _COMPLEX,
+    "letter_groups._READ_BODIES": _COMPLEX,
+    "piles._LOCK_PILES": "could not run distributed query with FOR UPDATE/SHARE commands",
+    "purging._READ_OLDEST_STANDING": _MANY,
+    "push_replay._FIND_GIVEN_UP": _MANY,
+    "push_replay._HOLD_RETENTION": _LOCAL,
+    "push_replay._LOCATE_MESSAGES": _RECURSIVE,
+    "readers._COUNT_STILL_OUT": _MANY,
+    "redrive._COPY_LETTERS": _COMPLEX,
+    "redrive._COUNT_LETTERS": _MANY,
+    "redrive._FORGET_LETTERS": _MANY,
+    "redrive._HOLD_RETENTION": _LOCAL,
+    "redrive._LIST_PILES": _MANY,
+    "redrive._NAME_PILES": _MANY,
+    "redrive._READ_LETTERS": _COMPLEX,
+    "redrive._READ_LETTER_SHARDS": _MANY,
+    "resend._HOLD_RETENTION": _LOCAL,
+    "resend._LOCATE_MESSAGES": _RECURSIVE,
+    "retained_bytes._READ_KEPT": _DIRECT,
+    "retained_bytes._READ_PROJECTS": _LOCAL,
+    "retained_bytes._SUM_BATCHES": _SUBQUERY,
+    "retained_bytes._SUM_SCHEDULED": _SUBQUERY,
+    "unrecorded._READ_RECORDED_SINCE": _LOCAL,
+}
+
+
+def _statements() -> dict[str, Statement]:
+    return {
+        f"{module}.{name}": value
+        for module, content in MODULES.items()
+        for name, value in vars(content).items()
+        if name.startswith("_") and isinstance(value, Statement)
+    }
+
+
+def _text(statement: Statement, given: dict[str, Any]) -> str:
+    """With its parameters written out: a prepared INSERT … SELECT is run by Citus, and not explained."""
+    values = [literal(given[parameter], type_) for parameter, type_ in statement.parameters]
+    return re.sub(r"\$(\d+)", lambda found: f"({values[int(found[1]) - 1]})", statement.text.decode())
+
+
+def _where(connection: psycopg.Connection[Any], text: str) -> str:
+    """Where it goes ("": to the one node), or why it does not."""
+    try:
+        rows = connection.execute(f"EXPLAIN (COSTS OFF) {text}".encode()).fetchall()
+    except psycopg.Error as error:
+        return str(error)
+    plan = "\n".join(line for (line,) in rows)
+    if "pull to coordinator" in plan:
+        return _SENT
+    tasks = re.findall(r"Task Count: (\d+)", plan)
+    if not tasks:
+        return _LOCAL
+    return "" if tasks == ["1"] and "Distributed Subplan" not in plan else _MANY
+
+
+async def test_each_hot_statement_goes_to_the_node_of_its_shard_but_for_those_named(
+    clone: Callable[[], Any], citus_nodes: Nodes
+) -> None:
+    with clone() as database_url:
+        async with every_statement_sent(database_url) as recorder:
+            sent = recorder.sent
+    with citus_nodes.database() as url:
+        migrations.upgrade(url)
+        migrations.distribute_tables(url)
+        with psycopg.connect(in_schema(url), autocommit=True) as connection:
+            connection.execute("SET enable_seqscan = off")
+            found = {
+                name: _where(connection, _text(statement, sent[statement]))
+                for name, statement in _statements().items()
+            }
+    elsewhere = {name: where for name, where in found.items() if where}
+    assert elsewhere.keys() == ELSEWHERE.keys()
+    for name, where in elsewhere.items():
+        assert ELSEWHERE[name] in where or ELSEWHERE[name] is _TWO_STATEMENTS, (name, where)
