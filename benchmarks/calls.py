@@ -31,9 +31,11 @@ RECORD: dict[str, Any] = {
 }
 
 
-def publish_body(batch: int, size: int) -> bytes:
-    """A publish request of `batch` messages with `size` bytes of random data each."""
-    messages = [{"data": base64.b64encode(os.urandom(size)).decode()} for _ in range(batch)]
+def publish_body(batch: int, size: int, levels: int = 0) -> bytes:
+    """A publish request of `batch` messages with `size` bytes of random data each, of so many levels by turns."""
+    messages: list[dict[str, Any]] = [{"data": base64.b64encode(os.urandom(size)).decode()} for _ in range(batch)]
+    for n, message in enumerate(messages if levels else ()):
+        message["attributes"] = {"broker-priority": str(n % levels)}
     return json.dumps({"messages": messages}).encode()
 
 
@@ -44,7 +46,7 @@ def publish_requests(spec: Spec) -> list[bytes]:
         return [build_request("POST", path, _records_body(spec.batch, spec.records)) for _ in range(_BODIES)]
     if spec.identified:
         return [build_request("POST", path, _identified_body(spec.batch, spec.size)) for _ in range(_BODIES)]
-    return [build_request("POST", path, publish_body(spec.batch, spec.size)) for _ in range(_BODIES)]
+    return [build_request("POST", path, publish_body(spec.batch, spec.size, spec.levels)) for _ in range(_BODIES)]
 
 
 def counted(request: bytes, number: int) -> bytes:

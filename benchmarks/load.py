@@ -27,6 +27,7 @@ from benchmarks.paced_load import PACED_ROLES
 from benchmarks.push_load import PUSH_ROLES
 from benchmarks.spread_load import SPREAD_ROLES
 from benchmarks.stream_load import STREAM_ROLES
+from benchmarks.urgent_load import URGENT_ROLES
 from benchmarks.wire import Connection, LoadFailed, build_request
 
 _EMPTY_ANSWERS = 30  # in a row, before a backlog counts as drained
@@ -194,6 +195,7 @@ ROLES: dict[str, Callable[[Spec], Run]] = {
     **CLIENT_ROLES,
     **GOOGLE_ROLES,
     **STREAM_ROLES,
+    **URGENT_ROLES,
 }
 
 

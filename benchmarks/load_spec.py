@@ -31,6 +31,7 @@ class Spec:
     numbered: bool = False  # every POST goes to a path of its own
     client: str = ""  # which Python client: a name of clients/client.py
     records: str = ""  # "BINARY" or "JSON": publish records of Avro in that encoding, not `size` random bytes
+    levels: int = 0  # messages say by turns so many levels of urgency; 0: none
     identified: bool = False  # each message has a `broker-dedup-id` of its own
     timed: bool = False  # note how long each publish took
 

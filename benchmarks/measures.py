@@ -19,6 +19,7 @@ from benchmarks.one_port import rest_one_port
 from benchmarks.overload import overload
 from benchmarks.own_transaction import own_transaction
 from benchmarks.peers import peers_drain_1, peers_drain_2, peers_publish_100, peers_publish_single
+from benchmarks.priorities import priorities
 from benchmarks.purges import purges
 from benchmarks.push import push_latency, push_throughput
 from benchmarks.push_bulkheads import bulkheads
@@ -75,6 +76,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "transfers": transfers,
     "delay": delay,
     "own-transaction": own_transaction,
+    "priorities": priorities,
     "memory": memory,
     "push-10000": push_10000,
     "pull-10000": pull_10000,

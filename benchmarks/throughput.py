@@ -36,6 +36,7 @@ def publish_specs(
     timed: bool = False,
     records: str = "",
     identified: bool = False,
+    levels: int = 0,
 ) -> list[Spec]:
     """Publishers: `count` (in all) or `seconds` bounds them."""
     return [
@@ -52,6 +53,7 @@ def publish_specs(
             timed=timed,
             records=records,
             identified=identified,
+            levels=levels,
         )
         for _ in range(processes)
     ]

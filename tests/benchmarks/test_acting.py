@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.bench import Bench, Options
+from benchmarks.priorities import priorities
 from benchmarks.purges import purges
 from benchmarks.redrive import redrive
 from benchmarks.report import Row
@@ -19,7 +20,8 @@ _SMALL = Options(rounds=1, seconds=0.3, backlog=(4_000,), claims_backlog=20_000,
 
 
 @pytest.mark.parametrize(
-    ("measure", "figures", "ratios"), [(purges, 2, 2), (resets, 2, 1), (transfers, 6, 4), (redrive, 3, 2)]
+    ("measure", "figures", "ratios"),
+    [(purges, 2, 2), (resets, 2, 1), (transfers, 6, 4), (redrive, 3, 2), (priorities, 5, 5)],
 )
 def test_a_measure_gives_figures_and_ratios(
     measure: Callable[[Bench], list[Row]], figures: int, ratios: int
