@@ -71,6 +71,7 @@ class PushOptions:
     `webhook_secrets` ("whsec_" and base64) sign each request as Standard Webhooks says, each with a signature.  No
     answer has them, so in a change None means those that there are, and () means none any more.  As they are stored
     they may be encrypted.
+    `urgent`: its messages go before those of the project's other subscriptions when pushes compete.
     `copied_fingerprints` is what a request brought along from an answer: of secrets that are there already.
     """
 
@@ -80,6 +81,7 @@ class PushOptions:
     webhook_secrets: tuple[WebhookSecret, ...] | None = field(default=None, repr=False)
     copied_fingerprints: tuple[str, ...] = ()
     circuit_breaker: CircuitBreaker = CircuitBreaker()
+    urgent: bool = False
 
 
 def fingerprint(secret: WebhookSecret) -> str:

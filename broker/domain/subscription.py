@@ -184,6 +184,11 @@ class Subscription:
         return bool(self.push_config.endpoint) and not self.detached
 
     @property
+    def is_urgent(self) -> bool:
+        """Whether its messages go before those of the project's others when pushes compete."""
+        return self.extensions.push.urgent and self.is_push
+
+    @property
     def export(self) -> str:
         """The JSON name of the config by which messages are for another service; "" if they are not.
 

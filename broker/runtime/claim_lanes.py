@@ -1,17 +1,20 @@
 """What the scheduler of claims knows: consumers in their shards, and the lanes in which they wait for turns."""
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from broker.domain.names import project_of
 from broker.domain.priority import MAX_LEVELS
+from broker.domain.subscription import Subscription
 from broker.runtime.claim_levels import Levels, LevelsOfAll, level_in
 from broker.runtime.consumer import Answer, Consumer
+from broker.runtime.fair_turns import URGENT
 from broker.store.claim.request import Gone, Locked, More, Quiet
 
+LanePath = tuple[str, *tuple[Hashable, ...]]  # whose project it is, and what in it
 _LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
 
 
@@ -110,7 +113,7 @@ class Watch:
         """From the next look on, or back to the others."""
         if alone and not self.lane.alone:
             name = self.member.consumer.subscription.name
-            self.lane = Lane(self.shard_id, (project_of(name), name), self.lane)
+            self.lane = Lane(self.shard_id, self.home.path_of(name), self.lane)
         elif not alone and self.lane.common is not None:
             self.lane = self.lane.common
 
@@ -122,15 +125,15 @@ class Watch:
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """Those who are claimed for together: what one project has in a shard; what all projects have there that is in
-    doubt; or one of these, whose claims take long.
+    """Those who are claimed for together: what one project has in a shard, or has there that is urgent; what all
+    projects have there that is in doubt; or one of these, whose claims take long.
 
     `path`: whose turns they are.  `common`: where the others are, if this one is for one alone.  `looks`: whom to
     claim for next; `watches`: all of them, of a common one; `woken`: they are all to be looked at.
     """
 
     shard_id: int
-    path: tuple[str, str | int]
+    path: LanePath
     common: "Lane | None" = None
     watches: dict[int, Watch] = field(default_factory=dict)  # by subscription
     looks: dict[Watch, None] = field(default_factory=dict)
@@ -141,6 +144,11 @@ class Lane:
     @property
     def alone(self) -> bool:
         return self.common is not None
+
+    def path_of(self, name: str) -> LanePath:
+        """Of a lane for one of them."""
+        project = self.path[0]
+        return (project, URGENT, name) if URGENT in self.path else (project, name)
 
 
 @dataclass(eq=False, slots=True)
@@ -157,6 +165,7 @@ class Member:
     alarm_at: float = 0.0  # not asked of the handle: uvloop's has no time if that is less than a millisecond away
     removed: bool = False
     levels: Levels | None = None
+    urgent: bool = False  # when its watches were made
 
     def next_held_up(self, now: datetime) -> list[Watch]:
         """Whose claim is longest ago first: what one turn brings may be all that is wanted.  What is less urgent
@@ -186,7 +195,7 @@ class Lanes:
     """The common lanes of all shards that there is a consumer for."""
 
     def __init__(self) -> None:
-        self._shards: dict[int, dict[str, Lane]] = {}  # of each shard, by project
+        self._shards: dict[int, dict[LanePath, Lane]] = {}  # of each shard, by their paths
         self._doubtful: dict[int, Lane] = {}  # for what is in doubt, by shard
         self._levels = LevelsOfAll()
 
@@ -200,27 +209,41 @@ class Lanes:
     def watch(self, member: Member) -> None:
         """Its consumer in each shard of its subscription, in which it is not watched yet."""
         subscription = member.consumer.subscription
-        project = project_of(subscription.name)
         for shard_id in [each for each in subscription.shard_ids if each not in member.shard_ids]:
-            lanes = self._shards.setdefault(shard_id, {})
-            lane = lanes.setdefault(project, Lane(shard_id, (project, shard_id)))
+            lane = self._home(subscription, shard_id)
             watch = Watch(member, shard_id, lane, lane, level=level_in(subscription, shard_id))
             lane.watches[subscription.subscription_id] = watch
             member.watches.append(watch)
         member.shard_ids, member.levels = subscription.shard_ids, self._levels.of(subscription)
+        member.urgent = subscription.is_urgent
+
+    def move(self, member: Member) -> None:
+        """Its consumer has become urgent, or is so no more.  What is queued stays where it is, until its turn."""
+        subscription = member.consumer.subscription
+        for watch in member.watches:
+            self._leave_home(watch)
+            watch.home = self._home(subscription, watch.shard_id)
+            watch.home.watches[subscription.subscription_id] = watch
+        member.urgent = subscription.is_urgent
 
     def forget(self, member: Member) -> None:
-        subscription = member.consumer.subscription
-        project = project_of(subscription.name)
         for watch in member.watches:
             watch.lane.looks.pop(watch, None)
-            lanes = self._shards[watch.shard_id]
-            del lanes[project].watches[subscription.subscription_id]
-            if not lanes[project].watches:
-                del lanes[project]
-            if not lanes:
+            self._leave_home(watch)
+            if not self._shards[watch.shard_id]:
                 del self._shards[watch.shard_id]
                 self._doubtful.pop(watch.shard_id, None)
+
+    def _home(self, subscription: Subscription, shard_id: int) -> Lane:
+        project = project_of(subscription.name)
+        path: LanePath = (project, URGENT, shard_id) if subscription.is_urgent else (project, shard_id)
+        return self._shards.setdefault(shard_id, {}).setdefault(path, Lane(shard_id, path))
+
+    def _leave_home(self, watch: Watch) -> None:
+        lane = watch.home
+        del lane.watches[watch.member.consumer.subscription.subscription_id]
+        if not lane.watches:
+            del self._shards[watch.shard_id][lane.path]
 
     def doubtful(self, shard_id: int) -> Lane:
         lane = self._doubtful.get(shard_id)

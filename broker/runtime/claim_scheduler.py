@@ -5,11 +5,11 @@
                      an alarm rings ───────┤◄── an alarm is set ◄── Quiet ────┤
                      somebody is ready ────┘◄── held up: wants nothing ◄ More ┘
 
-Turns are shared by project, and in a project by shard, by the seconds that claims take (fair_turns.py).  A claim
-serves all that a project wants from the shard, up to 1,000 subscriptions in one transaction; one whose claims take
-long has turns of its own.  Consumers in doubt (push endpoints that fail, are slow or are new) count as one project,
-so however many projects have such, whoever does well waits for one turn of them.  What happens while a claim is
-under way is looked at after it, so no wake-up is lost.
+Turns are shared by project, and in a project by shard, by the seconds that claims take; there what is urgent goes
+first (fair_turns.py).  A claim serves all that a project wants from the shard, up to 1,000 subscriptions in one
+transaction; one whose claims take long has turns of its own.  Consumers in doubt (push endpoints that fail, are
+slow or are new) count as one project, so however many projects have such, whoever does well waits for one turn of
+them.  What happens while a claim is under way is looked at after it, so no wake-up is lost.
 """
 
 import asyncio
@@ -84,6 +84,8 @@ class ClaimScheduler:
             member = self._members[subscription.subscription_id] = Member(consumer)
         if member.shard_ids != subscription.shard_ids:
             self._lanes.watch(member)
+        if member.urgent != subscription.is_urgent:
+            self._lanes.move(member)
         self._look_everywhere(member)
 
     def remove(self, consumer: Consumer) -> None:
@@ -216,7 +218,7 @@ class ClaimScheduler:
                 try:
                     await self._serve(turn.item)
                 finally:
-                    self._turns.end(turn, self._counts.turn_ended(turn.item.path, queued_at, begun_at))
+                    self._turns.end(turn, self._counts.turn_ended(turn.item.path[0], queued_at, begun_at))
                 self._serve_more()
         finally:
             self._serving -= 1

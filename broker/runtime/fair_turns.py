@@ -9,6 +9,9 @@ A turn is not cut short.  So a project whose turns are long does not take the la
 has: whoever comes finds it free.  And turns that are under way slow each other down, for they share processors: so
 a project has a few at once while another one has been there lately, and all when it is alone.
 
+In a project what asks under URGENT, `("projects/p", URGENT, 17)`, has three of four turns while others of it wait.
+What projects get stays as it is, and nobody waits for ever (docs/decisions/0052-priority.md).
+
     turns = FairTurns[str](at_once=6, long=0.02)
     turns.ask(("projects/p", 17), "shard 17")    # any number; they wait
     while (turn := turns.begin()) is not None:   # None: nobody waits, or nobody of those may have what is free
@@ -31,6 +34,9 @@ from broker.runtime.company import Company
 
 _CREEP = 1 / 8  # what those who are there keep of an equal part, at the least, though newcomers never end
 
+URGENT = ("urgent",)  # in a path, behind the project; nothing else is called so
+URGENT_TURNS = 3  # so many in a row, and one for the others, if there are any
+
 T = TypeVar("T")
 Path = tuple[Hashable, ...]
 
@@ -41,7 +47,7 @@ class _Party(Generic[T]):
 
     `used`: the virtual time.  `expected`: what a turn is charged when it begins; what it cost is known at its end.
     `entry`: its valid entry in a heap of its parent.  Of those within, `active` wait or have a turn, and newcomers
-    begin at the virtual time `start`.
+    begin at the virtual time `start`.  `urgent` has turns before them, and `in_a_row` of them until now.
     """
 
     key: Hashable = None
@@ -56,6 +62,8 @@ class _Party(Generic[T]):
     parties: "dict[Hashable, _Party[T]]" = field(default_factory=dict)
     ready: "list[tuple[float, int, _Party[T]]]" = field(default_factory=list)  # heap of those that wait
     in_debt: "list[tuple[float, int, _Party[T]]]" = field(default_factory=list)  # heap of those that do nothing
+    urgent: "_Party[T] | None" = None
+    in_a_row: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -103,7 +111,9 @@ class FairTurns(Generic[T]):
         return self._root.under_way + (self._lone is not None and self._lone.turn is not None)
 
     def ask(self, path: Path, item: T) -> None:
-        """Wait for a turn, behind what waits under the same path.  All paths are of one length, 1 or more."""
+        """Wait for a turn, behind what waits under the same path.  All paths are of one length, 1 or more, but for
+        URGENT in them.
+        """
         if not self._root.parties:
             if self._lone is None:
                 self._lone = _Lone(path, item)
@@ -118,7 +128,10 @@ class FairTurns(Generic[T]):
             parent, known = party, party.parties.get(key)
             party = parent.parties[key] = _Party(key) if known is None else known
             party.waiting += 1
-            if party.waiting == 1:
+            if key is URGENT:
+                parent.urgent = party
+                parent.active += party.waiting == 1 and not party.under_way
+            elif party.waiting == 1:
                 parent.active += not party.under_way
                 party.used = max(party.used, parent.start)
                 self._enter(parent.ready, party)
@@ -151,7 +164,7 @@ class FairTurns(Generic[T]):
         while chosen is not None:
             charged.append((chosen, chosen.expected))
             self._charge(party, chosen)
-            party, chosen = chosen, _least(chosen)
+            party, chosen = chosen, _next_of(chosen)
         self._root.waiting -= 1
         self._root.under_way += 1
         return Turn(party.items.popleft(), charged)
@@ -167,6 +180,9 @@ class FairTurns(Generic[T]):
             party.under_way -= 1
             party.used += cost - charged
             party.expected = max(cost, party.expected / 2)
+            if party is parent.urgent:
+                _leave_if_idle(parent, party)
+                continue
             parent.start += cost * _CREEP / parent.active
             if party.waiting:
                 self._enter(parent.ready, party)
@@ -187,11 +203,12 @@ class FairTurns(Generic[T]):
 
     def _charge(self, parent: _Party[T], party: _Party[T]) -> None:
         """A turn within it begins."""
-        parent.start = max(parent.start, party.used)
+        if party is not parent.urgent:  # whose time is none that newcomers could begin at
+            parent.start = max(parent.start, party.used)
         party.used += party.expected
         party.waiting -= 1
         party.under_way += 1
-        if party.waiting:
+        if party.waiting and party is not parent.urgent:
             self._enter(parent.ready, party)
         else:
             party.entry = -1
@@ -221,13 +238,33 @@ def _least(parent: _Party[T], *, below: float = inf) -> _Party[T] | None:
     return chosen
 
 
+def _next_of(parent: _Party[T]) -> _Party[T] | None:
+    """Who is next in what begins a turn: what is urgent, but for the others' turn in four; None: it has items."""
+    urgent = parent.urgent
+    others_wait = urgent is not None and parent.waiting >= urgent.waiting  # the one that begins waits no more
+    if urgent is None or not urgent.waiting or (others_wait and parent.in_a_row >= URGENT_TURNS):
+        parent.in_a_row = 0
+        return _least(parent)
+    parent.in_a_row += others_wait
+    return urgent
+
+
+def _leave_if_idle(parent: _Party[T], urgent: _Party[T]) -> None:
+    """Nothing is remembered of what is urgent: it owes the others nothing."""
+    if not urgent.waiting and not urgent.under_way:
+        parent.active -= 1
+        parent.urgent = None
+        del parent.parties[urgent.key]
+        _forget_idle(parent)
+
+
 def _forget_idle(parent: _Party[T]) -> None:
     """Who does nothing and has used no more than who is there now; if nobody is there, all."""
     if not parent.active:
         parent.parties.clear()
         parent.ready.clear()
         parent.in_debt.clear()
-        parent.start = 0.0
+        parent.start, parent.urgent = 0.0, None
         return
     while parent.in_debt:
         used, entry, party = parent.in_debt[0]

@@ -45,10 +45,10 @@ class ClaimCounts:
         self._counters = counters
         self._turns = TurnCounts(counters, "claim")
 
-    def turn_ended(self, path: tuple[str, str | int], asked: float, began: float) -> float:
-        """One of a project, or of what is in doubt; by the loop's clock.  How long it was had."""
+    def turn_ended(self, project: str, asked: float, began: float) -> float:
+        """One of a project (or "": of what is in doubt); by the loop's clock.  How long it was had."""
         held = asyncio.get_running_loop().time() - began
-        self._turns.ended(path[0], waited=began - asked, held=held)
+        self._turns.ended(project, waited=began - asked, held=held)
         return held
 
     def claimed(self, claimed: Iterable[Claimed]) -> None:

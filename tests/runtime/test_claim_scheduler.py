@@ -3,7 +3,8 @@
 import asyncio
 import itertools
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 
 from broker.domain.delivery import Delivery, Demand
 from broker.domain.errors import Aborted, Internal, Unavailable
-from broker.domain.subscription import Subscription
+from broker.domain.push_config import PushConfig, PushOptions
+from broker.domain.subscription import Extensions, Subscription
 from broker.runtime import claim_scheduler
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.consumer import Answer
@@ -144,6 +146,7 @@ class Eater:
     project: str = "p"
     filter_path: str | None = None
     in_doubt: bool = False
+    urgent: bool = False
     got: list[int] = field(default_factory=list)
     rests: list[Rest] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
@@ -155,6 +158,8 @@ class Eater:
             Subscription(name=f"projects/{self.project}/subscriptions/s{self.number}", topic="projects/p/topics/t"),
             subscription_id=self.number,
             shard_ids=self.shard_ids,
+            push_config=PushConfig(endpoint="http://far.example/"),
+            extensions=Extensions(push=PushOptions(urgent=self.urgent)),
         )
 
     def wants(self) -> bool:
@@ -476,3 +481,36 @@ async def _take_turns(played: Claims, dice: random.Random) -> None:
         claims_for_all = -(-count // 3)
         for number in range(len(served) - claims_for_all):
             assert len(set().union(*served[number : number + claims_for_all])) == count
+
+
+@pytest.mark.parametrize("urgent", [True, False])
+async def test_what_is_urgent_is_claimed_for_before_the_other_shards_of_its_project(
+    played: Claims, urgent: bool
+) -> None:
+    """And before the others in its own shard; it is moved there, or back, when that is changed."""
+    others = [Eater(number, shard_ids=(number,)) for number in range(1, 21)]
+    alarm = Eater(99, shard_ids=(20,), urgent=not urgent)
+    with nobody_served(played.scheduler):
+        for eater in [*others, alarm]:
+            played.scheduler.add(eater)
+        alarm.urgent = urgent
+        played.scheduler.add(alarm)
+    await eventually(lambda: all(eater.rests for eater in [*others, alarm]))
+    played.requests.clear()
+    with nobody_served(played.scheduler):
+        for shard_id in range(1, 21):
+            played.scheduler.wake(shard_id, None)
+    await eventually(lambda: sum(map(len, played.groups)) == 21)
+    assert played.groups[0] == [99] if urgent else played.groups.index([20, 99]) > 1
+    for eater in [*others, alarm]:
+        played.scheduler.remove(eater)
+    assert not played.scheduler.watched_shards()
+
+
+@contextmanager
+def nobody_served(scheduler: ClaimScheduler) -> Iterator[None]:
+    """All turns are taken within the block."""
+    scheduler._serving += scheduler._turns_at_once
+    yield
+    scheduler._serving -= scheduler._turns_at_once
+    scheduler._serve_more()

@@ -42,15 +42,18 @@ def life_of(ttl: str | None) -> dict[str, str]:
 
 def check_delayed(session: Session, topic: str) -> None:
     """Raises Stop for a topic that would take it for attributes like any, and publish at once."""
-    _check_switched_on(session, topic, "delay", "have it published at once", "lets messages come later")
+    check_switched_on(session, topic, "delay", "have it published at once", "lets messages come later")
 
 
 def check_expiring(session: Session, topic: str) -> None:
     """Raises Stop for a topic that would take it for an attribute like any, and deliver it however late."""
-    _check_switched_on(session, topic, "expiry", "deliver it however late", "lets messages expire")
+    check_switched_on(session, topic, "expiry", "deliver it however late", "lets messages expire")
 
 
-def _check_switched_on(session: Session, topic: str, extension: str, without: str, with_it: str) -> None:
+def check_switched_on(
+    session: Session, topic: str, extension: str, without: str, with_it: str, *, option: str = ""
+) -> None:
+    """Raises Stop for a topic without the extension; `option` of `broker topic update` switches it on."""
     try:
         found = session.api.call("GET", topic)
     except Refused as refused:
@@ -59,6 +62,5 @@ def _check_switched_on(session: Session, topic: str, extension: str, without: st
         raise
     if not found.get("extensions", {}).get(extension):
         name = topic.rpartition("/")[2]
-        raise Stop(
-            f"{topic} would {without}: `broker topic update {name} --set extensions.{extension}=true` {with_it}"
-        )
+        option = option or f"--set extensions.{extension}=true"
+        raise Stop(f"{topic} would {without}: `broker topic update {name} {option}` {with_it}")

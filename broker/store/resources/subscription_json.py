@@ -1,7 +1,7 @@
 """The parts of a subscription that are stored as JSON."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
@@ -36,14 +36,15 @@ def decode_push_config(stored: dict[str, Any]) -> PushConfig:
 def encode_extensions(extensions: Extensions) -> dict[str, Any]:
     """Durations are seconds; what is as by default is left out.
 
-    So is `dead_letter_expired`, which has a column: brokers that do not know it write these whole.
+    So are `dead_letter_expired` and `push.urgent`, which have columns: brokers that do not know them write these
+    whole.
     """
     stored: dict[str, Any] = {}
     if extensions.one_per_ordering_key:
         stored["one_per_ordering_key"] = True
-    if extensions.push != GOOGLES_OPTIONS:
+    if replace(extensions.push, urgent=False) != GOOGLES_OPTIONS:
         options = _in_seconds(asdict(extensions.push))
-        del options["copied_fingerprints"]
+        del options["copied_fingerprints"], options["urgent"]
         stored["push"] = options | _stored_secrets(extensions.push.webhook_secrets or ())
     if extensions.alerts != NO_ALERTS:
         stored["alerts"] = _in_seconds(asdict(extensions.alerts))
@@ -52,16 +53,17 @@ def encode_extensions(extensions: Extensions) -> dict[str, Any]:
     return stored
 
 
-def decode_extensions(stored: dict[str, Any]) -> Extensions:
-    """What encode_extensions has made."""
+def decode_extensions(stored: dict[str, Any], *, dead_letter_expired: bool, urgent: bool) -> Extensions:
+    """What encode_extensions has made, and what has columns."""
     options = stored.get("push")
-    push = GOOGLES_OPTIONS if options is None else _push_options(options)
+    push = replace(GOOGLES_OPTIONS if options is None else _push_options(options), urgent=urgent)
     alerts = _alerts(stored["alerts"]) if "alerts" in stored else NO_ALERTS
     return Extensions(
         one_per_ordering_key=stored.get("one_per_ordering_key", False),
         push=push,
         alerts=alerts,
         journal=_journal(stored["journal"]) if "journal" in stored else NO_JOURNAL,
+        dead_letter_expired=dead_letter_expired,
     )
 
 

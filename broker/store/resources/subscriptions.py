@@ -1,7 +1,6 @@
 """Rows of `subscriptions`, and the cursors that come and go with them."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -81,7 +80,9 @@ def _subscription(row: Row[Any]) -> Subscription:
         topic_message_retention=row.topic_message_retention,
         labels=row.labels,
         enable_message_ordering=row.enable_message_ordering,
-        extensions=replace(decode_extensions(row.extensions), dead_letter_expired=row.dead_letter_expired),
+        extensions=decode_extensions(
+            row.extensions, dead_letter_expired=row.dead_letter_expired, urgent=row.push_urgent
+        ),
         enable_exactly_once_delivery=row.enable_exactly_once_delivery,
         expiration_ttl=row.expiration_ttl,
         filter=row.filter,
@@ -122,6 +123,7 @@ def _mutable(subscription: Subscription) -> dict[str, Any]:
         "enable_exactly_once_delivery": s.enable_exactly_once_delivery,
         "extensions": encode_extensions(s.extensions),
         "dead_letter_expired": s.extensions.dead_letter_expired,
+        "push_urgent": s.extensions.push.urgent,
         "expiration_ttl": s.expiration_ttl,
         "dead_letter_topic": s.dead_letter_policy and s.dead_letter_policy.dead_letter_topic,
         "max_delivery_attempts": s.dead_letter_policy and s.dead_letter_policy.max_delivery_attempts,

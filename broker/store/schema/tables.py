@@ -119,8 +119,8 @@ subscriptions = Table(
     Column("body_path", JsonPath),
     # Null: since it was made, as far as is known, messages are pushed where they are now, or pulled.
     Column("endpoint_set_at", DateTime(timezone=True)),
-    # What is past its time goes to the dead-letter topic (domain/expiry.py).
     Column("dead_letter_expired", Boolean, nullable=False, server_default=text("false")),
+    Column("push_urgent", Boolean, nullable=False, server_default=text("false")),
     # Every broker process reads all push subscriptions, now and then.
     Index(
         "subscriptions_push_idx",

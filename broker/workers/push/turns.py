@@ -1,12 +1,15 @@
 """Whose turn it is to send: endpoints take turns, a request at a time; who gets no slot waits for one."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 from broker.domain.fair_stock import Over
+from broker.runtime.fair_turns import URGENT_TURNS
 from broker.runtime.turn_counts import TurnCounts
 from broker.workers.push.endpoint import Endpoint, Slot
 from broker.workers.push.slots import PushSlots
+from broker.workers.push.urgent_first import UrgentFirst
 
 # Not too many at once: meanwhile fast endpoints answer, and their connections need not be made anew; and claims go
 # on.  With 64 the last of 10,000 subscriptions was claimed for after 880 ms, with 16 after 620; with 8 a backlog to
@@ -31,14 +34,16 @@ class Turns:
         self._slots = slots
         self._start = start
         self._freed = freed
-        self._ready: dict[Endpoint, None] = {}  # have something to send; in the order of their turns
+        self._ready = UrgentFirst()  # have something to send
         self._waiting: dict[Endpoint, None] = {}  # for a slot; the one that was looked at last at the end
+        self._urgent: dict[str, dict[Endpoint, None]] = {}  # of those that wait, by project
+        self._passed: Counter[str] = Counter()  # slots in a row that went to them, by project
         self._scheduled = False
         self._look: asyncio.TimerHandle | None = None
 
     def ready(self, endpoint: Endpoint) -> None:
         """It has something to send: soon it has a turn."""
-        self._ready[endpoint] = None
+        self._ready.add(endpoint)
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._start_some)
@@ -58,14 +63,21 @@ class Turns:
         endpoint.waits_because = slot
         endpoint.slots = max(len(endpoint.flights), 1)
         self._waiting[endpoint] = None
+        if endpoint.subscription.is_urgent:
+            self._urgent.setdefault(endpoint.project, {})[endpoint] = None
         self._look_soon()
         return None
 
     def give_back(self, endpoint: Endpoint, slot: Slot, now: float) -> None:
-        """A request has its slot no longer.  Others that wait are looked at in a moment."""
+        """A request has its slot no longer.  Others that wait are looked at in a moment; urgent ones of the project
+        at once, for they take it before the endpoint sends its next one.
+        """
         self._slots.give_back(slot)
         self._counts.ended(endpoint.project, waited=0.0, held=now - slot.since)
-        if endpoint.waits_since is not None and self._slots.has_room(endpoint, now):
+        if self._urgent and (urgent := self._next_urgent(endpoint, now)) is not None:
+            self._waits_no_more(urgent, now)
+            self._freed(urgent)
+        elif endpoint.waits_since is not None and self._slots.has_room(endpoint, now):
             self._waits_no_more(endpoint, now)
 
     def _start_some(self) -> None:
@@ -73,9 +85,7 @@ class Turns:
         for _ in range(_STARTS_AT_ONCE):
             if not self._ready:
                 break
-            endpoint = next(iter(self._ready))
-            del self._ready[endpoint]
-            self._start(endpoint, now)
+            self._start(self._ready.pop(), now)
         self._scheduled = bool(self._ready)
         if self._scheduled:
             asyncio.get_running_loop().call_soon(self._start_some)
@@ -85,6 +95,20 @@ class Turns:
             self._counts.waited(endpoint.project, now - endpoint.waits_since)
         endpoint.waits_since = None
         self._waiting.pop(endpoint, None)
+        if endpoint in (urgent := self._urgent.get(endpoint.project, {})):
+            del urgent[endpoint]
+            if not urgent:
+                del self._urgent[endpoint.project]
+
+    def _next_urgent(self, before: Endpoint, now: float) -> Endpoint | None:
+        """Who takes the slot that an endpoint of its project has given back; None: that, or whoever else waits."""
+        project = before.project
+        if project not in self._urgent or self._passed[project] >= URGENT_TURNS:
+            del self._passed[project]
+            return None
+        found = next((each for each in self._urgent[project] if self._slots.has_room(each, now)), None)
+        self._passed[project] += found is not None and not before.subscription.is_urgent
+        return found
 
     def _look_soon(self) -> None:
         if self._look is None and self._waiting:
@@ -96,7 +120,11 @@ class Turns:
         self._look = None
         now = asyncio.get_running_loop().time()
         free = self._slots.free
-        for endpoint in list(self._waiting):
+        waiting = UrgentFirst()
+        for endpoint in self._waiting:
+            waiting.add(endpoint)
+        while waiting:
+            endpoint = waiting.pop()
             if endpoint.closed:
                 self._waits_no_more(endpoint, now)
             elif free > 0 and self._slots.has_room(endpoint, now):

@@ -115,6 +115,14 @@ broker scheduled cancel reminders $WAITING
 # broker topic create prices --set extensions.expiry=true
 broker publish prices 12.40 --ttl 30s
 # broker topic delete prices
+broker topic create alarms --priorities 3 --priority-age 60s
+broker publish alarms 'The cellar is wet.' --priority 0
+# broker topic show alarms
+broker topic update alarms --priority-weights 8,3,1
+# broker topic show alarms
+# broker topic update alarms --priorities 3
+# broker topic show alarms
+# broker topic delete alarms
 # broker topic create jobs
 broker schedule create nightly 'Close up.' --topic jobs --cron '30 2 * * *'
 broker schedule create beat '{{tick}}' --topic jobs --every 90s --template

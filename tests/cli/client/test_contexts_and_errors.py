@@ -23,6 +23,7 @@ class _Server(HTTPServer):
         super().__init__(("127.0.0.1", 0), _Answering)
         self.answer: tuple[int, bytes] = (200, b"{}")
         self.got: list[tuple[str, dict[str, str]]] = []
+        self.sent: list[bytes] = []  # with each POST
 
     @property
     def url(self) -> str:
@@ -39,6 +40,10 @@ class _Answering(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.server.sent.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -283,6 +288,56 @@ def test_a_time_to_live_is_not_sent_to_a_topic_that_would_deliver_however_late(
     refused = terminal.pipe(line)
     assert (refused.code, "broker topic update prices --set extensions.expiry=true" in refused.text) == (1, True)
     assert [path for path, _ in server.got] == ["/v1/projects/p/topics/prices"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "broker publish alarms now --priority 0",
+        'echo \'{"text": "now", "priority": 0}\' | broker publish alarms --input json',
+    ],
+)
+def test_a_priority_is_not_sent_to_a_topic_that_would_deliver_in_its_turn(
+    given: str, terminal: Terminal, server: _Server
+) -> None:
+    refused = terminal.pipe(f"{given} --project p --url {server.url}")
+    assert (refused.code, "broker topic update alarms --priorities 3" in refused.text) == (1, True)
+    assert [path for path, _ in server.got] == ["/v1/projects/p/topics/alarms"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("topic create t --priorities 11", "--priorities"),
+        ("topic create t --priority-age 60s", "--priority-age needs --priorities N"),
+        ("topic update t --priorities 3 --priority-age soon", "--priority-age must be a duration"),
+        ("topic update t --priority-weights 8,x", "--priority-weights must be numbers such as 8,3,1, not '8,x'"),
+        ("topic update t --priorities 2 --priority-weights 8,3,1", "3 weights, and --priorities says 2 levels"),
+        ("publish t now --priority 10", "--priority"),
+    ],
+)
+def test_levels_that_cannot_be_are_a_mistake(line: str, said: str, terminal: Terminal) -> None:
+    refused = terminal.pipe(f"broker {line} --project p --url http://127.0.0.1:1")
+    assert refused.code == 2
+    assert said in refused.text
+
+
+def test_lines_say_each_its_own_priority(terminal: Terminal, server: _Server, tmp_path: Path) -> None:
+    server.answer = (200, json.dumps({"extensions": {"priorities": 3}, "messageIds": ["1", "2", "3"]}).encode())
+    lines = [{"text": "a", "priority": 0}, {"text": "b", "priority": "1", "attributes": {"k": "v"}}, {"text": "c"}]
+    file = tmp_path / "lines.json"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    line = f"broker publish alarms --input json --priority 2 --file {file} --project p --url {server.url}"
+    assert terminal.pipe(line).code == 0
+    sent = json.loads(server.sent[-1])["messages"]
+    assert [one["attributes"] for one in sent] == [
+        {"broker-priority": "0"},
+        {"broker-priority": "1", "k": "v"},
+        {"broker-priority": "2"},
+    ]
+    file.write_text('{"text": "a", "priority": 10}')
+    refused = terminal.pipe(line)
+    assert (refused.code, f"line 1 of {file} has the priority 10" in refused.text) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -264,12 +264,17 @@ _seconds = st.integers(600, 100_000).map(lambda n: f"{n}s")
 _label = st.text("abcxyz_-09", min_size=1, max_size=8)
 _labels = st.dictionaries(st.one_of(st.sampled_from(["topic", "state", "schema", "name"]), st.just("k")), _label)
 _maybe = st.fixed_dictionaries  # with `optional`: each field is there or is not
+_priorities = st.one_of(
+    st.integers(2, 10),
+    _maybe({"levels": st.integers(2, 10)}, optional={"age": st.sampled_from(["60s", "0.5s", "604800s"])}),
+    st.lists(st.integers(1, 1000), min_size=2, max_size=10).map(lambda w: {"levels": len(w), "weights": w}),
+)
 _of_topics = _maybe(
     {},
     optional={
         "delay": st.booleans(),
         "expiry": st.booleans(),
-        "priorities": st.sampled_from([2, 3]),
+        "priorities": _priorities,
         "deduplication": _maybe({"window": st.just("600s")}, optional={"content": st.booleans()}),
         "shards": st.sampled_from([1, 2]),
     },
@@ -306,6 +311,7 @@ _extensions = _maybe(
             {},
             optional={
                 "messagesPerSecond": st.sampled_from([1, 2.5]),
+                "urgent": st.booleans(),
                 "digest": _maybe({}, optional={"maxMessages": st.integers(1, 1000), "maxDelay": st.just("10s")}),
                 "circuitBreaker": _maybe({}, optional={"failureThreshold": st.sampled_from([5, 20])}),
             },

@@ -98,6 +98,58 @@ async def test_a_neighbour_is_pushed_to_while_endpoints_of_many_projects_hang(pu
     await eventually(lambda: sum("neighbour" in c.request.url for c in pushing.far_side.calls) == 30)
 
 
+@pytest.mark.parametrize("urgent", [True, False])
+async def test_where_pushes_compete_what_is_urgent_goes_first(
+    pushing: Pushing, few_slots: PushSlots, urgent: bool
+) -> None:
+    """All of one project, and it has all its slots: whoever has one back sends his next message, but for that."""
+    names = [f"bulk-{n}" for n in range(4)]
+    await pushing.rest.create_topic("alarms")
+    config = {"pushEndpoint": "http://far.example/alarms"}
+    extensions = {"push": {"urgent": True}} if urgent else {}
+    await pushing.rest.create_subscription("alarms", "alarms", pushConfig=config, extensions=extensions)
+    pushing.far_side.answers = lambda _: 200
+    await pushing.rest.create_topic()
+    for name in names:
+        await pushing.subscribe(name, f"http://far.example/{name}", ackDeadlineSeconds=600)
+    await pushing.rest.publish("all do well")
+    await pushing.rest.publish("all do well", topic="alarms")
+    for name in [*names, "alarms"]:
+        await pushing.settled(name)
+    alarm = pushing.endpoints[pushing.rest.subscription("alarms")]
+
+    pushing.far_side.answers = lambda _: None
+    await pushing.rest.publish(*[str(n) for n in range(20)])
+    await eventually(lambda: sum(e.waits_since is not None for e in pushing.endpoints.values()) == 4)
+    await pushing.rest.publish("fire", topic="alarms")
+    await eventually(lambda: bool(alarm.waits_since and alarm.buffer))
+    before = len(pushing.far_side.calls)
+    pushing.far_side.open_calls[0].answer(200)
+    nexts = await pushing.far_side.wait_for(before + 1)
+    assert nexts[before].request.url.endswith("alarms") is urgent
+    pushing.far_side.answers = lambda _: 200
+    for call in pushing.far_side.open_calls:
+        call.answer(200)
+    for name in [*names, "alarms"]:
+        await pushing.settled(name)
+    assert few_slots.taken == 0
+
+
+async def test_urgency_can_be_switched_on_and_off_while_messages_are_pushed(pushing: Pushing) -> None:
+    pushing.far_side.answers = lambda _: 200
+    await pushing.subscribe()
+    endpoint = pushing.endpoint
+    for number, urgent in enumerate([True, False, True]):
+        body = {"extensions": {"push": {"urgent": urgent}}}
+        name = pushing.rest.subscription()
+        await pushing.rest.ok("PATCH", name, {"subscription": body, "updateMask": "extensions"})
+        await eventually(lambda: not endpoint.suspended and endpoint.subscription.is_urgent is urgent)  # noqa: B023
+        await pushing.rest.publish(str(number))
+        await pushing.settled()
+    assert pushing.endpoint is endpoint, "what is known of it stays known"
+    assert len(pushing.far_side.calls) == 3
+
+
 @pytest.mark.parametrize("trouble", ["refused", "hangs", "answers 503", "of another project"])
 async def test_who_is_new_at_an_origin_in_trouble_begins_with_one_request(pushing: Pushing, trouble: str) -> None:
     """An answer is no trouble of the origin, and each project has its own knowledge."""

@@ -28,6 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "ordered": {"enableMessageOrdering": True},
     "narrow": {"extensions": {"push": {"maxOutstandingRequests": 1}}},
+    "urgent": {"extensions": {"push": {"urgent": True}}},
     "digest": {"extensions": {"push": {"digest": {"maxMessages": 3, "maxDelay": "0.1s"}}}},
 }
 MAX_FAILURES = 6  # of a run: each round of them doubles the push backoff

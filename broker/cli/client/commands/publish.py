@@ -4,7 +4,7 @@ import base64
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,12 +15,13 @@ import click
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.delays import AT, DELAY, TTL, attributes_of, check_delayed, check_expiring, life_of
+from broker.cli.client.priorities import PRIORITY, check_prioritized, prioritized, urgency_of
 from broker.cli.client.words import as_typed, pairs
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
 _OWN = Group("publish")
-_FIELDS = {"data", "text", "attributes", "orderingKey"}
+_FIELDS = {"data", "text", "attributes", "orderingKey", "priority"}
 _IGNORED = {"messageId", "publishTime"}  # which a message has that was printed by another command
 _MOST = 1000  # of a publish, by Google's limits
 _MOST_BYTES = 5_000_000
@@ -34,6 +35,7 @@ _MOST_BYTES = 5_000_000
     "broker peek billing --json | broker publish orders --input json",
     "broker publish reminders 'Call them back.' --delay 1h",
     "broker publish prices 12.40 --ttl 30s",
+    "broker publish alarms 'The cellar is wet.' --priority 0",
 )
 @click.argument("topic")
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
@@ -48,13 +50,15 @@ _MOST_BYTES = 5_000_000
     type=click.Choice(["lines", "json", "whole"]),
     default="lines",
     show_default=True,
-    help="lines: each is a message; json: each is one as the API has it, with `data` or `text`; whole: a file is.",
+    help="lines: each is a message; json: each is one as the API has it, with `data` or `text`, and a `priority` "
+    "if it has one; whole: a file is.",
 )
 @click.option("--rate", metavar="N", type=click.FloatRange(0.001), help="So many messages a second at the most.")
 @click.option("--batch", metavar="N", type=click.IntRange(1, _MOST), default=100, show_default=True)
 @DELAY
 @AT
 @TTL
+@PRIORITY
 def publish(
     session: Session,
     *,
@@ -67,6 +71,7 @@ def publish(
     rate: float | None,
     batch: int,
     ttl: str | None,
+    priority: int | None,
     **when: str | None,
 ) -> int:
     """Publish each TEXT on a topic, or what is in files or on standard input; prints the ids.
@@ -76,15 +81,15 @@ def publish(
     if texts and files:
         raise Misuse("give texts or --file, not both")
     later = attributes_of(**when)
-    given = pairs(attributes, "--attribute") | later | life_of(ttl)
+    urgency = {} if priority is None else urgency_of(priority, "--priority")
+    given = pairs(attributes, "--attribute") | later | life_of(ttl) | urgency
     each: Json = {"attributes": given} if given else {}
     each |= {"orderingKey": ordering_key} if ordering_key else {}
     found = iter([_message(as_typed(text)) for text in texts]) if texts else _read(files or ("-",), form)
     name = session.topic(topic)
-    if later:
-        check_delayed(session, name)
-    if ttl:
-        check_expiring(session, name)
+    for check in _checks(later, ttl, urgency):
+        check(session, name)
+    found = prioritized(session, name, found)
     pace = _Pace(rate)
     for messages in _batches((_with(each, message) for message in found), pace.batch(batch)):
         pace.wait_for(len(messages))
@@ -95,6 +100,12 @@ def publish(
 
 
 COMMANDS = publish
+
+
+def _checks(later: Json, ttl: str | None, urgency: Json) -> list[Callable[[Session, str], None]]:
+    """Of the topic: what is said must be more to it than an attribute."""
+    wanted = ((check_delayed, later), (check_expiring, ttl), (check_prioritized, urgency))
+    return [check for check, said in wanted if said]
 
 
 @dataclass(slots=True)
@@ -174,6 +185,8 @@ def _checked(given: Any, where: str) -> Json:
         raise Misuse(f'{where} has no message, such as {{"text": "…", "attributes": {{"env": "prod"}}}}')
     if unknown := set(message) - _FIELDS - _IGNORED:
         raise Misuse(f"{where} has {sorted(unknown)[0]!r}; a message has {', '.join(sorted(_FIELDS))}")
+    if "priority" in message:
+        urgency_of(message["priority"], where)
     rest = {name: value for name, value in message.items() if name in _FIELDS - {"text"}}
     return rest | _message(str(message["text"]).encode()) if "text" in message else rest
 

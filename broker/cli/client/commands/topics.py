@@ -13,6 +13,7 @@ from broker.cli.client.importing import import_messages
 from broker.cli.client.messages import message_row, shown_messages
 from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
+from broker.cli.client.priorities import priorities_of, priorities_options
 from broker.cli.client.updates import update_resource
 from broker.cli.client.words import age_of, duration_text, leaf, pairs, pairs_text, time_text
 from broker.cli.command_line import Group
@@ -44,10 +45,12 @@ def list_(session: Session) -> Shown:
     "create",
     "broker topic create orders",
     "broker topic create parcels --retention 7d --label team=sales",
+    "broker topic create alarms --priorities 3 --priority-age 60s",
 )
 @_topic
 @_retention
 @_shards
+@priorities_options
 @LABEL
 @SET
 def create(session: Session, *, topic: str, **options: Any) -> Shown:
@@ -72,11 +75,13 @@ def show(session: Session, *, topic: str) -> Shown:
     "update",
     "broker topic update orders --retention 1d",
     "broker topic update orders --shards 4",
+    "broker topic update alarms --priority-weights 8,3,1",
     "broker topic update orders --clear labels",
 )
 @_topic
 @_retention
 @_shards
+@priorities_options
 @LABEL
 @SET
 @click.option("--clear", "cleared", metavar="FIELD", multiple=True, help="Back to its default. Repeatable.")
@@ -221,11 +226,19 @@ def unfreeze(session: Session, *, topic: str) -> Shown:
 
 
 def _body(
-    *, retention: str | None, shards: int | None, labels: tuple[str, ...], assigned: tuple[str, ...]
+    *,
+    retention: str | None,
+    shards: int | None,
+    labels: tuple[str, ...],
+    assigned: tuple[str, ...],
+    levels: int | None,
+    age: str | None,
+    weights: str | None,
 ) -> dict[str, Any]:
     fields = {
         "messageRetentionDuration": duration_text(retention, "--retention") if retention else None,
         "extensions.shards": shards,
+        "extensions.priorities": priorities_of(levels, age, weights),
         "labels": pairs(labels, "--label"),
     }
     return assign(given(fields), assigned)

@@ -43,6 +43,7 @@ _DEFAULTS: dict[str, Any] = {
     "extensions.deduplication.content": False,
     "extensions.journal.sample": 1,
     "extensions.journal.retention": "604800s",
+    "extensions.push.urgent": False,
     "extensions.push.digest.maxMessages": 100,
     "extensions.push.digest.maxBytes": 1_000_000,
     "extensions.push.digest.maxDelay": "10s",
@@ -73,9 +74,11 @@ _DURATIONS = {
     "extensions.alerts.age",
     "extensions.journal.retention",
     "extensions.deduplication.window",
+    "extensions.priorities.age",
     "interval",
 }
 _TIMES = {"start", "end"}
+_PRIORITIES = "extensions.priorities"  # which is a number, if its levels are all that there is to say
 _REFERENCES = {"topic": "topics", "deadLetterPolicy.deadLetterTopic": "topics", "schemaSettings.schema": "schemas"}
 # Whose names are the users' own.
 _OPAQUE = {"labels", "pushConfig.attributes", "message.attributes", "template.attributes"}
@@ -129,7 +132,8 @@ def _translated(value: Any, project: str, path: str = "") -> Any:
             }
             if path in ("message", "template") and "text" in parts:
                 parts["data"] = b64encode(str(parts.pop("text")).encode()).decode()
-            return {name: part for name, part in parts.items() if not _says_nothing(name, part)}
+            said = {name: part for name, part in parts.items() if not _says_nothing(name, part)}
+            return said["levels"] if path == _PRIORITIES and said.keys() == {"levels"} else said
         case str() if path in _REFERENCES:
             return whole(value, _REFERENCES[path], project)
         case str() | int() | float() if path in _DURATIONS:

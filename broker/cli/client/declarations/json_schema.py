@@ -36,6 +36,7 @@ def _push_options() -> Schema:
         "How pushes are sent.",
         messagesPerSecond={"type": "number"},
         maxOutstandingRequests=_NUMBER,
+        urgent=_said(_YES_NO, "It goes before the other subscriptions of its project."),
         digest=_fields("", maxMessages=_NUMBER, maxBytes=_NUMBER, maxDelay=_DURATION),
         circuitBreaker=_fields("", failureThreshold=_NUMBER, openDuration=_DURATION),
         webhookSecrets=_said({"type": "array", "items": _TEXT}, "Without them, those that there are stay."),
@@ -67,6 +68,12 @@ def _push_config() -> Schema:
     )
 
 
+def _priorities() -> Schema:
+    weights = {"type": "array", "items": _NUMBER}
+    of_more = _fields("", ("levels",), levels=_NUMBER, age=_DURATION, weights=weights)
+    return {"anyOf": [_NUMBER, of_more], "description": "Levels of urgency: what is more urgent goes first."}
+
+
 def topic_schema() -> Schema:
     return _fields(
         "",
@@ -88,8 +95,8 @@ def topic_schema() -> Schema:
             deduplication=_said(
                 _fields("", ("window",), window=_DURATION, content=_YES_NO), "Repeats of messages are not stored."
             ),
-            priorities=_said(_NUMBER, "So many levels, from 2 on: what is urgent goes first."),
             expiry=_said({"type": "boolean"}, "Publishers may say for how long messages are delivered."),
+            priorities=_priorities(),
         ),
         messageStoragePolicy=_ANY,
         kmsKeyName=_TEXT,

@@ -34,6 +34,7 @@ class PushOptionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True
     webhook_secrets: list[str] | None = None
     webhook_secret_fingerprints: list[str] = []
     circuit_breaker: CircuitBreakerBody | None = None
+    urgent: bool = False
 
 
 class AlertsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -126,6 +127,7 @@ def _push_options(body: PushOptionsBody | None) -> PushOptions:
         circuit_breaker=CircuitBreaker()
         if body.circuit_breaker is None
         else CircuitBreaker(**_given(body.circuit_breaker, "circuitBreaker", "open_duration")),
+        urgent=body.urgent,
     )
 
 
@@ -158,4 +160,4 @@ def _push_options_json(options: PushOptions) -> Mapping[str, Any]:
             "failureThreshold": options.circuit_breaker.failure_threshold,
             "openDuration": format_duration(options.circuit_breaker.open_duration),
         }
-    return body
+    return body | ({"urgent": True} if options.urgent else {})
