@@ -5,6 +5,7 @@ The rules are for names that are given to something new.  What exists is found b
 """
 
 import re
+from functools import lru_cache
 from secrets import token_hex
 
 from broker.domain.errors import BrokerError, InvalidArgument, NotFound
@@ -75,6 +76,7 @@ def random_name(*, beside: str, collection: str) -> str:
     return "/".join((*beside.split("/")[:2], collection, f"{collection[:4]}-{token_hex(12)}"))
 
 
+@lru_cache(10_000)
 def project_of(name: str) -> str:
     """`projects/p` of `projects/p/topics/t`."""
     return name[: name.index("/", len("projects/"))]

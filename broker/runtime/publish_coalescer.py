@@ -22,7 +22,7 @@ flush that has taken as long as that is refused too.  A refusal is ResourceExhau
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from time import perf_counter
@@ -122,20 +122,22 @@ class PublishCoalescer:
         self._turns = PublishTurns(shards_at_once, company=company or Company())
         self._turn_counts = TurnCounts(self._counters, "publish")
 
-    async def publish(self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str) -> Appended:
+    def publish(
+        self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str
+    ) -> Coroutine[Any, Any, Appended]:
         """Append a request's messages to a shard of a `topic` of a `project`; returns once they are durable.
 
         Raises NotFound if the shard's topic was deleted, ResourceExhausted if too much is waiting already, and
         Unavailable if it is not known whether the messages were stored; that is never retried here, since a
         repeated publish would store them twice.
         """
-        appended: Appended = await self._publish(shard_id, batch, project, topic)
-        return appended
+        return self._publish(shard_id, batch, project, topic)
 
-    async def publish_new(self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str) -> Stored:
+    def publish_new(
+        self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str
+    ) -> Coroutine[Any, Any, Stored]:
         """The same for messages some of which may be repeats (`batch.identified`)."""
-        stored: Stored = await self._publish(shard_id, batch, project, topic)
-        return stored
+        return self._publish(shard_id, batch, project, topic)
 
     async def _publish(self, shard_id: int, batch: EncodedMessages, project: str, topic: str) -> Any:
         self.check_room(shard_id)
@@ -210,7 +212,7 @@ class PublishCoalescer:
     async def _flush_next(self, shard_id: int, queue: _ShardQueue) -> None:
         loop = asyncio.get_running_loop()
         publishes = _take(queue)
-        messages = sum(publish.batch.count for publish in publishes)
+        messages = sum([publish.batch.count for publish in publishes])
         queue.flushing_messages += messages
         stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
         sent = perf_counter() if publishes[0].spent is not None else 0.0

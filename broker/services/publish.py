@@ -1,8 +1,9 @@
 """Publish (A1, B1): limits, then the coalescer."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from broker.domain.deduplication import identities
 from broker.domain.delay import due_times
@@ -27,6 +28,9 @@ from broker.store.log.messages import Appended, EncodedMessages, Identified
 from broker.store.log.packing import Packing
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PUBLISH_REQUESTS
+
+if TYPE_CHECKING:  # OpenTelemetry is not imported where nothing is traced
+    from broker.telemetry.tracing import Tracing
 
 _MOST_TRIES = 10  # of a publish to a topic that is there, and gets new logs each time
 
@@ -74,17 +78,26 @@ class PublishService:
         if topic is not None and len(topic.shard_ids) == 1:
             self._coalescer.check_room(topic.shard_ids[0])
 
-    async def publish(
+    def publish(
         self, topic_name: str, messages: Sequence[NewMessage], principal: str = "", traceparent: bytes = b""
-    ) -> list[str]:
+    ) -> Coroutine[Any, Any, list[str]]:
         """Store messages durably and return their ids, in order.  `principal`: who publishes ("": it is not known);
         `traceparent`: the request's place in a trace, if it has one.
 
         Raises InvalidArgument, FailedPrecondition, NotFound, ResourceExhausted, Unavailable (outcome unknown).
         """
-        tracing = self._counters.tracing
-        if tracing is None:
-            return await self._publish(topic_name, messages, principal)
+        if self._counters.tracing is None:
+            return self._publish(topic_name, messages, principal)
+        return self._publish_traced(self._counters.tracing, topic_name, messages, principal, traceparent)
+
+    async def _publish_traced(
+        self,
+        tracing: "Tracing",
+        topic_name: str,
+        messages: Sequence[NewMessage],
+        principal: str,
+        traceparent: bytes,
+    ) -> list[str]:
         with tracing.publishing(topic_name, [message.attributes for message in messages], traceparent) as ids:
             ids += await self._publish(topic_name, messages, principal)
             return ids

@@ -5,7 +5,7 @@ does not use.  Starlette serves what surrounds it (broker/app.py).
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -27,6 +27,7 @@ from broker.front.rest.call import Call
 from broker.front.rest.credentials import authorization_of, shown_by
 from broker.front.rest.errors import HTTP_STATUS, encode_error
 from broker.front.rest.routes import Handler, Route
+from broker.front.steps import R
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.head import Head
 from broker.services.services import Services
@@ -34,6 +35,7 @@ from broker.telemetry.spent import spending
 
 PREFIX = "/v1/"
 _PREFIX = PREFIX.encode()
+_OK = 200
 _HEADERS = b"content-type: application/json; charset=UTF-8\r\n"
 LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
 MAX_KNOWN_PATHS = 20_000  # some 10 MB
@@ -92,15 +94,15 @@ class RestDoor:
     async def serve(self, exchange: Exchange) -> None:
         """Answer a request, whatever happens."""
         head = exchange.head
-        status, retry_after, held, large, refused, name = 200, None, 0, None, False, ""
+        status, retry_after, held, large, refused, name = _OK, None, 0, None, False, ""
         began = self._calls.begin() if self._calls.on else 0.0
         try:
             target, name = self._find(head)
             if self._is_guarded:
                 answer = await self._serve_guarded(exchange, target, name)
             else:
-                with spending("body"):
-                    body, held, large = await self._bodies.read(exchange, target.admission, name)
+                reading = self._bodies.read(exchange, target.admission, name)
+                body, held, large = await (_noted(reading) if began else reading)
                 answer = await target.handler(Call(self._services, name, _query(head), body, exchange, large=large))
         except BrokerError as error:
             self._calls.refused(error, exchange.request_id)
@@ -118,7 +120,7 @@ class RestDoor:
             await self._calls.hold_back(head.path[len(_PREFIX) :].decode("ascii"), exchange.peer)
         if began:
             self._calls.answered(_shown(head), status, began, exchange.peer, exchange.request_id)
-        exchange.respond(status, _headers(status, retry_after), answer)
+        exchange.respond(status, _HEADERS if status == _OK else _headers(status, retry_after), answer)
         if len(answer) >= LARGE_ANSWER_BYTES:
             await self._taken(exchange, name, len(answer))
 
@@ -186,6 +188,11 @@ class RestDoor:
                 f"The requested method was not found ({method} {PREFIX}{'/'.join(segments)}{colon}{verb})."
             )
         return target, "/".join(segments[: len(segments) // 2 * 2])
+
+
+async def _noted(reading: Awaitable[R]) -> R:
+    with spending("body"):
+        return await reading
 
 
 async def _caller(gate: Gate, exchange: Exchange, rpc: str) -> Caller:

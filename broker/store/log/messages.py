@@ -324,7 +324,7 @@ async def append_messages(
     if not taken or (later and not given[0]):
         return None
     [(head, publish_time)] = taken
-    first_seq = head - sum(request.count for request in requests) + 1
+    first_seq = head - sum([request.count for request in requests]) + 1
     if not later:
         return Appended(first_seq, publish_time)
     [(last_id_seq,)] = given[0]
@@ -333,6 +333,8 @@ async def append_messages(
 
 def appended_each(whole: Appended, requests: Sequence[EncodedMessages]) -> list[Appended]:
     """Where each request's messages came to stand, of all that were appended together."""
+    if len(requests) == 1:
+        return [whole]
     first_seq, publish_time, first_id_seq = whole
     each = []
     for request in requests:
