@@ -273,3 +273,44 @@ async def test_levels_share_by_weight(rest: Rest) -> None:
     assert found[:3] == ["0", "1", "2"]
     await change(rest, {"priorities": 3})
     assert [text(m) for _ in range(3) for m in await rest.pull(max_messages=1)] == ["0", "0", "0"]
+
+
+URGENT: Json = {"push": {"urgent": True}}
+
+
+async def test_a_subscription_is_urgent_until_it_is_said_to_be_so_no_more(rest: Rest) -> None:
+    await rest.create_topic()
+    hook = {"pushEndpoint": "http://127.0.0.1:9/"}
+    assert (await rest.create_subscription(pushConfig=hook, extensions=URGENT))["extensions"] == URGENT
+    name = rest.subscription()
+    wrong = {"topic": rest.topic(), "extensions": {"push": {"urgent": "soon"}}}
+    code, why = await rest.error("PUT", rest.subscription("other"), wrong)
+    assert (code, "extensions.push.urgent" in why) == ("INVALID_ARGUMENT", True)
+    for body, mask, urgent in (
+        ({"ackDeadlineSeconds": 20}, "ackDeadlineSeconds", True),
+        ({"extensions": {"push": {"urgent": False, "maxOutstandingRequests": 2}}}, "extensions", False),
+        ({"extensions": URGENT}, "extensions", True),
+        ({"pushConfig": {}}, "pushConfig", True),  # kept until there is an endpoint again
+        ({"extensions": {}}, "extensions", False),
+    ):
+        changed = await rest.ok("PATCH", name, {"subscription": body, "updateMask": mask})
+        assert changed.get("extensions", {}).get("push", {}).get("urgent", False) is urgent
+        assert (await rest.ok("GET", name)) == changed
+
+
+async def test_what_an_older_broker_writes_leaves_a_subscription_urgent(rest: Rest, database_url: str) -> None:
+    """It does not know the column, and writes all other extensions; urgent ones may be made while it runs."""
+    await rest.create_topic()
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as older:
+        await older.execute(f"SET search_path = {DEFAULT_SCHEMA}")
+        await older.execute("INSERT INTO processes VALUES ('older', now(), '0051_since_0001')")
+        await rest.create_subscription(pushConfig={"pushEndpoint": "http://127.0.0.1:9/"}, extensions=URGENT)
+        found = await (await older.execute("SELECT extensions FROM subscriptions")).fetchall()
+        assert found == [({},)]
+        await older.execute("UPDATE subscriptions SET extensions = '{}', labels = '{\"a\": \"b\"}'")
+    changed = await rest.ok(
+        "PATCH",
+        rest.subscription(),
+        {"subscription": {"ackDeadlineSeconds": 20}, "updateMask": "ackDeadlineSeconds"},
+    )
+    assert (changed["extensions"], changed["labels"]) == (URGENT, {"a": "b"})
