@@ -64,9 +64,11 @@ class Watch:
         levels = self.member.levels
         if levels is None:
             return False
-        mine = levels.rank(self.level)
+        priorities = self.member.consumer.subscription.priorities
+        mine = levels.rank(self.level, priorities)
         return any(
-            levels.rank(other.level) < mine and other.may_have_something(now) for other in self.member.watches
+            levels.rank(other.level, priorities) < mine and other.may_have_something(now)
+            for other in self.member.watches
         )
 
     def old_at(self, now: datetime) -> datetime | None:
@@ -174,7 +176,8 @@ class Member:
         found = sorted(self.held_up, key=lambda watch: watch.claimed_at)
         if self.levels is None or not found:
             return found
-        ranks = [self.levels.rank(watch.level) for watch in found]
+        priorities = self.consumer.subscription.priorities
+        ranks = [self.levels.rank(watch.level, priorities) for watch in found]
         first, olds = min(ranks), [watch.old_at(now) for watch in found]
         return [
             watch

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from math import inf
 
 from broker.domain.priority import MAX_LEVELS, Priorities
 from broker.domain.subscription import Subscription
@@ -35,11 +34,15 @@ class Levels:
     turns: dict[int, int] = field(default_factory=dict)
     waits_since: dict[int, datetime] = field(default_factory=dict)
 
-    def rank(self, level: int) -> Rank:
-        """Who has the least goes first."""
-        if not self.old:
-            return self.shares.get(level, 0.0), level
-        return (self.turns.get(level, 0) if level <= max(self.old) else inf), level
+    def rank(self, level: int, priorities: Priorities | None) -> Rank:
+        """Who has the least goes first.  What was noted of an age, or weights, counts while the topic has them."""
+        if priorities is None or priorities.age is None or not self.old:
+            weighed = priorities is not None and priorities.weights
+            return (self.shares.get(level, 0.0) if weighed else 0.0), level
+        if level in self.old:
+            return self.turns.get(level, 0), level
+        # What is not old passes nothing that is more urgent, whoever else takes turns.
+        return max((turn for other, turn in self.turns.items() if other <= level), default=0), level
 
     def took(self, level: int, count: int, rest: Rest, priorities: Priorities | None) -> None:
         """A claim has brought so many messages of a level, and there is more or not."""
@@ -61,7 +64,6 @@ class Levels:
     def old_at(self, shard_id: int, level: int, priorities: Priorities | None, now: datetime) -> datetime | None:
         """When what waits there may have waited too long, if that is not known; None: that is nothing to ask."""
         if priorities is None or priorities.age is None:
-            self.old.clear()
             return None
         since = self.waits_since.get(shard_id)
         return None if level in self.old else now if since is None else since + priorities.age

@@ -65,7 +65,7 @@ def taken(levels: Levels, there: dict[int, int], priorities: Priorities, count: 
     """The levels of so many messages that are taken one by one; `there`: how many there are of each."""
     order = []
     for _ in range(count):
-        level = min((each for each in there if there[each]), key=levels.rank)
+        level = min((each for each in there if there[each]), key=lambda each: levels.rank(each, priorities))
         there[level] -= 1
         order.append(level)
         levels.took(level, 1, More() if there[level] else Quiet(), priorities)
@@ -104,3 +104,35 @@ def test_what_has_waited_too_long_takes_turns_with_what_is_more_urgent() -> None
         order += taken(levels, there, aged, 1)
     assert [order.count(level) for level in there] == [10, 10, 0]
     assert levels.old_at(11, MAX_LEVELS, aged, now) == now + timedelta(seconds=30)
+
+
+def test_what_was_noted_of_an_age_counts_no_more_once_the_topic_has_none() -> None:
+    age, now = timedelta(minutes=1), datetime(2027, 1, 1, tzinfo=UTC)
+    levels, aged = Levels(), replace(THREE, age=age)
+    taken(levels, {0: 1}, aged, 1)
+    levels.waits(11, MAX_LEVELS, now - age, age, now)
+    assert min((0, MAX_LEVELS), key=lambda each: levels.rank(each, aged)) == MAX_LEVELS
+    assert min((0, MAX_LEVELS), key=lambda each: levels.rank(each, THREE)) == 0
+
+
+def test_nor_does_what_each_has_had_once_it_has_no_weights() -> None:
+    levels, weighed = Levels(), replace(THREE, weights=(1, 1, 1))
+    taken(levels, {0: 2}, weighed, 1)
+    assert min((0, MAX_LEVELS), key=lambda each: levels.rank(each, weighed)) == MAX_LEVELS
+    assert min((0, MAX_LEVELS), key=lambda each: levels.rank(each, THREE)) == 0
+
+
+def test_what_is_not_old_has_no_turn_before_what_is_more_urgent() -> None:
+    age, now = timedelta(minutes=1), datetime(2027, 1, 1, tzinfo=UTC)
+    levels, aged, there = Levels(), replace(THREE, age=age), {0: 100, 1: 100, MAX_LEVELS: 100}
+    order = []
+    for _ in range(20):
+        levels.waits(11, MAX_LEVELS, now - age, age, now)
+        order += taken(levels, there, aged, 1)
+    assert [order.count(level) for level in there] == [10, 0, 10]
+    there[0] = 0
+    order = []
+    for _ in range(20):
+        levels.waits(11, MAX_LEVELS, now - age, age, now)
+        order += taken(levels, there, aged, 1)
+    assert [order.count(level) for level in there] == [0, 10, 10]
