@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 
 from broker.domain.fair_stock import Over
 from broker.runtime.fair_turns import URGENT_TURNS
@@ -17,6 +18,7 @@ from broker.workers.push.urgent_first import UrgentFirst
 _STARTS_AT_ONCE = 16
 # How often those are looked at that wait for slots, and by how much more seldom for each of them.
 _LOOK_SECONDS, _LOOK_SECONDS_EACH = 0.05, 0.0001
+_LOOKED_AT = 8  # urgent ones that wait, for each slot that comes back; the others are looked at with all
 
 
 class Turns:
@@ -106,7 +108,8 @@ class Turns:
         if project not in self._urgent or self._passed[project] >= URGENT_TURNS:
             del self._passed[project]
             return None
-        found = next((each for each in self._urgent[project] if self._slots.has_room(each, now)), None)
+        first = islice(self._urgent[project], _LOOKED_AT)
+        found = next((each for each in first if self._slots.has_room(each, now)), None)
         self._passed[project] += found is not None and not before.subscription.is_urgent
         return found
 
@@ -133,4 +136,6 @@ class Turns:
                 self._freed(endpoint)
             elif endpoint.buffer:
                 self._start(endpoint, now)  # which gives back what is too old
+        if not self._waiting:
+            self._passed.clear()
         self._look_soon()

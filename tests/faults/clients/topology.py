@@ -70,6 +70,7 @@ def filter_of(wanted: Mapping[str, str]) -> str:
 
 
 _RETAINING = {"retainAckedMessages": True}
+_URGENT = {"extensions": {"push": {"urgent": True}}}
 _DEAD = {"max_attempts": MAX_ATTEMPTS, "dead_letter_topic": LETTERS, "wanted": RARE, "journal": "ALL"}
 _EXACT = _DEAD | {"exactly_once": True, "journal": "FAILURES"}
 _REDRIVEN = _DEAD | {"dead_letter_topic": PILE, "exactly_once": True, "redriven": True}
@@ -86,7 +87,7 @@ PLANS = (
     Plan(Subscription("exact-dead", TOPIC, **_EXACT), pullers=1, streams=1),  # type: ignore[arg-type]
     Plan(Subscription("ordered-dead", TOPIC, ordered=True, **_DEAD), pullers=1),  # type: ignore[arg-type]
     Plan(Subscription("pushed", TOPIC, journal="ALL", journal_share=0.5), endpoint=HEALTHY),
-    Plan(Subscription("ordered-pushed", TOPIC, ordered=True), endpoint=HEALTHY),
+    Plan(Subscription("ordered-pushed", TOPIC, ordered=True), endpoint=HEALTHY, fields=_URGENT),
     Plan(Subscription("flaky", TOPIC, wanted=RARE, journal="ALL"), endpoint=FLAKY),
     Plan(Subscription("letters", LETTERS), pullers=1),
     Plan(Subscription("redriven", TOPIC, **_REDRIVEN), pullers=1, streams=1),  # type: ignore[arg-type]
