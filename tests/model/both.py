@@ -87,7 +87,7 @@ class Both:
     def create_topic(self, name: str, retention: timedelta | None = None) -> None:
         exists = self._topic(name) in self.model.topics
         window = {"window": f"{REPEATS_KNOWN.total_seconds():.0f}s"}
-        body: Json = {"extensions": {"delay": True, "deduplication": window}}
+        body: Json = {"extensions": {"delay": True, "expiry": True, "deduplication": window}}
         if retention is not None:
             body["messageRetentionDuration"] = f"{retention.total_seconds():.0f}s"
         self._expect("ALREADY_EXISTS" if exists else "OK", "PUT", self._topic(name), body)
@@ -117,11 +117,13 @@ class Both:
 
     def publish_later(self, topic: str, delays: Sequence[int], key: str = "") -> None:
         """In one request; a delay of 0 seconds is at once."""
+        found = self.model.topics.get(self._topic(topic))
+        if found is None:
+            return
         texts = self._texts(len(delays))
         each = [{"broker-delay": f"{seconds}s"} for seconds in delays]
         body = {"messages": [message_json(text, said, key) for text, said in zip(texts, each, strict=True)]}
         answer = self._expect("OK", "POST", f"{self._topic(topic)}:publish", body)
-        found = self.model.topics[self._topic(topic)]
         for text, said, seconds, id_ in zip(texts, each, delays, answer["messageIds"], strict=True):
             message = Message(text, said, key, self.model.now, id_)
             if seconds:
@@ -129,8 +131,25 @@ class Both:
             else:
                 self.model.publish(found, message)
 
+    def publish_expiring(self, topic: str, ttls: Sequence[int], key: str = "") -> None:
+        """In one request; each is delivered for so many seconds."""
+        found = self.model.topics.get(self._topic(topic))
+        if found is None:
+            return
+        texts = self._texts(len(ttls))
+        each = [{"broker-ttl": f"{seconds}s"} for seconds in ttls]
+        body = {"messages": [message_json(text, said, key) for text, said in zip(texts, each, strict=True)]}
+        answer = self._expect("OK", "POST", f"{self._topic(topic)}:publish", body)
+        for text, said, seconds, id_ in zip(texts, each, ttls, answer["messageIds"], strict=True):
+            message = Message(text, said, key, self.model.now, id_)
+            message.expires_at = self.model.now + timedelta(seconds=seconds)
+            self.model.publish(found, message)
+
     def publish_named(self, topic: str, names: Sequence[tuple[str, int]], key: str = "") -> None:
         """In one request, each with its deduplication id; so many seconds later, or (0) at once."""
+        found = self.model.topics.get(self._topic(topic))
+        if found is None:
+            return
         texts = self._texts(len(names))
         each = [
             {"broker-dedup-id": name} | ({"broker-delay": f"{seconds}s"} if seconds else {})
@@ -138,7 +157,6 @@ class Both:
         ]
         body = {"messages": [message_json(text, said, key) for text, said in zip(texts, each, strict=True)]}
         answer = self._expect("OK", "POST", f"{self._topic(topic)}:publish", body)
-        found = self.model.topics[self._topic(topic)]
         for text, said, (name, seconds), id_ in zip(texts, each, names, answer["messageIds"], strict=True):
             if first := found.repeated(name, key, self.model.now):
                 assert id_ == first, (name, id_, first)
@@ -152,15 +170,19 @@ class Both:
                 self.model.publish(found, message)
 
     def list_scheduled(self, topic: str) -> None:
+        found = self.model.topics.get(self._topic(topic))
+        if found is None:
+            return
         listed = self._expect("OK", "GET", f"{self._topic(topic)}/scheduled").get("scheduledMessages", [])
-        waiting = self.model.topics[self._topic(topic)].waiting()
+        waiting = found.waiting()
         assert [(m["messageId"], parse_time(m["deliverTime"])) for m in listed] == [
             (each.message.message_id, each.due) for each in waiting
         ]
 
     def change_scheduled(self, topic: str, choice: int, seconds: int | None) -> None:
         """Let one come so many seconds from now (0 or less: at once, as soon as time passes), None: never."""
-        scheduled = self.model.topics[self._topic(topic)].scheduled
+        found = self.model.topics.get(self._topic(topic))
+        scheduled = found.scheduled if found else []
         if not scheduled:
             return
         chosen = scheduled[::-1][choice % len(scheduled)]

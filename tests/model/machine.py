@@ -131,6 +131,13 @@ class PubSub(RuleBasedStateMachine):
         self.both.publish_later("topic", delays, key)
 
     @rule(
+        ttls=st.lists(st.sampled_from([1, 4, 10, 30, 60]), min_size=1, max_size=3),
+        key=st.sampled_from(["", "", "a", "b"]),
+    )
+    def publish_expiring(self, ttls: list[int], key: str) -> None:
+        self.both.publish_expiring("topic", ttls, key)
+
+    @rule(
         names=st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from([0, 0, 0, 5])), min_size=1, max_size=4),
         key=st.sampled_from(["", "", "a"]),
     )
@@ -186,9 +193,8 @@ class PubSub(RuleBasedStateMachine):
             self.both.pull_while(name, lambda: self.both.publish(topic, 1, "", **message))
         elif due and due - self.both.model.now < TEN_MINUTES:
             wait = due - self.both.model.now
-            retained = self.both.model.now + wait - subscription.retention
             if any(
-                s.message.publish_time >= retained and subscription.ready_at(s, self.both.model.jitter) == due
+                subscription.retained(s.message, due) and subscription.ready_at(s, self.both.model.jitter) == due
                 for s in subscription.unacked()
             ):
                 self.both.pull_while(name, lambda: self.both.time_passes(wait))

@@ -34,7 +34,7 @@ class Verdict(Enum):
 @dataclass(eq=False)
 class Message:
     """`message_id` is None while it is not known: of a dead letter, of what a transaction published; `doubtful`: it
-    may not exist.
+    may not exist.  From `expires_at` on (None: never) nobody is handed it.
     """
 
     text: str
@@ -45,6 +45,7 @@ class Message:
     doubtful: bool = False
     retracted: bool = False
     number: int = 0  # its place in the topic's log
+    expires_at: datetime | None = None
 
     def __repr__(self) -> str:
         return self.text
@@ -188,8 +189,13 @@ class Subscription:
         topic = None if self.topic.deleted else self.topic.retention
         return max(self.options.retention, topic or timedelta())
 
-    def retained(self, message: Message, now: datetime) -> bool:
+    def kept(self, message: Message, now: datetime) -> bool:
+        """Whether it is not too old."""
         return message.publish_time >= now - self.retention
+
+    def retained(self, message: Message, now: datetime) -> bool:
+        """And not past its own time."""
+        return self.kept(message, now) and (message.expires_at is None or now < message.expires_at)
 
     def delay(self, failures: int, jitter: float) -> timedelta:
         if self.options.retry is None or not failures:
@@ -257,7 +263,7 @@ class Subscription:
             return Verdict.TAKES_EFFECT
         if not (standing.out and now < standing.due):
             return Verdict.STALE
-        return Verdict.TAKES_EFFECT if self.retained(standing.message, now) else Verdict.EITHER
+        return Verdict.TAKES_EFFECT if self.kept(standing.message, now) else Verdict.EITHER
 
     def acknowledge(self, ack_id: str, now: datetime) -> None:
         standing = self.ack_ids[ack_id]

@@ -155,6 +155,18 @@ class RunningBroker:
                 return
             await asyncio.sleep(0.005)
 
+    def tick(self) -> None:
+        """All ticks that are due, by this or by the broker's own worker, whoever comes first."""
+        self._run(self._tick())
+
+    async def _tick(self) -> None:
+        while True:
+            await self._broker.passes.schedules.run_once()
+            first = await self._broker.passes.ticker.next_at()
+            if first is None or first > self.now:
+                return
+            await asyncio.sleep(0.005)
+
     def relay(self) -> None:
         """All that applications have committed, by this or by the broker's own worker, whoever comes first."""
         self._run(self._relay())

@@ -92,3 +92,18 @@ def test_a_pull_looks_past_messages_of_a_response_that_are_too_old_by_now(both: 
     both.pull("sub")
     both.time_passes(10 * MINUTE)
     assert both.pull("sub", 2)
+
+
+def test_who_has_a_message_may_ack_it_after_its_time_and_it_comes_back_to_nobody(both: Both) -> None:
+    """Also with exactly-once delivery: its lease counts and not its time, and the same ack succeeds again."""
+    both.create_subscription("once", "topic", Options(exactly_once=True))
+    both.create_subscription("sub", "topic")
+    both.publish_expiring("topic", [4, 4])
+    acked, kept = both.pull("once")
+    both.pull("sub")
+    both.time_passes(5 * SECOND)
+    for _ in range(2):
+        both.acknowledge("once", [acked])
+    both.time_passes(5 * SECOND)
+    both.acknowledge("once", [kept])  # too late: its lease is over
+    assert (both.pull("once"), both.pull("sub")) == ([], [])

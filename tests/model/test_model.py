@@ -10,6 +10,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.machine import PubSub
 from tests.model.running_broker import RunningBroker
 
+# It is the broker that does, in a thread of its own, while the test makes up what to do next.
+pytestmark = pytest.mark.filterwarnings("ignore:Do not use the .random. module inside strategies")
+
 
 @contextmanager
 def _machine(database_url: str, *, shards_per_topic: int = 1) -> Iterator[type[PubSub]]:
