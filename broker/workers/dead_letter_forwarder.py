@@ -10,10 +10,10 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
+from broker.store.log.dead_letter_work import find_dead_letter_work
 from broker.store.log.dead_letters import (
     DeadLetterTopicClosed,
     DeadLetterTopicFrozen,
-    find_dead_letter_work,
     forward_dead_letters,
     retry_exhausted_attempts,
 )

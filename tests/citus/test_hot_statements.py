@@ -1,11 +1,13 @@
 """Where each hot statement goes on a Citus cluster: to the node that has its shard, but for those named here."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
+import pytest
 
+from broker.store.driver import statements
 from broker.store.driver.statements import Statement
 from broker.store.schema import migrations
 from tests.fixtures.citus import NEEDS_CITUS, Nodes
@@ -99,22 +101,53 @@ def _where(connection: psycopg.Connection[Any], text: str) -> str:
     return "" if tasks == ["1"] and "Distributed Subplan" not in plan else _MANY
 
 
-async def test_each_hot_statement_goes_to_the_node_of_its_shard_but_for_those_named(
-    clone: Callable[[], Any], citus_nodes: Nodes
-) -> None:
-    with clone() as database_url:
-        async with every_statement_sent(database_url) as recorder:
-            sent = recorder.sent
+@pytest.fixture(scope="module")
+def distributed(citus_nodes: Nodes) -> Iterator[psycopg.Connection[Any]]:
+    """A session of a schema that is distributed, and empty."""
     with citus_nodes.database() as url:
         migrations.upgrade(url)
         migrations.distribute_tables(url)
         with psycopg.connect(in_schema(url), autocommit=True) as connection:
             connection.execute("SET enable_seqscan = off")
-            found = {
-                name: _where(connection, _text(statement, sent[statement]))
-                for name, statement in _statements().items()
-            }
+            yield connection
+
+
+async def test_each_hot_statement_goes_to_the_node_of_its_shard_but_for_those_named(
+    clone: Callable[[], Any], distributed: psycopg.Connection[Any]
+) -> None:
+    with clone() as database_url:
+        async with every_statement_sent(database_url) as recorder:
+            sent = recorder.sent
+    found = {
+        name: _where(distributed, _text(statement, sent[statement])) for name, statement in _statements().items()
+    }
     elsewhere = {name: where for name, where in found.items() if where}
     assert elsewhere.keys() == ELSEWHERE.keys()
     for name, where in elsewhere.items():
         assert ELSEWHERE[name] in where or ELSEWHERE[name] is _TWO_STATEMENTS, (name, where)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("read_pins_on_nodes", "copy_positions", "copy_outstanding", "copy_stragglers", "count_stragglers"),
+        *("delete_unwanted_stragglers", "delete_closed_shards", "find_exhausted", "find_worn_out"),
+        "find_scheduled_shards_on_nodes",
+    ],
+)
+def test_what_is_about_all_shards_is_one_snapshot_of_each(distributed: psycopg.Connection[Any], name: str) -> None:
+    """A task for each part of the tables, and none before it: what it says of a shard it says of one moment."""
+    given = {
+        "now": "now()",
+        "start": "now()",
+        "end": "now()",
+        "snapshot_id": "1",
+        "subscription_id": "1",
+        **dict.fromkeys(("shard_ids", "subscription_ids", "max_attempts"), "ARRAY[1]"),
+    }
+    text = re.sub(r"%\((\w+)\)s", lambda found: given[found[1]], statements.load(name))
+    plan = "\n".join(line for (line,) in distributed.execute(f"EXPLAIN (COSTS OFF) {text}".encode()).fetchall())
+    tasks = "1" if "%(shard_ids)s" in statements.load(name) else "32"
+    assert re.findall(r"Task Count: (\d+)", plan) == [tasks], plan
+    assert "Distributed Subplan" not in plan
+    assert "coordinator" not in plan

@@ -10,10 +10,10 @@ import pytest
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
 from broker.domain.subscription import DeadLetterPolicy, Subscription
+from broker.store.log.dead_letter_work import find_dead_letter_work
 from broker.store.log.dead_letters import (
     DeadLetterTopicClosed,
     Forwarded,
-    find_dead_letter_work,
     forward_dead_letters,
     retry_exhausted_attempts,
 )

@@ -14,7 +14,8 @@ from broker.domain.subscription import DeadLetterPolicy
 from broker.store.claim.request import Claimed, Quiet
 from broker.store.log import cursors
 from broker.store.log.cursors import ShardSeek, read_positions
-from broker.store.log.dead_letters import find_dead_letter_work, forward_dead_letters
+from broker.store.log.dead_letter_work import find_dead_letter_work
+from broker.store.log.dead_letters import forward_dead_letters
 from broker.store.log.delivery_attempts import AckedInOrder, acknowledge_in_order, release_attempts
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.resources import snapshots

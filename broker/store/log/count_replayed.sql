@@ -16,11 +16,11 @@ SELECT
     (
         SELECT count(*)
         FROM (
-            SELECT
+            SELECT 1 AS one
             FROM delivery_attempts AS d
             JOIN cursors AS c USING (shard_id, subscription_id)
             CROSS JOIN LATERAL (
-                SELECT
+                SELECT 1 AS one
                 FROM messages AS m
                 WHERE m.shard_id = d.shard_id
                   AND m.ordering_key = d.ordering_key

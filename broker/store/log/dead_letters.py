@@ -26,7 +26,6 @@ from broker.store.log.due_attempt import DueAttempt, due_attempt, replacements
 from broker.store.log.journal import journal_statement
 from broker.store.log.messages import EncodedMessages, append_statements, encode_messages, is_frozen
 
-_FIND_DEAD_LETTER_WORK = statements.hot("find_dead_letter_work")
 _MARK_EXHAUSTED_ATTEMPTS = statements.hot("mark_exhausted_attempts")
 _LOCK_EXHAUSTED_ATTEMPTS = statements.hot("lock_exhausted_attempts")
 _RETRY_EXHAUSTED_ATTEMPTS = statements.hot("retry_exhausted_attempts")
@@ -70,12 +69,6 @@ class _Letter:
     source: StoredMessage
     delivery_attempts: int
     reason: str
-
-
-async def find_dead_letter_work(connection: HotConnection, *, now: datetime) -> list[tuple[str, int]]:
-    """Names of subscriptions, and their shards, that have something for the forwarder."""
-    [rows] = await connection.run((_FIND_DEAD_LETTER_WORK, {"now": now}))
-    return [(name, shard_id) for name, shard_id in rows]
 
 
 async def retry_exhausted_attempts(

@@ -4,7 +4,7 @@
 UPDATE delivery_attempts
 SET status = 'exhausted', next_delivery_at = 'infinity',
     failure = CASE status WHEN 'delivering' THEN 'deadline' ELSE failure END
-WHERE (shard_id, subscription_id, attempt_id, part) IN (
+WHERE shard_id = %(shard_id)s AND (shard_id, subscription_id, attempt_id, part) IN (
     SELECT shard_id, subscription_id, attempt_id, part
     FROM delivery_attempts
     WHERE shard_id = %(shard_id)s

@@ -13,15 +13,15 @@ from broker.store.driver import statements
 from broker.store.driver.advisory_locks import DROPPING, TIDYING, lock_key
 from broker.store.driver.database import Connection
 from broker.store.log.deleting import BATCH, delete_in_batches
+from broker.store.log.finished_attempts import delete_finished_attempts
 from broker.store.log.journal import journal_parameters
 from broker.store.log.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
+from broker.store.log.pins import read_oldest_pins
 from broker.telemetry.state_changes import StateChanges
 
-_READ_OLDEST_PINS = statements.load("read_oldest_pins")
 _COUNT_STRAGGLERS = statements.load("count_stragglers")
 _COPY_STRAGGLERS = statements.load("copy_stragglers")
 _DELETE_UNWANTED_STRAGGLERS = statements.load("delete_unwanted_stragglers")
-_DELETE_FINISHED_ATTEMPTS = statements.load("delete_finished_attempts")
 _INSERT_JOURNAL = statements.load("insert_journal")
 _DELETE_DEAD_LETTERS = statements.load("delete_dead_letters")
 _DELETE_CLOSED_SHARDS = statements.load("delete_closed_shards")
@@ -71,10 +71,8 @@ async def drop_partitions_behind(
 
 
 async def _drop_partitions(connection: Connection, now: datetime, states: StateChanges) -> int:
-    cursor = await connection.execute(_READ_OLDEST_PINS, {"now": now})
-    row = await cursor.fetchone()
-    assert row is not None
-    oldest, oldest_attempt = row[0] or _NEVER, row[1] or _NEVER
+    pins = await read_oldest_pins(connection, now=now)
+    oldest, oldest_attempt = (pin or _NEVER for pin in pins)
     dropped = 0
     for partition in await list_partitions(connection):
         if partition.end > min(now - _STILL_PUBLISHED, oldest) and not partition.detaching:
@@ -116,10 +114,10 @@ async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
     deleted = 0
     while True:
         async with connection.transaction():
-            cursor = await connection.execute(_DELETE_FINISHED_ATTEMPTS, {"now": now, "limit": BATCH})
-            await _tell_expired(connection, await cursor.fetchall(), now)
-        deleted += cursor.rowcount
-        if cursor.rowcount < BATCH:
+            rows, more = await delete_finished_attempts(connection, now=now, limit=BATCH)
+            await _tell_expired(connection, rows, now)
+        deleted += len(rows)
+        if not more:
             break
     async with _dropping(connection):
         await connection.execute(_DELETE_UNWANTED_STRAGGLERS)

@@ -33,6 +33,7 @@ from broker.store.log.messages import (
 )
 
 _FIND_SCHEDULED_SHARDS = statements.hot("find_scheduled_shards")
+_FIND_SCHEDULED_SHARDS_ON_NODES = statements.hot("find_scheduled_shards_on_nodes")
 _TAKE_DUE_MESSAGES = statements.hot("take_due_messages")
 _APPEND_DUE_MESSAGES = statements.hot("append_due_messages")
 _INSERT_SCHEDULED_IDS = statements.hot("insert_scheduled_ids")
@@ -110,7 +111,8 @@ def _whole(message: NewMessage, shared: str) -> NewMessage:
 
 async def find_scheduled_shards(connection: HotConnection) -> list[ScheduledShard]:
     """Where messages wait, without topics that are frozen."""
-    [rows] = await connection.run((_FIND_SCHEDULED_SHARDS, {}))
+    find = _FIND_SCHEDULED_SHARDS_ON_NODES if connection.is_distributed else _FIND_SCHEDULED_SHARDS
+    [rows] = await connection.run((find, {}))
     return [ScheduledShard(*row) for row in rows]
 
 

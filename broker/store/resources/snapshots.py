@@ -12,12 +12,17 @@ from broker.domain.page import Page
 from broker.domain.snapshot import Snapshot
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
-from broker.store.driver.database import Connection
+from broker.store.driver.database import Connection, engine_of
+from broker.store.resources.distributed_snapshots import fill_locked
 from broker.store.schema.tables import snapshot_outstanding, snapshot_positions, snapshots
 
 _CREATE_SNAPSHOT = statements.load("create_snapshot")
 _READ_OLDEST_IN_SNAPSHOT = statements.load("read_oldest_in_snapshot")
 _DELETE_EXPIRED_SNAPSHOTS = statements.load("delete_expired_snapshots")
+_FORGET_SNAPSHOTS = (
+    b"DELETE FROM snapshot_outstanding WHERE snapshot_id = ANY (%s)",
+    b"DELETE FROM snapshot_positions WHERE snapshot_id = ANY (%s)",
+)
 
 
 def _snapshot(row: Row[Any]) -> Snapshot:
@@ -63,13 +68,14 @@ async def insert_snapshot(
     if snapshot_id is None:
         return None
     where = {"snapshot_id": snapshot_id, "subscription_id": subscription.subscription_id}
-    await connection.exec_driver_sql(_CREATE_SNAPSHOT, where)
-    oldest = await connection.exec_driver_sql(
-        _READ_OLDEST_IN_SNAPSHOT, {"snapshot_id": snapshot_id, "retained_since": retained_since}
-    )
-    row = oldest.one_or_none()
+    if (await engine_of(connection)).is_distributed:
+        oldest = await fill_locked(connection, where, retained_since)
+    else:
+        await connection.exec_driver_sql(_CREATE_SNAPSHOT, where)
+        held = {"snapshot_id": snapshot_id, "retained_since": retained_since}
+        oldest = (await connection.exec_driver_sql(_READ_OLDEST_IN_SNAPSHOT, held)).scalar_one_or_none()
     found = (await connection.execute(select(snapshots).where(snapshots.c.snapshot_id == snapshot_id))).one()
-    return _snapshot(found), row[0] if row else None
+    return _snapshot(found), oldest
 
 
 async def find_snapshot(
@@ -125,4 +131,8 @@ async def list_snapshots(connection: AsyncConnection, *, project: str, page: Pag
 
 async def delete_expired_snapshots(connection: Connection, *, now: datetime) -> None:
     """Delete the snapshots whose time is over."""
-    await connection.execute(_DELETE_EXPIRED_SNAPSHOTS, {"now": now})
+    async with connection.transaction():
+        expired = await connection.execute(_DELETE_EXPIRED_SNAPSHOTS, {"now": now})
+        ids = [snapshot_id for (snapshot_id,) in await expired.fetchall()]
+        for statement in _FORGET_SNAPSHOTS if ids else ():
+            await connection.execute(statement, [ids])

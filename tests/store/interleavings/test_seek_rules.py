@@ -8,11 +8,12 @@ import pytest
 
 from broker.domain.journal import NOBODY
 from broker.domain.resend import Outcome
+from broker.store.engine.engine import CITUS, Engine
 from broker.store.log import cursors
 from broker.store.log.resend import Resend, resend
-from broker.store.resources import snapshots
+from broker.store.resources import distributed_snapshots, snapshots
 from tests.fixtures.log import SECOND, Log
-from tests.store.interleavings.steps import open_transaction, paused, until_waiting
+from tests.store.interleavings.steps import execute, open_transaction, paused, until_waiting
 from tests.store.test_seek import create_snapshot, place, seek_to_snapshot, seek_to_time
 
 
@@ -72,6 +73,46 @@ async def test_it_would_if_it_locked_the_cursors(log: Log, monkeypatch: pytest.M
     monkeypatch.setattr(snapshots, "_CREATE_SNAPSHOT", locked)
     with pytest.raises(AssertionError):
         await a_snapshot_misses_nothing_of_a_claim_in_flight(log)
+
+
+async def a_snapshot_on_nodes_has_a_message_that_is_claimed_meanwhile_once(log: Log) -> None:
+    await log.publish("a", "b")
+    async with open_transaction(log.database) as between:  # the copies of cursors and of attempts
+        await execute(between, "LOCK TABLE snapshot_outstanding IN EXCLUSIVE MODE")
+        creation = asyncio.create_task(create_snapshot(log))
+        await until_waiting(log.database)
+        claim = asyncio.create_task(log.claim(1))
+        waiting = asyncio.create_task(until_waiting(log.database, 2))
+        await asyncio.wait((claim, waiting), return_when=asyncio.FIRST_COMPLETED)
+    snapshot_id, _ = await creation
+    await claim
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await seek_to_snapshot(log, snapshot_id)
+    assert sorted(await log.pull_texts(now=log.start + SECOND)) == ["a", "b"]
+
+
+@pytest.fixture
+def snapshots_on_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def engine_of(_: object) -> Engine:
+        return CITUS
+
+    monkeypatch.setattr(snapshots, "engine_of", engine_of)
+
+
+@pytest.mark.usefixtures("snapshots_on_nodes")
+async def test_a_snapshot_on_nodes_has_a_message_that_is_claimed_meanwhile_once(log: Log) -> None:
+    await a_snapshot_on_nodes_has_a_message_that_is_claimed_meanwhile_once(log)
+
+
+@pytest.mark.usefixtures("snapshots_on_nodes")
+async def test_it_would_have_it_twice_if_cursors_were_not_locked(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def not_locked(*_: object, **__: object) -> None:
+        pass
+
+    monkeypatch.setattr(distributed_snapshots, "lock_cursors", not_locked)
+    with pytest.raises(AssertionError):
+        await a_snapshot_on_nodes_has_a_message_that_is_claimed_meanwhile_once(log)
 
 
 async def test_what_is_published_while_a_seek_looks_for_the_end_is_behind_it(

@@ -1,0 +1,5 @@
+-- As create_snapshot, of distributed tables: the cursors are locked, in statements before this one.
+INSERT INTO snapshot_positions (shard_id, snapshot_id, next_publish_time, next_seq)
+SELECT shard_id, %(snapshot_id)s, next_publish_time, next_seq
+FROM cursors
+WHERE subscription_id = %(subscription_id)s AND shard_id = ANY (%(shard_ids)s::int8[])

@@ -1,0 +1,174 @@
+"""What is asked by several statements where tables lie on nodes is what one statement says elsewhere."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from broker.domain.message import NewMessage
+from broker.store.driver.hot_connection import HotConnection
+from broker.store.log import dead_letter_work, finished_attempts, pins, scheduled_messages
+from broker.store.log.messages import append_messages
+from broker.store.log.scheduled_messages import encode_scheduled
+from broker.store.resources import snapshots
+from broker.store.resources.distributed_snapshots import fill_locked
+from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, texts
+
+HOUR = timedelta(hours=1)
+
+
+@asynccontextmanager
+async def as_on_nodes(log: Log) -> AsyncIterator[HotConnection]:
+    """A session that takes its database for a distributed one."""
+    async with log.database.hot() as connection:
+        was, connection.is_distributed = connection.is_distributed, True
+        try:
+            yield connection
+        finally:
+            connection.is_distributed = was
+
+
+async def _pins(log: Log, now: datetime) -> pins.Pins:
+    async with log.database.connection() as connection:
+        alike = await pins._read_on_nodes(connection, now)
+        assert alike == await pins.read_oldest_pins(connection, now=now)
+    return alike
+
+
+async def _snapshot(log: Log, name: str, now: datetime) -> Any:
+    async with log.database.transaction() as connection:
+        return await snapshots.insert_snapshot(
+            connection,
+            name=name,
+            labels={},
+            subscription=log.subscription,
+            retained_since=log.start - HOUR,
+            now=now,
+        )
+
+
+async def test_what_pins_messages(log: Log) -> None:
+    await _pins(log, log.start)
+    seen = {await _pins(log, log.start + SECOND)}
+    for step in range(1, 4):
+        await log.publish("a", "b", now=log.start + step * SECOND, key="k" if step == 2 else "")
+        seen.add(await _pins(log, log.start + step * SECOND))
+    [delivery, *_] = await log.pull(2, now=log.start + 3 * SECOND, ordered=True)
+    seen.add(await _pins(log, log.start + 3 * SECOND))
+    assert await _snapshot(log, "projects/p/snapshots/s", log.start + 4 * SECOND)
+    await log.execute("UPDATE snapshots SET expire_time = expire_time + interval '1 hour'")
+    await log.acknowledge(delivery)
+    while await log.pull(9, now=log.start + 5 * SECOND, ordered=True):
+        seen.add(await _pins(log, log.start + 5 * SECOND))
+    await log.execute("UPDATE delivery_attempts SET redriven = true")
+    for days in (0, 1, 30):  # within what the subscription retains, and behind it
+        seen.add(await _pins(log, log.start + 6 * SECOND + timedelta(days=days)))
+    await log.execute("UPDATE subscriptions SET detached = true")
+    seen.add(await _pins(log, log.start + 6 * SECOND))
+    assert len(seen) > 5
+
+
+async def test_a_snapshot_that_the_catalog_does_not_know_any_more_pins(log: Log) -> None:
+    """A seek to it may be under way: its cursors have not moved when the shards were read."""
+    await log.publish("a", now=log.start + SECOND)
+    await _snapshot(log, "projects/p/snapshots/s", log.start + SECOND)
+    await log.acknowledge((await log.pull(now=log.start + SECOND))[0])
+    later = log.start + timedelta(days=30)
+    await log.execute("DELETE FROM snapshots")
+    async with log.database.connection() as connection:
+        oldest, _ = await pins._read_on_nodes(connection, later)
+    assert oldest is not None
+    assert oldest < log.start + SECOND
+
+
+async def test_which_dead_letters_there_are(log: Log) -> None:
+    await log.execute(
+        "UPDATE subscriptions SET dead_letter_topic = 'projects/p/topics/d', max_delivery_attempts = 1"
+    )
+    await log.publish("a", "b")
+    for now in (log.start, log.start + ACK_DEADLINE + SECOND):
+        await log.pull(1, now=log.start)
+        async with as_on_nodes(log) as session:
+            alike = await dead_letter_work.find_dead_letter_work(session, now=now)
+            session.is_distributed = False
+            assert alike == await dead_letter_work.find_dead_letter_work(session, now=now)
+    assert alike == [(log.subscription.name, log.shard_id)]
+    await log.execute("UPDATE delivery_attempts SET status = 'exhausted', next_delivery_at = 'infinity'")
+    await log.execute("UPDATE subscriptions SET dead_letter_topic = NULL, max_delivery_attempts = NULL")
+    async with as_on_nodes(log) as session:
+        assert await dead_letter_work.find_dead_letter_work(session, now=log.start) == alike
+    await log.execute("UPDATE subscriptions SET detached = true")
+    async with as_on_nodes(log) as session:
+        assert await dead_letter_work.find_dead_letter_work(session, now=log.start) == []
+
+
+async def test_which_attempts_are_finished(log: Log) -> None:
+    async with log.database.transaction() as connection:
+        gone = await add_subscription(connection, log.topic, "gone", log.start)
+    await log.publish("a", "b", "c")
+    await log.pull(2)
+    await log.execute(
+        "INSERT INTO delivery_attempts (shard_id, subscription_id, attempt_id, part, status, attempt_number,"
+        " next_delivery_at, delivered_at, seqs, open, first_publish_time, last_publish_time)"
+        f" SELECT shard_id, {gone.subscription_id}, attempt_id + 1, part, status, attempt_number, next_delivery_at,"
+        " delivered_at, seqs, open, first_publish_time, last_publish_time FROM delivery_attempts"
+    )
+    for now in (log.start, log.start + timedelta(days=30)):
+        found: list[set[Any]] = []
+        for on_nodes in (True, False):
+            async with log.database.connection() as connection, connection.transaction(force_rollback=True):
+                await connection.execute(
+                    "DELETE FROM subscriptions WHERE subscription_id = %s", [gone.subscription_id]
+                )
+                if on_nodes:
+                    rows = await finished_attempts._delete_on_nodes(connection, now)
+                else:
+                    rows, _ = await finished_attempts.delete_finished_attempts(connection, now=now, limit=9)
+                found.append({tuple(row) for row in rows})
+        assert found[0] == found[1]
+        assert len(found[0]) == (1 if now == log.start else 2)
+
+
+async def test_a_row_is_split_by_a_second_statement(log: Log) -> None:
+    await log.publish("a", "b", "c")
+    [delivery] = await log.pull()
+    async with as_on_nodes(log) as session:
+        assert not await log.modify_ack_deadline(delivery, [1], log.start + SECOND, connection=session)
+        assert not session.in_transaction
+    assert await log.attempts() == [("delivering", 1, "101"), ("delivering", 1, "010")]
+    assert [texts([each]) for each in await log.pull(now=log.start + 2 * SECOND)] == [["b"]]
+    async with as_on_nodes(log) as session:
+        assert not await log.nack(delivery, [0], connection=session)
+    assert [texts([each]) for each in await log.pull(now=log.start + SECOND)] == [["a"]]
+
+
+async def test_a_snapshot_copies_what_locked_cursors_and_attempts_say(log: Log) -> None:
+    await log.publish("a", "b", "c", now=log.start + SECOND)
+    await log.pull(1, now=log.start + SECOND)
+    await _snapshot(log, "projects/p/snapshots/one", log.start + SECOND)
+    held = "SELECT shard_id, next_publish_time, next_seq FROM snapshot_positions WHERE snapshot_id = {}"
+    out = (
+        "SELECT shard_id, attempt_id, part, seqs::text, open::text FROM snapshot_outstanding WHERE snapshot_id = {}"
+    )
+    async with log.database.transaction() as connection:
+        where = {"snapshot_id": 0, "subscription_id": log.subscription.subscription_id}
+        oldest = await fill_locked(connection, where, log.start - HOUR)
+    assert oldest == log.start + SECOND
+    [[one]] = await log.rows("SELECT snapshot_id FROM snapshots")
+    for query in (held, out):
+        rows = await log.rows(query.format(0))
+        assert rows
+        assert rows == await log.rows(query.format(one))
+
+
+async def test_where_messages_wait_for_their_time(log: Log) -> None:
+    to_come = encode_scheduled(
+        [NewMessage(data=b"a"), NewMessage(data=b"b")], [log.start + HOUR, log.start + 2 * HOUR]
+    )
+    async with as_on_nodes(log) as session:
+        assert await scheduled_messages.find_scheduled_shards(session) == []
+        await append_messages(session, shard_id=log.shard_id, requests=[to_come], now=log.start)
+        alike = await scheduled_messages.find_scheduled_shards(session)
+        session.is_distributed = False
+        assert alike == await scheduled_messages.find_scheduled_shards(session)
+    assert [each.due_at for each in alike] == [log.start + HOUR]
