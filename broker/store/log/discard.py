@@ -16,6 +16,7 @@ from broker.domain.errors import Aborted
 from broker.domain.journal import Author
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
+from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.piles import Hold, Pile, lock_letters, lock_piles
@@ -161,7 +162,7 @@ def _nowhere(is_known: bool) -> Outcome:
 
 async def _find(connection: HotConnection, asked: Discard) -> _Found:
     where = {"shard_ids": [shard_id for shard_id, _ in asked.ids], "seqs": [seq for _, seq in asked.ids]}
-    [located] = await connection.run((_LOCATE_MESSAGES, where))
+    located = list(chain(*await connection.run(*by_shard(connection, _LOCATE_MESSAGES, where))))
     own = {(row.shard_id, row.seq): row for row in located if row.shard_id in asked.shard_ids}
     by_id = {
         "subscription_id": asked.subscription_id,

@@ -7,6 +7,7 @@ row that nobody has had yet, for its own sequence; what the subscription has any
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from broker.domain.errors import FailedPrecondition
@@ -14,6 +15,7 @@ from broker.domain.journal import Author
 from broker.domain.resend import ANSWER, Outcome
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
+from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.bringing_back import brought_back
@@ -72,7 +74,10 @@ async def _judge(
 ) -> tuple[Mapping[int, Outcome], Sequence[Any]]:
     """What becomes of each of them that there is or was, and those that are resent, in the order of the log."""
     where = {"shard_ids": [pile.shard_id] * len(seqs), "seqs": seqs}
-    located, heads = await connection.run((_LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": [pile.shard_id]}))
+    *found, heads = await connection.run(
+        *by_shard(connection, _LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": [pile.shard_id]})
+    )
+    located = list(chain(*found))
     head = max((head for _, head in heads), default=0)
     outcomes = {seq: Outcome.NOT_RETAINED for seq in seqs if 0 < seq <= head}
     missing = outcomes.keys() - {row.seq for row in located}

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple
 
 from broker.domain.retained_bytes import Tally
 from broker.store.driver import statements
+from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import HotConnection
 
 _READ_KEPT = statements.hot("read_kept")
@@ -47,7 +49,7 @@ async def sum_batches(connection: HotConnection, tallies: dict[int, Tally], *, l
         "seqs": [tally.seq for tally in tallies.values()],
         "limit": limit,
     }
-    [rows] = await connection.run((_SUM_BATCHES, parameters))
+    rows = chain(*await connection.run(*by_shard(connection, _SUM_BATCHES, parameters)))
     read = dict.fromkeys(tallies, 0)
     for row in rows:
         tallies[row.shard_id].add(row.span, row.size, publish_time=row.publish_time, seq=row.seq)
@@ -63,6 +65,6 @@ async def sum_scheduled(
     At most `limit` messages of each.  Returns also where to go on in those that may have more.
     """
     parameters = {"shard_ids": list(shards), "id_seqs": list(shards.values()), "limit": limit}
-    [rows] = await connection.run((_SUM_SCHEDULED, parameters))
+    rows = list(chain(*await connection.run(*by_shard(connection, _SUM_SCHEDULED, parameters))))
     more = {row.shard_id: row.id_seq for row in rows if row.messages >= limit}
     return {row.shard_id: row.size for row in rows}, more

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from broker.domain.errors import Aborted
@@ -22,6 +23,7 @@ from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.retraction import Outcome, Retraction, Standing, check_answers
 from broker.domain.sequences import from_multirange, to_bits
 from broker.store.driver import statements
+from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.due_attempt import attempt_numbers
 from broker.store.log.journal import journal_statement
@@ -117,10 +119,11 @@ async def _find(
     connection: HotConnection, ids: Sequence[Id], seqs: Mapping[Id, int], shards: Mapping[int, _Shard]
 ) -> tuple[dict[Id, Retraction], dict[int, int]]:
     """What was retracted before, and the heads of the shards; the shards get what the log has."""
-    located, heads = await connection.run(
-        (_LOCATE_MESSAGES, {"shard_ids": [shard_id for shard_id, _ in seqs], "seqs": list(seqs.values())}),
-        (_READ_HEADS, {"shard_ids": list(shards)}),
+    where = {"shard_ids": [shard_id for shard_id, _ in seqs], "seqs": list(seqs.values())}
+    *found, heads = await connection.run(
+        *by_shard(connection, _LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": list(shards)})
     )
+    located = list(chain(*found))
     for shard in shards.values():
         shard.messages = {row.seq: row for row in located if row.shard_id == shard.shard_id}
     return await read_retractions(connection, {id_: seqs.get(id_) for id_ in ids}), dict(heads)

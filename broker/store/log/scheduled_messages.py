@@ -7,7 +7,7 @@ deletes its row, or its row was deleted and it is never seen.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
@@ -17,9 +17,11 @@ from psycopg.errors import CheckViolation
 from broker.domain.message import NewMessage
 from broker.domain.message_id import FIRST_ID_SEQ
 from broker.store.driver import statements
+from broker.store.driver.by_shard import by_shard
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.engine.engine import find_engine
 from broker.store.log.deleting import BATCH, delete_behind_log
 from broker.store.log.messages import (
     EncodedMessages,
@@ -43,6 +45,7 @@ _CANCEL_SCHEDULED_MESSAGE = statements.hot("cancel_scheduled_message")
 _MOVE_SCHEDULED_MESSAGE = statements.hot("move_scheduled_message")
 _DELETE_CLOSED_SCHEDULES = statements.hot("delete_closed_schedules")
 _DELETE_SCHEDULED_IDS = statements.load("delete_scheduled_ids")
+_DELETE_IDS_ON_NODES = statements.load("delete_scheduled_ids_on_nodes")
 
 MAX_DUE = 1_000  # messages that one transaction appends
 MAX_DUE_BYTES = 8_000_000  # or about so many; the last may be larger
@@ -218,11 +221,13 @@ async def id_seqs_at(
     if not sequences:
         return {}
     shard_ids, seqs = map(list, zip(*sequences, strict=True))
-    [rows] = await connection.run((_READ_ID_SEQS, {"shard_ids": shard_ids, "seqs": seqs}))
+    asked = {"shard_ids": shard_ids, "seqs": seqs}
+    rows = chain(*await connection.run(*by_shard(connection, _READ_ID_SEQS, asked)))
     return {each: each[1] for each in sequences} | {(row.shard_id, row.seq): row.id_seq for row in rows}
 
 
 async def delete_scheduled_ids(connection: Connection, *, now: datetime) -> int:
     """Delete those of messages that are in the log no more.  Returns how many."""
     del now  # what has no partition any more is old, whatever the time
-    return await delete_behind_log(connection, _DELETE_SCHEDULED_IDS)
+    is_distributed = (await find_engine(connection)).is_distributed
+    return await delete_behind_log(connection, _DELETE_IDS_ON_NODES if is_distributed else _DELETE_SCHEDULED_IDS)
