@@ -11,6 +11,7 @@ from broker.domain.delivery import Delivery
 from broker.domain.journal import BUCKET, NO_JOURNAL, Event, Journal, JournalMode, Told, rows_of, without
 from broker.store.claim import expired
 from broker.store.driver.database import Database
+from broker.store.engine.engine import CITUS, Engine
 from broker.store.log import journal
 from broker.store.log.delivery_attempts import acknowledge, acknowledge_in_order
 from broker.store.log.retention import delete_unwanted
@@ -39,6 +40,18 @@ async def _sweep(log: Log) -> int:
         return await journal.delete_old_journal(connection, now=log.start)
 
 
+@pytest.fixture(params=[False, True], ids=["", "on nodes"])
+def sweeping(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one statement, and as where rows lie on nodes, by several."""
+
+    async def find_engine(_: object) -> Engine:
+        return CITUS
+
+    if request.param:
+        monkeypatch.setattr(journal, "find_engine", find_engine)
+
+
+@pytest.mark.usefixtures("sweeping")
 async def test_rows_past_their_retention_and_of_nobody_are_deleted(log: Log) -> None:
     await _write(log, 1, ago=timedelta(days=8))
     await _write(log, 2, ago=timedelta(days=6))
@@ -48,6 +61,7 @@ async def test_rows_past_their_retention_and_of_nobody_are_deleted(log: Log) -> 
     assert (await _sweep(log), await _rows(log)) == (1, 0)
 
 
+@pytest.mark.usefixtures("sweeping")
 async def test_the_newest_rows_stay_when_there_are_too_many(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MAX_ROWS", 3)
     for seq in range(10):

@@ -19,9 +19,11 @@ from broker.store.driver import statements
 from broker.store.driver.database import Connection, ResourceConnection
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.engine.engine import find_engine
 from broker.store.log.deleting import delete_in_batches
 from broker.store.log.delivery_attempts import DeadlineChange, MessageNames
 from broker.store.log.due_attempt import attempt_numbers
+from broker.store.log.old_journal import delete_on_nodes
 
 _INSERT_JOURNAL = statements.hot("insert_journal")
 _INSERT_JOURNAL_TEXT = statements.load("insert_journal")
@@ -218,4 +220,6 @@ async def delete_old_journal(connection: Connection, *, now: datetime) -> int:
         "kept_seconds": DEFAULT_RETENTION / timedelta(seconds=1),
         "max_rows": MAX_ROWS,
     }
+    if (await find_engine(connection)).is_distributed:
+        return await delete_on_nodes(connection, asked)
     return await delete_in_batches(connection, _DELETE_OLD_JOURNAL, asked, batch=_BATCH)
