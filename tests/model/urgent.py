@@ -141,6 +141,11 @@ class Urgency(RuleBasedStateMachine):
         for message, each in zip(got, received, strict=True):
             message.ack_id, message.ready = each["ackId"], self.now + ACK_DEADLINE
 
+    @rule()
+    def pull_on(self) -> None:
+        for _ in range(10):
+            self.pull(1)
+
     def _compare_level(self, level: int, there: list[Message]) -> None:
         most_urgent = min(m.level for m in there)
         if self.said == STRICT:

@@ -207,3 +207,19 @@ async def test_seek_pushes_again(rest: Rest, push_sink: PushSink, path: str) -> 
     requests = await push_sink.wait_for(f"/status/200/{path}", 4)
     assert sorted(ids(requests)) == sorted(published * 2)
     await asyncio.sleep(0)
+
+
+async def test_what_is_urgent_passes_what_waits_to_be_pushed(rest: Rest, push_sink: PushSink, path: str) -> None:
+    """But for what the broker has taken for the endpoint already."""
+    await rest.create_topic(extensions={"priorities": 2})
+    push = {"push": {"maxOutstandingRequests": 1}}
+    await rest.create_subscription(
+        pushConfig={"pushEndpoint": f"{push_sink.url}/delay/0.02/{path}"}, ackDeadlineSeconds=600, extensions=push
+    )
+    low = await rest.publish(*[message(str(n)) for n in range(200)])
+    await push_sink.wait_for(f"/delay/0.02/{path}", 1)
+    [urgent] = await rest.publish(message("urgent", {"broker-priority": "0"}))
+    await settled(rest)
+    order = ids(await push_sink.requests(f"/delay/0.02/{path}"))
+    assert sorted(order) == sorted([*low, urgent])
+    assert order.index(urgent) < len(order) / 2

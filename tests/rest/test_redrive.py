@@ -348,3 +348,18 @@ async def test_old_letters_that_are_out_or_were_dealt_with_are_left_alone_and_ot
     assert ended["metadata"]["skipped"] == [{"messageId": out["message"]["messageId"], "reason": "outstanding"}]
     assert [text(each) for each in await rest.drain("reader")] == ["m2", "m3"]
     assert (await rest.pull(), await rest.pull("dead-sub")) == ([], [])
+
+
+async def test_what_is_urgent_comes_back_as_urgent_as_it_was(rest: Rest) -> None:
+    levels = {"extensions": {"priorities": 2}}
+    urgent = message("urgent", {"broker-priority": "0"})
+    first, _ = await _give_up(rest, message("m0"), message("m1"))
+    await rest.ok("PATCH", rest.topic(), {"topic": levels, "updateMask": "extensions"})
+    [urgent_id] = await rest.publish(urgent)
+    await _fail_all(rest, 3)
+    await rest.publish("waits")
+    await _redrive(rest)
+    received = [each for _ in range(4) for each in await rest.pull(max_messages=1)]
+    assert (received[0]["message"]["messageId"], text(received[0])) == (urgent_id, "urgent")
+    assert sorted(map(text, received[1:])) == ["m0", "m1", "waits"]
+    assert first in {each["message"]["messageId"] for each in received}

@@ -1,6 +1,8 @@
 """A topic that gets more shards gives each of its subscriptions a cursor in them (docs/decisions/0051)."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,14 @@ async def raise_shards(log: Log) -> None:
         await topic_logs.add_shards(connection, topic=topic, count=2, now=log.start)
 
 
+async def add_levels(log: Log) -> None:
+    """Shards of two levels of urgency (docs/decisions/0052)."""
+    async with log.database.transaction() as connection:
+        topic = await topics.lock_topic(connection, name=log.topic.name)
+        assert topic is not None
+        await topic_logs.add_levels(connection, topic=topic, levels=[0, 1], now=log.start)
+
+
 async def without_cursors(log: Log) -> list[tuple[int, int]]:
     """Pairs of subscription and shard that belong together, without a cursor, or have one and do not."""
     return await log.rows(  # type: ignore[return-value]
@@ -33,19 +43,25 @@ async def test_a_nack_of_a_process_whose_clock_is_behind_is_due_in_a_new_shard_t
     assert floor == first_due_floor(log.start) < log.start
 
 
-async def test_a_subscription_that_is_made_meanwhile_has_all_cursors(log: Log) -> None:
+@pytest.mark.parametrize("change", [raise_shards, add_levels])
+async def test_a_subscription_that_is_made_meanwhile_has_all_cursors(
+    log: Log, change: Callable[[Log], Coroutine[Any, Any, None]]
+) -> None:
     async with log.database.transaction() as connection:
         topic = await topics.lock_topic(connection, name=log.topic.name, share=True)
         assert topic is not None
         await add_subscription(connection, topic, "second", log.start)
-        raising = asyncio.create_task(raise_shards(log))
+        raising = asyncio.create_task(change(log))
         await until_waiting(log.database)
     await raising
     assert await without_cursors(log) == []
 
 
+@pytest.mark.parametrize("change", [raise_shards, add_levels])
 @pytest.mark.parametrize("detach", [False, True])
-async def test_one_that_is_deleted_or_detached_meanwhile_leaves_none(log: Log, detach: bool) -> None:
+async def test_one_that_is_deleted_or_detached_meanwhile_leaves_none(
+    log: Log, detach: bool, change: Callable[[Log], Coroutine[Any, Any, None]]
+) -> None:
     subscription_id = log.subscription.subscription_id
     async with log.database.transaction() as connection:
         if detach:
@@ -53,7 +69,7 @@ async def test_one_that_is_deleted_or_detached_meanwhile_leaves_none(log: Log, d
             await subscriptions.detach_subscription(connection, subscription_id=subscription_id, now=log.start)
         else:
             await subscriptions.delete_subscription(connection, subscription_id=subscription_id)
-        raising = asyncio.create_task(raise_shards(log))
+        raising = asyncio.create_task(change(log))
         await until_waiting(log.database)
     await raising
     assert await without_cursors(log) == []
