@@ -7,10 +7,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver import statements
 from broker.store.driver.by_shard import of_one_shard
+from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
 from broker.store.schema import migrations
+from broker.workers.retention_janitor import RetentionJanitor
 from tests.fixtures.citus import NEEDS_CITUS, Nodes
 from tests.fixtures.database import in_schema
 from tests.store.query_plans.every_statement import MODULES, every_statement_sent, literal
@@ -156,3 +159,15 @@ def test_what_is_about_all_shards_is_one_snapshot_of_each(distributed: psycopg.C
     assert re.findall(r"Task Count: (\d+)", plan) == [tasks], plan
     assert "Distributed Subplan" not in plan
     assert "coordinator" not in plan
+
+
+async def test_each_part_of_a_pass_of_the_janitor_runs(distributed: psycopg.Connection[Any]) -> None:
+    info = distributed.info
+    database = Database(f"postgresql://{info.user}@/{info.dbname}?host={info.host}&port={info.port}")
+    try:
+        clock = DatabaseClock(database)
+        await clock.synchronise()
+        for _ in range(2):  # the second has partitions
+            await RetentionJanitor(database, clock).run_once()
+    finally:
+        await database.close()

@@ -10,6 +10,7 @@ from broker.domain.retraction import Retraction, Standing
 from broker.store.driver import statements
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.engine.engine import find_engine
 from broker.store.log.deleting import delete_behind_log
 
 _READ_RETRACTIONS = statements.hot("read_retractions")
@@ -17,6 +18,7 @@ _READ_RETRACTED = statements.hot("read_retracted")
 _INSERT_RETRACTIONS = statements.hot("insert_retractions")
 _NAME_REPLACEMENT = statements.hot("name_replacement")
 _DELETE_RETRACTIONS = statements.load("delete_retractions")
+_DELETE_ON_NODES = statements.load("delete_retractions_on_nodes")
 
 _decode_standings = msgspec.json.Decoder(dict[Standing, list[int]]).decode
 _encode_json = msgspec.json.Encoder().encode
@@ -97,4 +99,5 @@ async def name_replacement(connection: HotConnection, *, of: Id, replacement: Id
 async def delete_retractions(connection: Connection, *, now: datetime) -> int:
     """Delete what is known of messages that the log would have no more.  Returns how many."""
     del now  # what has no partition any more is old, whatever the time
-    return await delete_behind_log(connection, _DELETE_RETRACTIONS)
+    is_distributed = (await find_engine(connection)).is_distributed
+    return await delete_behind_log(connection, _DELETE_ON_NODES if is_distributed else _DELETE_RETRACTIONS)

@@ -1,0 +1,14 @@
+-- As delete_retractions, of distributed tables, where letters are read whole: they lie in other shards.
+-- Some of those whose messages the log would not have any more, nor might they come back from a dead letter.
+DELETE FROM retracted_messages AS d
+USING (
+    SELECT r.shard_id, r.id_seq
+    FROM retracted_messages AS r
+    WHERE r.publish_time < %(before)s
+      AND (r.shard_id, coalesce(r.seq, 0)) NOT IN (
+          SELECT l.source_shard_id, l.source_seq FROM dead_letters AS l WHERE l.source_shard_id IS NOT NULL
+      )
+    ORDER BY r.publish_time
+    LIMIT %(limit)s
+) AS gone
+WHERE d.shard_id = gone.shard_id AND d.id_seq = gone.id_seq
