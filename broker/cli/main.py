@@ -185,6 +185,8 @@ COMMANDS: dict[str, Command | Commands] = {
         flags={
             "move_schema": "first move the tables of release 0.1.0 out of `public`, also those of an embedded "
             "database; no broker may run",
+            "distribute": "then distribute the tables of messages over the nodes of a Citus cluster, whose "
+            "coordinator the URL names; no broker may run",
         },
     ),
     "settings": Command(

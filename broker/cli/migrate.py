@@ -19,7 +19,7 @@ from broker.telemetry.log import set_up_log
 
 
 def migrate(settings: Settings, flags: Mapping[str, Any]) -> int:
-    """`flags`: whether to "move_schema".  Returns the exit code.  Raises Stop."""
+    """`flags`: whether to "move_schema", to "distribute".  Returns the exit code.  Raises Stop."""
     set_up_log(settings.log_level, settings.log_format)
     is_move = bool(flags.get("move_schema"))
     if not settings.database_url and not is_move:
@@ -30,6 +30,8 @@ def migrate(settings: Settings, flags: Mapping[str, Any]) -> int:
             if is_move:
                 _move(url, settings.database_schema)
             revision = migrations.upgrade(url, schema=settings.database_schema)
+            if flags.get("distribute"):
+                _distribute(url, settings.database_schema)
             state = schema_state.inspect(url, settings.database_schema)
     except UrlUnusable as error:
         raise Misuse(str(error)) from error
@@ -61,3 +63,8 @@ def _database(settings: Settings, own_url: str) -> Iterator[str]:
 def _move(database_url: str, schema: str) -> None:
     moved = migrations.move_schema(database_url, schema=schema)
     say("The tables were moved." if moved else "There is nothing to be moved.")
+
+
+def _distribute(database_url: str, schema: str) -> None:
+    count = migrations.distribute_tables(database_url, schema=schema)
+    say(f"{count} tables were distributed." if count else "There is nothing to be distributed.")

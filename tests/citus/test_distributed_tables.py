@@ -1,22 +1,25 @@
-"""A database of a Citus cluster: served where the broker's tables are plain, refused where they are distributed."""
+"""A database of a Citus cluster: how its tables are distributed, and what of that no broker serves."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import psycopg
 import pytest
 from psycopg.errors import FeatureNotSupported
+from sqlalchemy import make_url
 
 from broker.cli.database_doctor import look_at_database
 from broker.cli.schema import check_schema
 from broker.cli.stop import Stop
 from broker.store.driver.database import Database
+from broker.store.engine import engine
 from broker.store.log.partitions import drop_detached_leftovers, drop_partition, list_partitions
 from broker.store.schema import migrations
 from broker.store.schema.citus import TABLES
-from broker.store.schema.schema_state import DatabaseUnreachable
+from broker.store.schema.schema_state import DatabaseUnreachable, inspect
 from tests.fixtures.broker import NO_TLS, BrokerProcess
 from tests.fixtures.citus import NEEDS_CITUS, Nodes
 from tests.fixtures.database import begin, in_schema
@@ -54,12 +57,11 @@ def test_plain_tables_beside_the_extension_are_served(
     assert not [line for line in broker.log if " ERROR " in line or "fails" in line]
 
 
-def is_refused(url: str, tables: str) -> None:
-    said = f"tables of the schema broker are distributed over the nodes of Citus ({tables})"
+def is_refused(url: str, said: str) -> None:
     with pytest.raises(Stop, match=re.escape(said)):
         check_schema(url, "")
     found = [text for name, state, text, _ in look_at_database(url) if (name, state) == ("schema", "mend")]
-    assert [text[: len(said)] for text in found] == [said]
+    assert said in "; ".join(found)
 
 
 def test_distributed_tables_are_refused_until_they_are_taken_back(citus_url: str) -> None:
@@ -67,9 +69,12 @@ def test_distributed_tables_are_refused_until_they_are_taken_back(citus_url: str
         ("create_distributed_table('broker.message_batches', 'shard_id')", "message_batches"),
         ("create_reference_table('broker.push_states')", "push_states"),
         ("citus_add_local_table_to_metadata('broker.cursors')", "cursors"),
+        ("create_distributed_table('broker.cursors', 'subscription_id')", "cursors"),
     ):
         ask(citus_url, f"SELECT {distribute}")
-        is_refused(citus_url, table)
+        is_refused(citus_url, f"known to Citus in a way that no broker can serve ({table})")
+        with pytest.raises(DatabaseUnreachable, match=f"in another way .{table}."):
+            migrations.distribute_tables(citus_url)
         ask(citus_url, f"SELECT undistribute_table('broker.{table}')")
         assert check_schema(citus_url, "").schema == "broker"
 
@@ -77,9 +82,44 @@ def test_distributed_tables_are_refused_until_they_are_taken_back(citus_url: str
 def test_a_table_with_an_identity_is_not_taken_back(citus_url: str) -> None:
     for table in ("shards", "cursors", "delivery_attempts", "straggler_batches"):
         ask(citus_url, f"SELECT create_distributed_table('broker.{table}', 'shard_id')")
-    is_refused(citus_url, "cursors, delivery_attempts, shards and 1 more")
+    is_refused(
+        citus_url, "must lie with them are not (message_batches, delivery_journal, snapshot_positions and 6 more)"
+    )
     with pytest.raises(FeatureNotSupported, match="identity column"):
         ask(citus_url, "SELECT undistribute_table('broker.shards')")
+    migrations.distribute_tables(citus_url)
+    assert check_schema(citus_url, "").schema == "broker"
+
+
+def test_a_worker_is_no_coordinator(citus_nodes: Nodes, citus_url: str) -> None:
+    migrations.distribute_tables(citus_url)
+    worker = citus_nodes.workers[0].url(str(make_url(citus_url).database))
+    for refused in (check_schema, lambda url, _: migrations.distribute_tables(url)):
+        with pytest.raises((Stop, DatabaseUnreachable), match="a worker of"):
+            refused(worker, "")
+
+
+def test_nodes_that_lose_what_was_answered_are_refused(citus_nodes: Nodes, citus_url: str) -> None:
+    migrations.distribute_tables(citus_url)
+    name, worker = str(make_url(citus_url).database), citus_nodes.workers[1]
+    worker.ask(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    worker.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", name)
+    is_refused(citus_url, f"{worker.port} of the Citus cluster has synchronous_commit = off")
+
+
+def test_a_schema_is_refused_where_what_is_sent_together_is_not_undone_together(
+    citus_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrations.distribute_tables(citus_url)
+    monkeypatch.setattr(
+        engine, "CITUS", replace(engine.CITUS, whole_pipelines=True)
+    )  # no BEGIN: what is to be found
+    assert inspect(citus_url).problem.startswith(
+        "what is sent to the Citus cluster as one transaction is not undone"
+    )
+    monkeypatch.undo()
+    assert inspect(citus_url).problem == ""
+    assert ask(citus_url, "SELECT count(*) FROM broker.cursors") == [(0,)]
 
 
 def test_tables_of_others_may_be_distributed(citus_url: str) -> None:

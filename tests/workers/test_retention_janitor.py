@@ -12,7 +12,7 @@ from broker.store.log.partitions import list_partitions
 from broker.workers.retention_janitor import RetentionJanitor
 
 
-class _LaterClock(DatabaseClock):
+class LaterClock(DatabaseClock):
     """A few hours ahead, so that there are partitions to drop and to make."""
 
     def now(self) -> datetime:
@@ -44,7 +44,7 @@ async def _starts(database: Database) -> list[datetime]:
 
 @pytest.mark.usefixtures("full_disk")
 async def test_space_is_given_back_although_no_partition_can_be_made(database: Database, now: datetime) -> None:
-    clock = _LaterClock(database)
+    clock = LaterClock(database)
     await clock.synchronise()
     assert await _starts(database)
     with pytest.raises(Unavailable):
@@ -53,7 +53,7 @@ async def test_space_is_given_back_although_no_partition_can_be_made(database: D
 
 
 async def test_a_pass_makes_partitions_and_drops_others(database: Database, now: datetime) -> None:
-    clock = _LaterClock(database)
+    clock = LaterClock(database)
     await clock.synchronise()
     await RetentionJanitor(database, clock).run_once()
     starts = await _starts(database)

@@ -1,7 +1,7 @@
-"""Which tables of a schema Citus has distributed over nodes: a broker cannot serve them there yet.
+"""Which tables of a schema Citus has distributed over nodes, and whether a broker can serve them so.
 
-All that is known of a shard is to lie on one node: TABLES by their shard_id, together.  What is few (topics,
-subscriptions and the like) stays on the coordinator.  A database that has the extension, and
+All that is known of a shard lies on one node: TABLES by their shard_id, together.  What is few (topics,
+subscriptions and the like) stays on the coordinator (docs/decisions/0053).  A database that has the extension, and
 the broker's tables as plain ones, is served as any other.
 """
 
@@ -39,7 +39,7 @@ _THERE = """
     WHERE relname = ANY (%s) AND relnamespace = to_regnamespace(quote_ident(%s)) AND relkind IN ('r', 'p')
 """
 _VERSION = "SELECT extversion FROM pg_extension WHERE extname = 'citus'"
-_IS_COORDINATOR = "SELECT groupid = 0 FROM pg_catalog.pg_dist_local_group"
+_IS_WORKER = "SELECT groupid <> 0 FROM pg_catalog.pg_dist_local_group"
 _NAMED = 3  # tables
 
 
@@ -64,9 +64,11 @@ def citus_version(connection: _Connection) -> str:
     return "" if row is None else str(row[0])
 
 
-def is_coordinator(connection: _Connection) -> bool:
-    """Whether a session is on the node of a cluster that has the plain tables."""
-    return bool(connection.execute(_IS_COORDINATOR).fetchone() == (True,))
+def is_worker(connection: _Connection) -> bool:
+    """Whether a session is on a node of a cluster that has no plain tables of the broker."""
+    if connection.execute(_HAS_CITUS).fetchone() != (True,):
+        return False
+    return bool(connection.execute(_IS_WORKER).fetchone() == (True,))
 
 
 def is_distributed(connection: _Connection, schema: str) -> bool:
@@ -75,15 +77,21 @@ def is_distributed(connection: _Connection, schema: str) -> bool:
 
 
 def why_not_served_distributed(connection: _Connection, schema: str) -> str:
-    """Why no broker serves the schema as it is ("": nothing is distributed)."""
+    """Why no broker serves the schema as it is ("": nothing is distributed, or all that must be and no more)."""
     known = known_to_citus(connection, schema)
     if not known:
         return ""
-    return (
-        f"tables of the schema {schema} are distributed over the nodes of Citus "
-        f"({_named(known)}), where a broker's calls would fail, or lose messages: "
-        "docs/operations.md has the way back, under Citus"
-    )
+    if wrong := [name for name, is_right in known.items() if not is_right or name not in TABLES]:
+        return (
+            f"tables of the schema {schema} are known to Citus in a way that no broker can serve "
+            f"({_named(wrong)}): docs/operations.md has the way back, under Citus"
+        )
+    if missing := undistributed(connection, schema):
+        return (
+            f"tables of the schema {schema} are distributed over the nodes of Citus, and others that must lie with "
+            f"them are not ({_named(missing)}): stop all brokers and run `broker migrate --distribute`"
+        )
+    return ""
 
 
 def _named(names: Collection[str]) -> str:

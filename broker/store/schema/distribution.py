@@ -10,7 +10,7 @@ from psycopg import sql
 
 from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters
-from broker.store.schema.citus import COLUMN, TABLES, citus_version, is_coordinator, known_to_citus, undistributed
+from broker.store.schema.citus import COLUMN, TABLES, citus_version, known_to_citus, undistributed
 from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience, migrate_patiently
 from broker.store.schema.schema_move import be_alone
 
@@ -70,8 +70,6 @@ def _why_not(connection: _Connection, schema: str) -> str:
             "this database has no extension citus, and only a Citus cluster has nodes to distribute over: "
             "CREATE EXTENSION citus on each of its nodes first"
         )
-    if not is_coordinator(connection):
-        return "this is a worker of the Citus cluster: give the URL of its coordinator"
     if connection.execute(_NODES).fetchone() == (0,):
         return "the Citus cluster has no node that takes shards: SELECT citus_add_node(HOST, PORT) first"
     known = known_to_citus(connection, schema)

@@ -16,9 +16,10 @@ import psycopg
 from psycopg.errors import UndefinedTable
 
 from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
+from broker.domain.errors import Unavailable
 from broker.domain.schema_revision import can_be_served, is_behind
 from broker.store.driver.connection_parameters import connection_parameters
-from broker.store.schema.citus import why_not_served_distributed
+from broker.store.schema.citus import is_distributed, is_worker, why_not_served_distributed
 from broker.store.schema.installations import SchemaUnusable, find_installation
 from broker.store.schema.pooler import PoolInBetween, refuse_pools
 
@@ -93,6 +94,8 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
     should be.  Raises DatabaseUnreachable.
     """
     with saying_why("The database cannot be used"), looking_session(database_url) as connection:
+        if is_worker(connection):
+            raise DatabaseUnreachable("this is a worker of a Citus cluster: give the URL of its coordinator")
         found = find_installation(connection, schema)
         remark = ""
         if found.schema == RELEASE_0_1_SCHEMA and not schema:
@@ -103,6 +106,10 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
         elif found.others:
             remark = f"Tables of another broker are in: {', '.join(found.others)} (--database-schema)."
         problem = why_not_served_distributed(connection, found.schema)
+        if not problem and is_distributed(connection, found.schema):
+            from broker.store.schema.citus_probe import why_not_relied_on  # slow to import, and seldom needed
+
+            problem = why_not_relied_on(connection, database_url, found.schema)
         return DatabaseState(_major_version(connection), found.schema, found.revision, remark, problem)
 
 
@@ -134,5 +141,5 @@ def saying_why(what: str) -> Iterator[None]:
         yield
     except ValueError as error:  # the URL
         raise UrlUnusable(f"{what} by its URL: {error}") from None
-    except (psycopg.Error, SchemaUnusable, PoolInBetween) as error:
+    except (psycopg.Error, SchemaUnusable, PoolInBetween, Unavailable) as error:
         raise DatabaseUnreachable(f"{what}: {error}".strip()) from error
