@@ -93,6 +93,16 @@ async def test_what_is_nacked_comes_back(rest: Rest) -> None:
     assert sorted(await _pulled(rest, 10)) == sorted(map(text, received[1::2]))
 
 
+async def test_what_is_not_served_there_says_so(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    response = await rest.call("GET", f"{rest.project}/lag")
+    assert response.status_code == 501, response.text
+    error = response.json()["error"]
+    assert error["status"] == "UNIMPLEMENTED"
+    assert "several nodes (Citus)" in error["message"]
+
+
 async def test_keys_keep_their_order(rest: Rest) -> None:
     await rest.create_topic()
     await rest.create_subscription(enableMessageOrdering=True)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable
+from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable, Unimplemented
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.hot_pool import HotPool, NoRoom
@@ -88,6 +88,7 @@ _ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.DiskFull, Unavailable, "The database has no room left; try again later."),
     (pg.UntranslatableCharacter, InvalidArgument, "A text has a character that cannot be stored."),
     (pg.CharacterNotInRepertoire, InvalidArgument, "A text has a character that cannot be stored."),
+    (pg.FeatureNotSupported, Unimplemented, "This does not work where messages lie on several nodes (Citus), yet."),
     (pg.ProgramLimitExceeded, InvalidArgument, "A value is too large to be stored."),
     (psycopg.OperationalError, Unavailable, "The database cannot be reached or went away; try again."),
     (psycopg.InterfaceError, Unavailable, "The database cannot be reached or went away; try again."),
@@ -279,10 +280,11 @@ class Database:
             if isinstance(cause, kinds):
                 self._states.happens("database troubles", name, what, reason(cause))
                 return
-        if isinstance(cause, psycopg.Error) and isinstance(translate(cause), Internal):
+        if isinstance(cause, psycopg.Error) and isinstance(meaning := translate(cause), Internal | Unimplemented):
             name = cause.sqlstate or type(cause).__name__
             what = f"the database refuses a statement of the broker ({name})"
-            self._states.happens("database troubles", name, what, reason(cause), level=logging.ERROR)
+            level = logging.ERROR if isinstance(meaning, Internal) else logging.WARNING
+            self._states.happens("database troubles", name, what, reason(cause), level=level)
 
     def _refuse_if_away(self) -> None:
         """One task looks for the server then (HotPool); nobody else waits for it."""
