@@ -207,6 +207,8 @@ async def test_a_request_without_an_answer_is_repeated_after_the_ack_deadline(pu
         assert second.time - first.time < ACK_DEADLINE + LATE
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @side_by_side
 async def test_an_endpoint_slower_than_the_ack_deadline_gets_no_endless_duplicates(pushes: Pushes) -> None:
     """A8: a late success counts while the call is open; one duplicate at most, then silence."""

@@ -71,6 +71,8 @@ async def test_a_refused_message_is_pushed_again(rest: Rest, push_sink: PushSink
     assert third - second >= 0.2, "push backoff doubles"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_a_slow_endpoint_is_believed_late(rest: Rest, push_sink: PushSink, path: str) -> None:
     """A success after the ack deadline still counts: no endless duplicates."""
     await subscribe(rest, f"{push_sink.url}/delay/11/{path}", ackDeadlineSeconds=10)

@@ -7,6 +7,8 @@ for is waited for at once.
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.streaming.stream import Streams, numbered
 
 DEADLINE = 10  # seconds
@@ -88,6 +90,8 @@ async def _what_was_on_its_way_when_the_client_left_comes_at_the_deadline(stream
     assert min(m.at for m in other.received if m.message_id in had) - before >= DEADLINE
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_the_stream_s_ack_deadline_is_what_counts(streams: Streams) -> None:
     scenarios = (
         _the_stream_s_deadline_counts,

@@ -88,12 +88,19 @@ def _shares(capacity: int, amount: int, alpha: float = ALPHA, rounds: int = 300)
     return had
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# Seconds of a processor each: the first with every run, the others with those of CI.
+_EACH_KIND = [
+    kind if number == 0 else pytest.param(kind, marks=[pytest.mark.slow, pytest.mark.ci])
+    for number, kind in enumerate(KINDS)
+]
+
+
+@pytest.mark.parametrize("kind", _EACH_KIND)
 def test_equal_tenants_hold_equal_shares_of_each_kind_however_often_they_try(kind: str) -> None:
     assert jain(_shares(*KINDS[kind])) >= 0.95
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", _EACH_KIND)
 def test_shares_are_not_equal_without_a_bound_on_what_is_free(kind: str) -> None:
     """The rule taken out."""
     assert jain(_shares(*KINDS[kind], alpha=1_000_000, rounds=120)) < 0.9

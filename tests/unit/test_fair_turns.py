@@ -174,7 +174,14 @@ KINDS = {  # of calls: as broker/engine.py and the parts have them, and about ho
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# Seconds of a processor each: the first with every run, the others with those of CI.
+_EACH_KIND = [
+    kind if number == 0 else pytest.param(kind, marks=[pytest.mark.slow, pytest.mark.ci])
+    for number, kind in enumerate(KINDS)
+]
+
+
+@pytest.mark.parametrize("kind", _EACH_KIND)
 def test_a_thousand_equal_tenants_get_equal_shares_of_each_kind_of_call(kind: str) -> None:
     """However many of them each has waiting."""
     at_once, long, most, usual = KINDS[kind]

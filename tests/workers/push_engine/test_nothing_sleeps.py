@@ -60,6 +60,8 @@ def _answered_ok(pushing: Pushing) -> set[str]:
     return {call.text for call in pushing.far_side.calls[2:] if call.outcome.done()}
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_a_change_that_could_not_be_read_is_read_again_soon(
     pushing: Pushing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
