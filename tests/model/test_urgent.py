@@ -31,7 +31,6 @@ def test_what_is_urgent_comes_as_the_model_says(database_url: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 @pytest.mark.timeout(900)
 def test_what_is_urgent_comes_as_the_model_says_for_longer(database_url: str) -> None:
     _run(database_url, 150)

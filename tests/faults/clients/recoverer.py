@@ -22,6 +22,7 @@ _RATE = 5.0  # things that it does a second
 _SENT_SHARE, _ACKED = 0.25, 0.6
 _RATES = (10, 100, 1000)  # messages a second
 _END_SECONDS = 120.0
+_MOVES_SECONDS = 2.0  # an endpoint that fails is tried ever more seldom
 
 
 class Recoverer(Alone):
@@ -92,11 +93,14 @@ class Recoverer(Alone):
 
     async def _until_given_up(self, *, to_the_end: bool = False) -> bool:
         """All that is to come has been; then it is looked what there is.  Whether there is any."""
-        began = now()
+        began = moved = now()
         while await self._is_left(_SUBSCRIPTION):
             if self.stopping.is_set() and not to_the_end:
                 return False
             assert now() < began + _END_SECONDS
+            if now() > moved + _MOVES_SECONDS:
+                await self._move()
+                moved = now()
         letters: list[Json] = []
         page: Json = {"nextPageToken": ""}
         while "nextPageToken" in page:
@@ -127,6 +131,9 @@ class Recoverer(Alone):
         await self._change(f"{self._path}:resume", {})
         for _ in range(self._dice.randint(1, 4)):
             await self._take(1.0 if all_of_it else _ACKED)
+        await self._move()
+
+    async def _move(self) -> None:
         endpoint = {"pushConfig": {"pushEndpoint": self._nowhere()}}
         await self._change(f"{self._path}:modifyPushConfig", endpoint)
 
