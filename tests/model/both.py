@@ -115,17 +115,20 @@ class Both:
         self._published += count
         return [f"m{n + 1}" for n in range(self._published - count, self._published)]
 
+    def _publish_each(self, topic: str, said: Sequence[dict[str, str]], key: str) -> list[Message]:
+        """In one request a message with each of these attributes; for the model to be told of."""
+        texts = self._texts(len(said))
+        body = {"messages": [message_json(*each, key) for each in zip(texts, said, strict=True)]}
+        ids = self._expect("OK", "POST", f"{self._topic(topic)}:publish", body)["messageIds"]
+        return [Message(*each, key, self.model.now, id_) for *each, id_ in zip(texts, said, ids, strict=True)]
+
     def publish_later(self, topic: str, delays: Sequence[int], key: str = "") -> None:
         """In one request; a delay of 0 seconds is at once."""
         found = self.model.topics.get(self._topic(topic))
         if found is None:
             return
-        texts = self._texts(len(delays))
-        each = [{"broker-delay": f"{seconds}s"} for seconds in delays]
-        body = {"messages": [message_json(text, said, key) for text, said in zip(texts, each, strict=True)]}
-        answer = self._expect("OK", "POST", f"{self._topic(topic)}:publish", body)
-        for text, said, seconds, id_ in zip(texts, each, delays, answer["messageIds"], strict=True):
-            message = Message(text, said, key, self.model.now, id_)
+        said = [{"broker-delay": f"{seconds}s"} for seconds in delays]
+        for message, seconds in zip(self._publish_each(topic, said, key), delays, strict=True):
             if seconds:
                 found.scheduled.append(Scheduled(message, self.model.now + timedelta(seconds=seconds)))
             else:
@@ -136,12 +139,8 @@ class Both:
         found = self.model.topics.get(self._topic(topic))
         if found is None:
             return
-        texts = self._texts(len(ttls))
-        each = [{"broker-ttl": f"{seconds}s"} for seconds in ttls]
-        body = {"messages": [message_json(text, said, key) for text, said in zip(texts, each, strict=True)]}
-        answer = self._expect("OK", "POST", f"{self._topic(topic)}:publish", body)
-        for text, said, seconds, id_ in zip(texts, each, ttls, answer["messageIds"], strict=True):
-            message = Message(text, said, key, self.model.now, id_)
+        said = [{"broker-ttl": f"{seconds}s"} for seconds in ttls]
+        for message, seconds in zip(self._publish_each(topic, said, key), ttls, strict=True):
             message.expires_at = self.model.now + timedelta(seconds=seconds)
             self.model.publish(found, message)
 
@@ -150,20 +149,17 @@ class Both:
         found = self.model.topics.get(self._topic(topic))
         if found is None:
             return
-        texts = self._texts(len(names))
-        each = [
+        said = [
             {"broker-dedup-id": name} | ({"broker-delay": f"{seconds}s"} if seconds else {})
             for name, seconds in names
         ]
-        body = {"messages": [message_json(text, said, key) for text, said in zip(texts, each, strict=True)]}
-        answer = self._expect("OK", "POST", f"{self._topic(topic)}:publish", body)
-        for text, said, (name, seconds), id_ in zip(texts, each, names, answer["messageIds"], strict=True):
+        for message, (name, seconds) in zip(self._publish_each(topic, said, key), names, strict=True):
+            id_ = message.message_id
             if first := found.repeated(name, key, self.model.now):
                 assert id_ == first, (name, id_, first)
                 continue
             assert id_ not in {known for known, _ in found.named.values()}, (name, id_)
             found.named[name, key] = id_, self.model.now
-            message = Message(text, said, key, self.model.now, id_)
             if seconds:
                 found.scheduled.append(Scheduled(message, self.model.now + timedelta(seconds=seconds)))
             else:
