@@ -57,6 +57,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--topics", type=int, help="topics, of scale-topics (1000)")
     parser.add_argument("--minutes", type=float, dest="soak_minutes", help="how long soak lasts (30)")
     parser.add_argument("--attack", action="append", default=[], choices=list(ATTACKS), help="of neighbours (all)")
+    parser.add_argument(
+        "--attackers-elsewhere",
+        action="store_true",
+        help="of neighbours: attackers get only the processor time that nobody else wants, as from other machines",
+    )
     parser.add_argument("--before", metavar="DIRECTORY", help="of before: a checkout with its .venv")
     parser.add_argument("--workers", type=int, default=1, help="broker processes (1)")
     parser.add_argument("--profile", action="store_true", help="the same as --only profile")
@@ -71,7 +76,12 @@ def _backlog(text: str) -> tuple[int, ...]:
 
 
 def _options(given: argparse.Namespace) -> Options:
-    options = replace(_QUICK if given.quick else Options(), workers=given.workers, attacks=tuple(given.attack))
+    options = replace(
+        _QUICK if given.quick else Options(),
+        workers=given.workers,
+        attacks=tuple(given.attack),
+        attackers_elsewhere=given.attackers_elsewhere,
+    )
     named = {name: getattr(given, name) for name in _NAMED}
     options = replace(options, **{name: value for name, value in named.items() if value is not None})
     if options.rounds < 1 or options.seconds <= 0 or min(options.backlog) < 2_000:

@@ -38,6 +38,7 @@ class Options:
     soak_minutes: float = 30.0
     workers: int = 1
     attacks: tuple[str, ...] = ()  # of neighbours; none: all
+    attackers_elsewhere: bool = False  # of neighbours: they get the processor time that nobody else wants
     before: str = ""  # of before: a checkout, by its directory
 
 

@@ -95,13 +95,15 @@ def _measure(bench: Bench, broker: Broker, sink: Sink, attack: str) -> tuple[_Ta
     )
     _live(broker, sink, bench.options.seconds)  # warms up
     alone = _live(broker, sink, seconds)
-    with _attacked(broker, attack):
+    with _attacked(broker, attack, elsewhere=bench.options.attackers_elsewhere):
         return alone, _live(broker, sink, seconds)
 
 
 @contextmanager
-def _attacked(broker: Server, attack: str) -> Iterator[None]:
+def _attacked(broker: Server, attack: str, *, elsewhere: bool) -> Iterator[None]:
     command = [sys.executable, "-m", "benchmarks.attacks", attack, broker.host, str(broker.port)]
+    if elsewhere:
+        command = ["nice", "-n", "19", *command]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
