@@ -1,6 +1,7 @@
 """Shards of a topic that are made more while it is in use, an extension (L1)."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -58,6 +59,20 @@ async def test_keys_stay_where_they_are_and_the_others_use_all_shards(rest: Rest
         assert len(received) == 2 * len(KEYS) + 8
         for key in KEYS:
             assert [text(m) for m in received if m["message"].get("orderingKey") == key] == ["1", "2"]
+
+
+async def test_publishes_of_a_process_that_is_never_idle_use_all_shards_alike(rest: Rest) -> None:
+    await rest.create_topic(extensions={"shards": 4})
+
+    async def publish() -> list[int]:
+        ids = [await rest.publish(*["x"] * 100) for _ in range(10)]
+        return [shard_of(id_) for of_request in ids for id_ in of_request]
+
+    async with asyncio.TaskGroup() as tasks:
+        publishers = [tasks.create_task(publish()) for _ in range(16)]
+    stored = Counter(shard_id for publisher in publishers for shard_id in publisher.result())
+    assert len(stored) == 4
+    assert min(stored.values()) > sum(stored.values()) / 8, stored
 
 
 async def test_whoever_waits_gets_what_comes_in_a_new_shard(rest: Rest) -> None:

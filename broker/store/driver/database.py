@@ -314,9 +314,14 @@ class Database:
 
 async def engine_of(connection: ResourceConnection) -> Engine:
     """What the database is on.  Raises psycopg.Error."""
+    return await find_engine(await driver_of(connection))
+
+
+async def driver_of(connection: ResourceConnection) -> Connection:
+    """For statements of its transaction that are not SQLAlchemy's."""
     driver = (await connection.get_raw_connection()).driver_connection
     assert isinstance(driver, psycopg.AsyncConnection)
-    return await find_engine(driver)
+    return driver
 
 
 def _check(connection: AdaptedConnection, *_: object) -> None:

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Label, Row, Text, cast, func, insert, select
+from sqlalchemy import ColumnElement, Label, Row, Text, cast, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.priority import Priorities
 from broker.domain.timestamps import whole_milliseconds
+from broker.store.driver.database import driver_of, engine_of
+from broker.store.engine.spreading import draw_shard_ids
 from broker.store.schema.known_tables import known_shards
 from broker.store.schema.tables import shards, subscriptions, topics
 
@@ -58,11 +61,34 @@ async def shards_of(connection: AsyncConnection, subscription_ids: Sequence[int]
 
 
 async def insert_shards(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Returns their ids, in any order."""
-    made = insert(shards).returning(shards.c.shard_id, shards.c.topic_id, shards.c.level)
-    known = [row._asdict() for row in await connection.execute(made, rows)]
+    """Of one topic, as made_shards has them.  Returns their ids, in any order."""
+    if (await engine_of(connection)).is_distributed:
+        known = await _insert_on_nodes(connection, rows)
+    else:
+        made = insert(shards).returning(shards.c.shard_id, shards.c.topic_id, shards.c.level)
+        known = [row._asdict() for row in await connection.execute(made, rows)]
     await connection.execute(insert(known_shards), known)
     return [row["shard_id"] for row in known]
+
+
+async def _insert_on_nodes(
+    connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """Evenly on them: those for what is urgent, and the others."""
+    spread: list[Mapping[str, Any]] = []
+    for is_urgent, run in groupby(rows, key=lambda row: row["level"] is not None):
+        alike = list(run)
+        there = select(known_shards.c.shard_id).where(
+            known_shards.c.topic_id == alike[0]["topic_id"], known_shards.c.level.is_not(None).is_(is_urgent)
+        )
+        ids = (await connection.scalars(there)).all()
+        drawn = await draw_shard_ids(await driver_of(connection), there=ids, count=len(alike))
+        spread += ({**row, "shard_id": shard_id} for row, shard_id in zip(alike, drawn, strict=True))
+    columns = list(spread[0])
+    names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
+    chosen = text(f"INSERT INTO shards ({names}) OVERRIDING SYSTEM VALUE VALUES ({values})")  # noqa: S608
+    await connection.execute(chosen, spread)
+    return [{name: row[name] for name in ("shard_id", "topic_id", "level")} for row in spread]
 
 
 def made_shards(
