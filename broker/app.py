@@ -126,7 +126,8 @@ class Broker:
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.transforms, self.pusher = self._transforming(acks), self._pusher(acks)
         self._publishes = make_publishes(config, *parts, self._wake_ups, self.loop_turns, *shared)
-        self.shard_heads, self.passes = self._shard_heads(), self._passes(attempt_ids, acks)
+        self.shard_heads = ShardHeads(self._database, watched=self._watched_shards, wake=self.wake)
+        self.passes = self._passes(attempt_ids, acks)
         self.services = self._services(acks, attempt_ids)
         self._guard()
 
@@ -161,9 +162,6 @@ class Broker:
         defaults = self._config.default_quotas
         return Quotas(self._database, self._clock, defaults=defaults, processes=lambda: self._processes.count())
 
-    def _shard_heads(self) -> ShardHeads:
-        return ShardHeads(self._database, watched=self._watched_shards, wake=lambda shard: self.wake(shard, None))
-
     def _make_wake_ups(self) -> WakeUps:
         return WakeUps(
             self._database,
@@ -172,6 +170,7 @@ class Broker:
             is_alone=self._processes.is_alone,
             access_changed=self.access.version.changed if self.access is not None else lambda: None,
             committed=lambda: self.passes.relay.committed.set(),
+            look=lambda: self.shard_heads.run_once(),
         )
 
     async def _access_changed(self) -> None:
@@ -287,7 +286,7 @@ class Broker:
         issuer, keys = self._config.token_issuer, self._signer.published_keys
         return well_known_routes(keys, issuer=issuer, has_own_address=bool(self._config.issuer))
 
-    def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
+    def wake(self, shard_id: int | None, subscription_id: int | None = None) -> None:
         """Something can be claimed in a shard, or of a subscription; neither given: anywhere."""
         self._pull_claims.wake(shard_id, subscription_id)
         self._push_claims.wake(shard_id, subscription_id)

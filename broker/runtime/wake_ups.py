@@ -2,18 +2,21 @@
 
 `published` and `redeliverable` are called by the coalescers after their commits.  Other processes hear of it by
 NOTIFY, sent on a connection of its own, at most every few milliseconds, and never within a publish: NOTIFY takes
-a lock that all committing notifiers of the server share.  While there are no others nothing is sent.
+a lock that all committing notifiers of the server share.  While there are no others nothing is sent.  Where the
+database knows no NOTIFY processes look for themselves, ten times a second.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from broker.domain.errors import BrokerError
+from broker.runtime.resource_cache import MAX_AGE_SECONDS
 from broker.store.driver.database import Database
 from broker.store.driver.notifications import (
     AccessChanged,
     Committed,
+    NoNotifications,
     ResourceChanged,
     listen,
     notify_resources_changed,
@@ -22,6 +25,8 @@ from broker.store.driver.notifications import (
 
 logger = logging.getLogger(__name__)
 
+_LOOK_SECONDS = 0.1  # without notifications: between two looks for what others have published
+_LOOKS = 10  # after which all is looked at: what others gave back, or changed
 _SPACING_SECONDS = 0.005  # 200 notifications a second wake as many pulls as 2,000 would
 
 
@@ -37,11 +42,13 @@ class WakeUps:
         is_alone: Callable[[], bool] = lambda: False,
         access_changed: Callable[[], None] = lambda: None,
         committed: Callable[[], None] = lambda: None,
+        look: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """`wake(shard_id, subscription_id)` and `drop(name)` reach this process's pulls and caches; None: all.
 
         `is_alone()`: there is no other process.  `access_changed()`: a credential or a policy has, or may have.
-        `committed()`: a transaction of an application's has, with something staged.
+        `committed()`: a transaction of an application's has, with something staged.  `look()` looks for what others
+        have published.
         """
         self._database = database
         self._wake = wake
@@ -49,6 +56,7 @@ class WakeUps:
         self._is_alone = is_alone
         self._access_changed = access_changed
         self._committed = committed
+        self._look = look
         self._shard_ids: set[int] = set()
         self._subscription_ids: set[int] = set()
         self._untold: set[str] = set()  # what has changed, and could not be announced
@@ -134,6 +142,23 @@ class WakeUps:
                             self._wake(shard_id, None)
                         for subscription_id in wake.subscription_ids:
                             self._wake(None, subscription_id)
+        except NoNotifications as error:
+            logger.warning(
+                "The database has no LISTEN (%s): what other processes publish is seen within %g s, what they give"
+                " back within %g s, and changes of topics and subscriptions within %g s.",
+                error, _LOOK_SECONDS, _LOOKS * _LOOK_SECONDS, MAX_AGE_SECONDS,
+            )  # fmt: skip
+            await self._look_for_ever()
         except BrokerError:
             self._drop(None)
             raise
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            self._wake(None, None)
+            self._access_changed()
+            self._committed()
+            for _ in range(_LOOKS):
+                await asyncio.sleep(_LOOK_SECONDS)
+                if self._look is not None:
+                    await self._look()

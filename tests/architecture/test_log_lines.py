@@ -27,6 +27,8 @@ _LISTED = {
     "broker/cli/worker.py: the last spans are lost: no collector took them in %d s",
     "broker/runtime/database_clock.py: "
     "the database's clock is %+.1f s from where it was: it was set, or a machine stood still",
+    "broker/runtime/wake_ups.py: The database has no LISTEN (%s): what other processes publish is seen within %g s,"
+    " what they give back within %g s, and changes of topics and subscriptions within %g s.",
     "broker/store/schema/migration_waits.py: The migration waits for a lock that is held by %s, and tries again.",
     "broker/workers/subscription_expirer.py: "
     "subscription %s was deleted by its expiration policy: nobody used it for %s",

@@ -11,7 +11,7 @@ from broker.store.driver.notifications import ACCESS_CHANGED, resources_channel
 _READ = sql.SQL("SELECT version, credentials FROM access_version")
 _RAISE = text("UPDATE access_version SET version = version + 1")
 _RAISE_BOTH = text("UPDATE access_version SET version = version + 1, credentials = version + 1")
-_TELL = text("SELECT pg_notify(:channel, :payload)")
+_TELL = text("SELECT tell_brokers(:channel, :payload)")
 
 
 @dataclass(frozen=True, slots=True)

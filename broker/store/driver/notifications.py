@@ -5,13 +5,15 @@ has new messages), `r7` (subscription 7 has redeliveries, or another time for th
 name of a topic or subscription that changed; nothing where that is too long for it, and then any may have changed;
 ACCESS_CHANGED, which names no resource, where a credential or a policy did.
 `broker_staged` says that a transaction of an application's has committed something (docs/decisions/0050).
-A lost notification costs time, never a message: pulls also look for themselves.
+A lost notification costs time, never a message: pulls also look for themselves.  So do all, where a database knows
+neither: the function `tell_brokers` (migration 0057) does nothing there, and `listen` says so.
 """
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
 from psycopg import Notify, sql
+from psycopg import errors as pg
 
 from broker.domain.database_url import RELEASE_0_1_SCHEMA
 from broker.store.driver import statements
@@ -25,6 +27,10 @@ _SILENCE_SECONDS = 5.0  # without a notification, after which the server is aske
 _ANSWER_SECONDS = 5.0
 
 _NOTIFY_WAKE = statements.hot("notify_wake")
+
+
+class NoNotifications(Exception):
+    """The database has no LISTEN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ async def notify_resources_changed(connection: Connection, *, schema: str, names
     """Tell all processes that topics or subscriptions changed, in one transaction however many they are."""
     payloads = [name if len(name.encode()) <= _MAX_PAYLOAD else "" for name in names]
     await connection.execute(
-        "SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS changed (payload)",
+        "SELECT tell_brokers(%s, payload) FROM unnest(%s::text[]) AS changed (payload)",
         [resources_channel(schema), payloads],
     )
 
@@ -98,7 +104,7 @@ async def listen(
     """What other processes (and this one) announce; None first, once the connection listens.
 
     Raises a BrokerError when the connection is lost, or the server has been silent for both times: the caller
-    listens anew, and must assume that it missed something.
+    listens anew, and must assume that it missed something.  Raises NoNotifications where that would not help.
     """
     connection = await database.dedicated_connection()
     with translate_errors():
@@ -106,7 +112,7 @@ async def listen(
             connection.patience = answer_seconds
             for name in (_WAKE, _RESOURCES, _STAGED):
                 channel = sql.Identifier(_channel(name, database.schema))
-                await connection.execute(sql.SQL("LISTEN {}").format(channel))
+                await _begin_to_hear(connection, sql.SQL("LISTEN {}").format(channel))
             yield None
             while True:
                 async for notification in connection.notifies(timeout=silence_seconds):
@@ -114,6 +120,13 @@ async def listen(
                 await connection.execute(b"SELECT 1")
         finally:
             await connection.close()
+
+
+async def _begin_to_hear(connection: Connection, command: sql.Composed) -> None:
+    try:
+        await connection.execute(command)
+    except (pg.FeatureNotSupported, pg.SyntaxError) as error:
+        raise NoNotifications(str(error)) from error
 
 
 def _announcement(notification: Notify) -> Announcement:

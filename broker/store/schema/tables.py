@@ -36,7 +36,7 @@ VIEWS = ("messages", "straggler_messages", "known_shards", "held_claims")
 FUNCTIONS = (
     *("nth_sequence", "unsettled", "body_matches"),
     *("application_role", "check_staged_message", "check_staged_delay", "check_staged_bounds", "is_first_staged"),
-    *("check_staged_wishes", "stage_message", "stage_acks", "wake_relay"),
+    *("check_staged_wishes", "stage_message", "stage_acks", "wake_relay", "tell_brokers"),
 )
 
 
