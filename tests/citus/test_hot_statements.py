@@ -155,7 +155,7 @@ def test_what_is_about_all_shards_is_one_snapshot_of_each(distributed: psycopg.C
     }
     text = re.sub(r"%\((\w+)\)s", lambda found: given[found[1]], statements.load(name))
     plan = "\n".join(line for (line,) in distributed.execute(f"EXPLAIN (COSTS OFF) {text}".encode()).fetchall())
-    tasks = "1" if "%(shard_ids)s" in statements.load(name) else "32"
+    tasks = "1" if "%(shard_ids)s" in statements.load(name) else "8"
     assert re.findall(r"Task Count: (\d+)", plan) == [tasks], plan
     assert "Distributed Subplan" not in plan
     assert "coordinator" not in plan

@@ -12,7 +12,7 @@ from broker.app_config import AppConfig
 from broker.store.driver.database import Database
 from tests.fixtures.broker import Rest, message, text
 from tests.fixtures.in_process import running_in_process
-from tests.store.interleavings.steps import execute, open_transaction, until_waiting
+from tests.store.interleavings.steps import execute, lock_rows, open_transaction, until_waiting
 from tests.streaming.stream import Streams
 
 LATER = "2100-01-01T00:00:00Z"
@@ -73,7 +73,7 @@ async def test_two_who_undo_at_once_undo_two_seeks(two: tuple[Rest, Rest], datab
     for _ in range(2):
         await rest.ok("POST", f"{rest.subscription()}:seek", {"time": LATER, "undoable": True})
     async with open_transaction(database) as claiming:
-        await execute(claiming, "SELECT FROM cursors FOR UPDATE")
+        await lock_rows(claiming, "cursors")
         undoing = [asyncio.create_task(each.call("POST", f"{rest.subscription()}:undoSeek")) for each in two]
         await until_waiting(database, 2)
     assert [(await each).status_code for each in undoing] == [200, 200]
@@ -90,7 +90,7 @@ async def test_seeks_take_cursors_before_snapshots_as_a_purge_of_the_topic_does(
     snapshot = f"{rest.project}/snapshots/snapshot"
     await rest.ok("PUT", snapshot, {"subscription": rest.subscription()})
     async with open_transaction(database) as purging:
-        await execute(purging, "SELECT FROM cursors FOR UPDATE")
+        await lock_rows(purging, "cursors")
         undoing = asyncio.create_task(rest.call("POST", f"{rest.subscription()}:undoSeek"))
         seeking = asyncio.create_task(rest.call("POST", f"{rest.subscription()}:seek", {"snapshot": snapshot}))
         await until_waiting(database, 2)
@@ -254,7 +254,7 @@ async def test_what_meets_a_purge_of_the_topic_is_of_the_new_logs(
     watching = Database(database_url)
     try:
         async with open_transaction(watching) as claiming:
-            await execute(claiming, "SELECT FROM cursors FOR UPDATE")
+            await lock_rows(claiming, "cursors")
             purging = asyncio.create_task(other.ok("POST", f"{rest.topic()}:purge"))
             await until_waiting(watching)
             seeking = asyncio.create_task(rest.call("POST", f"{rest.subscription()}:{verb}", body))

@@ -8,7 +8,7 @@ import pytest
 from broker.domain.delivery import Delivery
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 from tests.fixtures.push_log import PushLog
-from tests.store.interleavings.steps import execute, open_transaction, until_waiting
+from tests.store.interleavings.steps import lock_rows, open_transaction, until_waiting
 
 _WAIT = 8 * SECOND
 
@@ -17,7 +17,7 @@ async def _claimed_after_a_wait(log: Log, now: datetime, **options: object) -> l
     """What a claim hands out that waits for the cursor's lock; the clock goes on meanwhile."""
     time = now
     async with open_transaction(log.database) as other:
-        await execute(other, "SELECT FROM cursors FOR UPDATE")
+        await lock_rows(other, "cursors")
         claim = asyncio.create_task(log.pull(now=now, clock=lambda: time, **options))
         await until_waiting(log.database)
         time = now + _WAIT

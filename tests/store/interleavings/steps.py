@@ -10,6 +10,7 @@ from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from tests.fixtures.broker import eventually
+from tests.fixtures.waiting import waiting_sessions
 
 
 def changed(statement: Statement, old: str, new: str) -> Statement:
@@ -66,16 +67,17 @@ async def open_transaction(database: Database) -> AsyncIterator[HotConnection]:
         await connection.run((COMMIT, {}))
 
 
+async def lock_rows(session: HotConnection, table: str, how: str = "FOR UPDATE") -> None:
+    """All rows of a table of shards, one shard after the other: where these lie on nodes no statement locks several."""
+    for (shard_id,) in await execute(session, f"SELECT DISTINCT shard_id FROM {table} ORDER BY 1"):
+        await execute(session, f"SELECT FROM {table} WHERE shard_id = {shard_id} {how}")
+
+
 async def until_waiting(database: Database, count: int = 1) -> None:
     """Returns once `count` sessions of the database wait for a lock."""
 
     async def waiting() -> bool:
         async with database.connection() as connection:
-            cursor = await connection.execute(
-                b"SELECT count(*) FROM pg_stat_activity"
-                b" WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"
-            )
-            row = await cursor.fetchone()
-            return row is not None and row[0] >= count
+            return len(await waiting_sessions(connection)) >= count
 
     await eventually(waiting)

@@ -9,7 +9,7 @@ import pytest
 
 from broker.store.claim.request import ClaimRequest
 from tests.fixtures.log import SECOND, Log, texts
-from tests.store.interleavings.steps import execute, open_transaction, paused, until_waiting
+from tests.store.interleavings.steps import lock_rows, open_transaction, paused, until_waiting
 from tests.store.interleavings.test_claim_rules import replaced
 
 
@@ -18,7 +18,7 @@ async def a_claim_that_waited_hands_out_nothing_past_its_time(log: Log) -> None:
     await log.publish("b")
     now = log.start
     async with open_transaction(log.database) as other:
-        await execute(other, "SELECT FROM cursors FOR UPDATE")
+        await lock_rows(other, "cursors")
         claim = asyncio.create_task(log.claim(clock=lambda: now))
         await until_waiting(log.database)
         now += 3 * SECOND

@@ -17,7 +17,7 @@ from broker.store.log.retention import delete_unwanted
 from broker.store.resources import topic_logs, topics
 from broker.store.resources.projects import empty_project
 from tests.fixtures.log import Log
-from tests.store.interleavings.steps import execute, open_transaction, paused, until_waiting
+from tests.store.interleavings.steps import execute, lock_rows, open_transaction, paused, until_waiting
 
 
 async def purge(log: Log, topic: Topic | None = None) -> Topic:
@@ -97,7 +97,8 @@ async def test_who_has_a_subscription_may_take_what_comes_after_it_while_its_top
         await execute(pausing, "SELECT FROM subscriptions FOR UPDATE")
         ending = asyncio.create_task(end(log))
         await until_waiting(log.database)
-        for table in ("cursors", "snapshots", "shards"):
-            await execute(pausing, f"SELECT FROM {table} FOR UPDATE NOWAIT")
+        await execute(pausing, "SELECT FROM snapshots FOR UPDATE NOWAIT")
+        for table in ("cursors", "shards"):
+            await lock_rows(pausing, table, "FOR UPDATE NOWAIT")
     await ending
     assert await log.rows("SELECT topic FROM subscriptions") == [("_deleted-topic_",)]

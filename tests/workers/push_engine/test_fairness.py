@@ -1,12 +1,15 @@
 """An endpoint that hangs stops nobody else's pushes (M1)."""
 
+from typing import Any
+
 import pytest
 
 from broker.workers.push.http_client import Answer, Unreachable
 from broker.workers.push.slots import PushSlots
 from tests.fixtures.broker import eventually
 from tests.fixtures.pusher import Call, Pushing
-from tests.store.interleavings.steps import execute, open_transaction, until_waiting
+from tests.fixtures.waiting import waiting_sessions
+from tests.store.interleavings.steps import lock_rows, open_transaction, until_waiting
 
 
 @pytest.fixture
@@ -195,7 +198,9 @@ async def test_what_waits_long_for_a_slot_is_given_back_and_nothing_is_claimed_m
     assert few_slots.taken == 0
 
 
-_WAITING = "SELECT pid, query_start FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
+async def _waiting(pushing: Pushing) -> set[tuple[Any, ...]]:
+    async with pushing.database.connection() as connection:
+        return await waiting_sessions(connection)
 
 
 async def test_acks_of_pushes_do_not_wait_for_those_of_another_project(pushing: Pushing) -> None:
@@ -204,10 +209,10 @@ async def test_acks_of_pushes_do_not_wait_for_those_of_another_project(pushing: 
     await pushing.rest.publish("held")
     [call] = await pushing.far_side.wait_for(1)
     async with open_transaction(pushing.database) as locking:
-        await execute(locking, "SELECT FROM delivery_attempts FOR UPDATE")
+        await lock_rows(locking, "delivery_attempts")
         call.answer(200)
         await until_waiting(pushing.database)
-        waiting = await pushing.rows(_WAITING)
+        waiting = await _waiting(pushing)
         pushing.far_side.answers = _answers_neighbours
         await neighbour.create_topic()
         await neighbour.create_subscription(pushConfig={"pushEndpoint": "http://far.example/neighbour"})
@@ -218,5 +223,5 @@ async def test_acks_of_pushes_do_not_wait_for_those_of_another_project(pushing: 
             return await pushing.rows("SELECT count(*) FROM delivery_attempts") == [(1,)]
 
         await eventually(only_one_is_left)
-        assert await pushing.rows(_WAITING) == waiting, "the other is still the first try"
+        assert await _waiting(pushing) == waiting, "the other is still the first try"
     await pushing.settled()
