@@ -12,6 +12,7 @@ import pytest
 from broker.front.generated import messages
 from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.waiting import waiting_sessions
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -23,12 +24,8 @@ def _publish_over_grpc(broker: BrokerProcess, topic: str) -> None:
         channel.unary_unary("/google.pubsub.v1.Publisher/Publish")(request.SerializeToString(), timeout=60)
 
 
-def _waiting(watch: psycopg.Connection[Any]) -> int:
-    cursor = watch.execute(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    )
-    [(count,)] = cursor.fetchall()
-    return int(count)
+async def _two_wait(watch: psycopg.AsyncConnection[Any]) -> bool:
+    return len(await waiting_sessions(watch)) == 2
 
 
 async def test_calls_that_are_cut_off_are_answered_unavailable(
@@ -40,12 +37,12 @@ async def test_calls_that_are_cut_off_are_answered_unavailable(
         for name in ("rest", "grpc"):
             await rest.create_topic(name)
             await rest.call("POST", f"{rest.topic(name)}:publish", {"messages": [{"data": "YQ=="}]})
-        with psycopg.connect(database_url) as locked, psycopg.connect(database_url, autocommit=True) as watch:
-            locked.execute("SELECT FROM shards FOR UPDATE")
+        async with await psycopg.AsyncConnection.connect(database_url) as locked:
+            await locked.execute("UPDATE shards SET head = head")
             body = {"messages": [{"data": "YQ=="}]}
             by_rest = asyncio.create_task(rest.call("POST", f"{rest.topic('rest')}:publish", body))
             by_grpc = asyncio.create_task(asyncio.to_thread(_publish_over_grpc, broker, rest.topic("grpc")))
-            await eventually(lambda: _waiting(watch) == 2)
+            await eventually(lambda: _two_wait(locked))
             broker.process.terminate()
             answer = await by_rest
             with pytest.raises(grpc.RpcError) as refused:

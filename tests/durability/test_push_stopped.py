@@ -10,6 +10,7 @@ import pytest
 
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 from tests.fixtures.push_sink import PushSink
+from tests.fixtures.waiting import waiting_sessions
 
 DEADLINE_SECONDS = 10.0
 LEASE_SECONDS = 14.0  # of a push: its ack deadline, and some
@@ -78,8 +79,4 @@ async def _nothing_is_left(rest: Rest) -> bool:
 
 async def _is_waiting(database_url: str) -> bool:
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as connection:
-        query = (
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        )
-        [count] = await (await connection.execute(query)).fetchone() or (0,)
-        return bool(count)
+        return bool(await waiting_sessions(connection))

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message, text
+from tests.fixtures.waiting import waiting_sessions
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
@@ -211,10 +212,7 @@ async def _until_waiting(database_url: str) -> None:
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as looking:
 
         async def waiting() -> bool:
-            found = await looking.execute(
-                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-            )
-            return await found.fetchone() is not None
+            return bool(await waiting_sessions(looking))
 
         await eventually(waiting)
         await asyncio.sleep(0.1)  # the other one is read by then, or will find its room

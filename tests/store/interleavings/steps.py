@@ -68,7 +68,7 @@ async def open_transaction(database: Database) -> AsyncIterator[HotConnection]:
 
 
 async def lock_rows(session: HotConnection, table: str, how: str = "FOR UPDATE") -> None:
-    """All rows of a table of shards, one shard after the other: where these lie on nodes no statement locks several."""
+    """All rows of a table of shards, one after the other: where these lie on nodes no statement locks several."""
     for (shard_id,) in await execute(session, f"SELECT DISTINCT shard_id FROM {table} ORDER BY 1"):
         await execute(session, f"SELECT FROM {table} WHERE shard_id = {shard_id} {how}")
 
