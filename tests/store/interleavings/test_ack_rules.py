@@ -9,7 +9,7 @@ import pytest
 from broker.domain.delivery import Delivery
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import hot_statement
-from broker.store.log import delivery_attempts
+from broker.store.log import delivery_attempts, split_parts
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import changed, open_transaction, until_waiting
 
@@ -139,8 +139,12 @@ async def test_what_asks_for_a_message_waits_for_nobody_who_holds_other_parts_of
 async def test_it_would_wait_if_it_locked_parts_without_the_message(
     log: Log, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    locks_all = changed(getattr(delivery_attempts, statement), "& asked.mask) > 0", "& asked.mask) >= 0")
-    monkeypatch.setattr(delivery_attempts, statement, locks_all)
+    forms = [(delivery_attempts, statement)]
+    if statement == "_MODIFY_ACK_DEADLINE":
+        forms.append((split_parts, "_MODIFY_WHOLE_ROWS"))  # where tables lie on nodes
+    for module, name in forms:
+        locks_all = changed(getattr(module, name), "& asked.mask) > 0", "& asked.mask) >= 0")
+        monkeypatch.setattr(module, name, locks_all)
     async with _one_part_held(log) as delivery:
         asking = asyncio.create_task(_TOUCHES[statement](log, delivery))
         await until_waiting(log.database)

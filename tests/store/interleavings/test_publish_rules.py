@@ -36,6 +36,9 @@ async def test_a_reader_sees_no_gap_while_a_publish_is_on_its_way(log: Log) -> N
     await a_reader_sees_no_gap_while_a_publish_is_on_its_way(log)
 
 
+@pytest.mark.one_server(
+    "a sequence is its server's; where shards lie on nodes the broken rule cannot be written so"
+)
 async def test_it_would_with_a_database_sequence(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sequence's numbers are given out at once and commit in any order: the reader passes the late one."""
     await log.execute("CREATE SEQUENCE heads")

@@ -63,6 +63,7 @@ async def test_a_snapshot_misses_nothing_of_a_claim_in_flight(log: Log) -> None:
     await a_snapshot_misses_nothing_of_a_claim_in_flight(log)
 
 
+@pytest.mark.one_server("where shards lie on nodes a snapshot does lock the cursors, in statements of their own")
 async def test_it_would_if_it_locked_the_cursors(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     statement = snapshots._CREATE_SNAPSHOT
     locked = statement.replace(
