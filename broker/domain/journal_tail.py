@@ -5,7 +5,7 @@ Whoever writes has a transaction id before it takes a number.  So if number n wa
 began, nothing up to n is to come once all transactions before x have ended.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,12 +16,16 @@ LONGEST_SECONDS = 60.0  # that a transaction of a broker takes; those of others 
 
 class Ends(NamedTuple):
     """The last `number` that was given out, and, read after it, the oldest transaction that goes on (`oldest`) and
-    the `next` one to begin; these are equal if none goes on.
+    the `next` one to begin, of each server that has a part of the journal; these are equal if none goes on.
     """
 
     number: int
-    oldest: int
-    next: int
+    oldest: Mapping[int, int]
+    next: Mapping[int, int]
+
+    def is_past(self, then: "Ends") -> bool:
+        """Whether all transactions have ended that went on `then`.  A server that is gone has none."""
+        return all(self.oldest.get(server, next_) >= next_ for server, next_ in then.next.items())
 
 
 class Written(NamedTuple):
@@ -47,7 +51,7 @@ class Horizon:
         then, since = self._waiting or (ends, at)
         if ends.oldest == ends.next:
             self.number, self._waiting = ends.number, None
-        elif ends.oldest >= then.next or at - since > LONGEST_SECONDS:
+        elif ends.is_past(then) or at - since > LONGEST_SECONDS:
             self.number, self._waiting = then.number, (ends, at)
         else:
             self._waiting = then, since

@@ -18,7 +18,7 @@ from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log.partitions import list_partitions
 from broker.workers.retention_janitor import RetentionJanitor
 from tests.cli.processes import run_broker
-from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, text
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message, text
 from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
 from tests.fixtures.database import begin, in_schema
 from tests.fixtures.log import SECOND, make_log
@@ -91,6 +91,14 @@ async def test_what_is_nacked_comes_back(rest: Rest) -> None:
     await rest.acknowledge(received[::2])
     await rest.modify_ack_deadline(received[1::2], 0)
     assert sorted(await _pulled(rest, 10)) == sorted(map(text, received[1::2]))
+
+
+async def test_what_is_to_come_later_comes(rest: Rest) -> None:
+    await rest.create_topic(extensions={"shards": 3})
+    await rest.create_subscription()
+    later = [message(each, {"broker-delay": "1s"}) for each in "abc"]
+    await rest.publish("now", *later)
+    assert await _pulled(rest, 4) == ["now", *"abc"]
 
 
 async def test_what_is_not_served_there_says_so(rest: Rest) -> None:

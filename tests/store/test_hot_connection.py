@@ -127,7 +127,7 @@ def test_so_does_one_whose_server_ends_without_having_read_all_of_them(database_
             _wait_until(other, "wait_event = 'PgSleep'", pid)
             unread = asyncio.create_task(connection.run((_PID, {})))
             await asyncio.sleep(0)
-            other.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
+            other.execute("SELECT pg_terminate_backend(%s::int, 10000)", (pid,))
         async with asyncio.timeout(10):
             outcomes = await asyncio.gather(asleep, unread, return_exceptions=True)
         assert all(isinstance(outcome, psycopg.OperationalError) for outcome in outcomes)

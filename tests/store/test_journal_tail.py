@@ -13,8 +13,13 @@ from broker.store.looking.written import list_written, read_ends
 from tests.fixtures.log import Log
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
-_LOCK = hot_statement("lock", "SELECT FROM cursors FOR UPDATE")  # as whoever writes into a journal has one
-_LOCK_SHARDS = hot_statement("lock_shards", "SELECT FROM shards FOR UPDATE")
+# As whoever writes into a journal has one, of the shard.
+_LOCK = hot_statement(
+    "lock", "-- parameters: shard_id int8\nSELECT FROM cursors WHERE shard_id = %(shard_id)s FOR UPDATE"
+)
+_LOCK_HEAD = hot_statement(
+    "lock_head", "-- parameters: shard_id int8\nSELECT FROM shards WHERE shard_id = %(shard_id)s FOR UPDATE"
+)
 
 
 class _Tail:
@@ -46,7 +51,7 @@ async def _sessions(log: Log) -> AsyncIterator[tuple[HotConnection, HotConnectio
 
 async def test_a_row_that_is_committed_late_is_told_before_those_behind_it(log: Log) -> None:
     async with _sessions(log) as (late, early, tail):
-        await late.run((BEGIN, {}), (_LOCK, {}))
+        await late.run((BEGIN, {}), (_LOCK, {"shard_id": log.shard_id}))
         await _write(log, late, 1)
         assert await tail.look() == []
         await _write(log, early, 2)
@@ -57,10 +62,10 @@ async def test_a_row_that_is_committed_late_is_told_before_those_behind_it(log: 
 
 async def test_whoever_begins_later_holds_nothing_up_and_is_not_passed(log: Log) -> None:
     async with _sessions(log) as (one, other, tail):
-        await one.run((BEGIN, {}), (_LOCK, {}))
+        await one.run((BEGIN, {}), (_LOCK, {"shard_id": log.shard_id}))
         await _write(log, one, 1)
         await tail.look()
-        await other.run((BEGIN, {}), (_LOCK_SHARDS, {}))  # there is always one under way
+        await other.run((BEGIN, {}), (_LOCK_HEAD, {"shard_id": log.shard_id}))  # there is always one under way
         await _write(log, other, 2)
         await one.run((COMMIT, {}))
         assert await tail.look() == [1]
@@ -72,7 +77,7 @@ async def test_whoever_begins_later_holds_nothing_up_and_is_not_passed(log: Log)
 
 async def test_a_transaction_of_others_holds_a_tail_up_for_a_minute_and_no_longer(log: Log) -> None:
     async with _sessions(log) as (others, own, tail):
-        await others.run((BEGIN, {}), (_LOCK, {}))
+        await others.run((BEGIN, {}), (_LOCK, {"shard_id": log.shard_id}))
         await _write(log, own, 1)
         assert await tail.look(0.0) == []
         assert await tail.look(LONGEST_SECONDS) == []

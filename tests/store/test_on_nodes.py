@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from broker.domain.message import NewMessage
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log import dead_letter_work, finished_attempts, pins, scheduled_messages
@@ -14,6 +16,7 @@ from broker.store.resources import snapshots
 from broker.store.resources.distributed_snapshots import fill_locked
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, texts
 
+pytestmark = pytest.mark.one_server("it has both forms of a statement, and nodes do not take the other one")
 HOUR = timedelta(hours=1)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from broker.domain.delay import ScheduledMessage
 from broker.domain.schedule_page import SchedulePage
 from broker.store.driver import statements
+from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import HotConnection
 
 _LIST_SCHEDULED = statements.hot("list_scheduled")
@@ -35,5 +36,5 @@ async def read_scheduled(connection: HotConnection, *, shard_id: int, id_seq: in
 
 async def count_scheduled(connection: HotConnection, *, shard_ids: Sequence[int], most: int) -> int:
     """How many wait in these shards; exactly, while it is less than `most`."""
-    [[(messages,)]] = await connection.run((_COUNT_SCHEDULED, {"shard_ids": list(shard_ids), "most": most}))
-    return int(messages)
+    asked = by_shard(connection, _COUNT_SCHEDULED, {"shard_ids": list(shard_ids), "most": most})
+    return sum(messages for [(messages,)] in await connection.run(*asked))

@@ -7,6 +7,7 @@ is read, all before it must have ended (domain/journal_tail.py).
 from collections.abc import Sequence
 from datetime import datetime
 
+from broker.domain.errors import Unavailable
 from broker.domain.journal import Author, Entry, Event
 from broker.domain.journal_tail import Ends, Written
 from broker.domain.sequences import bounds_of
@@ -15,6 +16,7 @@ from broker.store.driver.hot_connection import HotConnection
 
 _READ_JOURNAL_END = statements.hot("read_journal_end")
 _READ_TRANSACTIONS = statements.hot("read_transactions")
+_READ_TRANSACTIONS_ON_NODES = statements.hot("read_transactions_on_nodes")
 _LIST_WRITTEN = statements.hot("list_written")
 _FIND_WRITTEN_SINCE = statements.hot("find_written_since")
 
@@ -23,9 +25,16 @@ _MAX_MIXED = 10_000
 
 
 async def read_ends(connection: HotConnection) -> Ends:
-    """How far the journal is written, and by whom it may be written still."""
-    numbers, transactions = await connection.run((_READ_JOURNAL_END, {}), (_READ_TRANSACTIONS, {}))
-    return Ends(numbers[0].number, transactions[0].oldest, transactions[0].next)
+    """How far the journal is written, and by whom it may be written still.  Raises Unavailable."""
+    read = _READ_TRANSACTIONS_ON_NODES if connection.is_distributed else _READ_TRANSACTIONS
+    [end], transactions = await connection.run((_READ_JOURNAL_END, {}), (read, {}))
+    if any(of_node.oldest is None for of_node in transactions):
+        raise Unavailable("A node of the database went away; try again.")
+    return Ends(
+        end.number,
+        {of_node.node: of_node.oldest for of_node in transactions},
+        {of_node.node: of_node.next for of_node in transactions},
+    )
 
 
 async def find_written_since(connection: HotConnection, *, subscription_id: int, since: datetime) -> int | None:
