@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from benchmarks.access import access
 from benchmarks.before import before
 from benchmarks.bench import Bench
+from benchmarks.citus import citus, citus_nodes
 from benchmarks.deduplication import deduplication
 from benchmarks.delay import delay
 from benchmarks.flat_claims import flat_claims, flat_looking
@@ -69,6 +70,8 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "transforms": transforms,
     "transforms-of-others": transforms_of_others,
     "overload": overload,
+    "citus": citus,
+    "citus-nodes": citus_nodes,
     "neighbours": neighbours,
     "redrive": redrive,
     "purges": purges,

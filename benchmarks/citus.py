@@ -1,0 +1,106 @@
+"""What Citus costs beside plain PostgreSQL on the same machine, and what nodes cost that are added (L1)."""
+
+import statistics
+from functools import partial
+
+from benchmarks.bench import Bench, Sample, fresh_place, median_cpu, say
+from benchmarks.nodes import PROGRAMS, BrokerOnNodes
+from benchmarks.report import Row, number
+from benchmarks.side_by_side import (
+    DRAIN,
+    PUBLISH,
+    WAITING_P50,
+    Figure,
+    Side,
+    Taken,
+    side_by_side,
+    take_drain,
+    take_lone_publish,
+    take_publish,
+    take_through,
+    take_waiting_pull,
+)
+from benchmarks.wire import LoadFailed
+
+_MARKS = {PUBLISH: 0.35, DRAIN: 0.5, WAITING_P50: 2.0}
+_NODES, _PROCESSES = (0, 1, 2, 3), (1, 2)
+_SHARDS = 12  # of a topic, so that they lie evenly on one, two or three nodes
+_TAKES = [take_publish, take_drain, take_through, take_lone_publish, take_waiting_pull]
+
+
+def citus(bench: Bench) -> list[Row]:
+    """By turns on a single server and on a coordinator with two nodes, both with the programs of one PostgreSQL."""
+    if not PROGRAMS:
+        say("citus: TEST_CITUS_BIN names no PostgreSQL with Citus")
+        return [Row(measure="citus", unit="", error="broker: TEST_CITUS_BIN is not set")]
+    plain, spread = (BrokerOnNodes(nodes, workers=bench.options.workers) for nodes in (None, 2))
+    try:
+        for server in (plain, spread):
+            bench.use(server)
+            bench.warm_up(server, bench.options.warm_up_seconds)
+        sides = Side(plain, partial(fresh_place, plain)), Side(spread, partial(fresh_place, spread))
+        rows = side_by_side(bench, _TAKES, *sides, "on Citus")
+    except LoadFailed as error:
+        say(f"citus: FAILED: {error}")
+        return [Row(measure="citus", unit="", error=f"broker: {error}")]
+    finally:
+        spread.stop()
+        plain.stop()
+    marks = {f"{figure.name}, on Citus": mark for figure, mark in _MARKS.items()}
+    for row in rows:
+        row.mark = marks.get(row.measure)
+    return rows
+
+
+def citus_nodes(bench: Bench) -> list[Row]:
+    """Nodes are added, and broker processes: what a message costs then, and whom.  Rounds by turns."""
+    if not PROGRAMS:
+        say("citus-nodes: TEST_CITUS_BIN names no PostgreSQL with Citus")
+        return [Row(measure="citus-nodes", unit="", error="broker: TEST_CITUS_BIN is not set")]
+    taken: dict[tuple[Figure, int, int], list[Sample]] = {}
+    rows = []
+    for _ in range(bench.options.rounds):
+        for processes in _PROCESSES:
+            for nodes in _NODES:
+                try:
+                    for figure, sample in _take(bench, nodes, processes).items():
+                        taken.setdefault((figure, nodes, processes), []).append(sample)
+                except LoadFailed as error:
+                    rows.append(Row(measure=f"citus, {nodes} nodes", unit="", error=f"broker: {error}"))
+    return [*(_row(*which, samples) for which, samples in sorted(taken.items(), key=_order)), *rows]
+
+
+def _order(item: tuple[tuple[Figure, int, int], list[Sample]]) -> tuple[str, int, int]:
+    (figure, nodes, processes), _ = item
+    return figure.name, processes, nodes
+
+
+def _take(bench: Bench, nodes: int, processes: int) -> Taken:
+    server = BrokerOnNodes(nodes, workers=processes, shards=_SHARDS)
+    try:
+        bench.use(server)
+        bench.warm_up(server, bench.options.warm_up_seconds)
+        found: dict[Figure, Sample] = {}
+        for take in (take_publish, take_drain):
+            with fresh_place(server) as place:
+                found |= take(server, place, bench.options.seconds)
+        for figure, sample in found.items():
+            say(f"{figure.name}, {nodes} nodes, {processes} processes: {number(sample.value)}")
+        return found
+    finally:
+        server.stop()
+
+
+def _row(figure: Figure, nodes: int, processes: int, samples: list[Sample]) -> Row:
+    row = Row(measure=f"{figure.name}, {nodes} nodes, {processes} broker processes", unit=figure.unit)
+    row.rounds = {"broker": [sample.value for sample in samples]}
+    row.ours = statistics.median(row.rounds["broker"])
+    row.cpu = median_cpu(samples)
+    row.others = max(sample.others for sample in samples)
+    database = {name: used for name, used in row.cpu.items() if name != "python"}
+    whole = sum(row.cpu.values())
+    row.note = (
+        f"µs of processor a message: {whole:.2f}, of the database {sum(database.values()):.2f}, of the coordinator "
+        f"{database.get('coordinator', 0.0):.2f}"
+    )
+    return row
