@@ -65,11 +65,7 @@ async def test_one_that_cannot_be_published_holds_up_no_other_and_is_told_once(
     log: Log, clock: Hand, caplog: pytest.LogCaptureFixture
 ) -> None:
     await schedule(log, *((f"{n}", 1) for n in range(20)))
-    refuse = "IF '\\x37'::bytea = ANY(new.data) THEN RAISE 'not seven'; END IF; RETURN new"
-    await log.execute(f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {refuse}; END $$")
-    await log.execute(
-        "CREATE TRIGGER refuses BEFORE INSERT ON message_batches FOR EACH ROW EXECUTE FUNCTION refuse()"
-    )
+    await log.refuse("7")
     due, id_ = worker(log, clock), message_id(log.shard_id, FIRST_ID_SEQ + 8)
     with caplog.at_level(logging.WARNING):
         for seconds in (1, 22, 43):
@@ -81,7 +77,7 @@ async def test_one_that_cannot_be_published_holds_up_no_other_and_is_told_once(
     async with log.session() as session:
         [left] = await find_scheduled_shards(session)
     assert left.due_at == clock.moment + timedelta(seconds=20)
-    await log.execute("DROP TRIGGER refuses ON message_batches")
+    await log.refuse_no_more()
     clock.moment = left.due_at
     await due.run_once()
     assert await came(log, clock) == ["7"]

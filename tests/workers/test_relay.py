@@ -276,13 +276,7 @@ async def test_one_that_the_database_does_not_take_is_put_aside_and_the_others_c
     with application.session() as session:
         for n in range(20):
             publish(session, f"{n}")
-    await log.execute(
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        " IF '\\x37'::bytea = ANY(new.data) THEN RAISE 'not seven'; END IF; RETURN new; END $$"
-    )
-    await log.execute(
-        "CREATE TRIGGER refuses BEFORE INSERT ON message_batches FOR EACH ROW EXECUTE FUNCTION refuse()"
-    )
+    await log.refuse("7")
     relay = relaying.relay()
     while await left(relaying):
         await relay.run_once()

@@ -4,6 +4,7 @@ import asyncio
 
 from tests.fixtures.broker import eventually
 from tests.fixtures.pusher import Pushing
+from tests.store.interleavings.steps import lock_rows, open_transaction
 
 
 async def claims_in(pushing: Pushing, seconds: float) -> int:
@@ -23,8 +24,8 @@ async def test_a_cursor_that_is_gone_is_not_asked_for_again_and_again(pushing: P
 async def test_a_cursor_that_is_locked_is_tried_again_at_intervals(pushing: Pushing) -> None:
     await pushing.subscribe()
     pushing.far_side.answers = lambda _: 200
-    async with pushing.database.transaction() as connection:
-        await connection.exec_driver_sql("SELECT 1 FROM cursors FOR UPDATE")
+    async with open_transaction(pushing.database) as locking:
+        await lock_rows(locking, "cursors")
         pushing.broker.wake(None, pushing.endpoint.subscription_id)
         await pushing.rest.publish("hello")
         assert await claims_in(pushing, 0.5) < 50
