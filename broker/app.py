@@ -73,7 +73,7 @@ from broker.services.streaming_pull import StreamingPullService
 from broker.services.subscriptions import SubscriptionService
 from broker.services.topics import TopicService
 from broker.services.transforms import TransformService
-from broker.store.driver.database import DATABASE, Database
+from broker.store.driver.database import DATABASE, NODES, Database
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.partitions import make_partitions_ahead
 from broker.telemetry.metrics.counters import Counters
@@ -294,7 +294,7 @@ class Broker:
             self.tails.wake(shard_id)
 
     def _is_away(self) -> bool:
-        return self.states.lasts(*DATABASE)
+        return self.states.lasts(*DATABASE) or self.states.lasts(*NODES)
 
     def is_excused(self) -> bool:
         """Whether calls are refused for a reason that the log has: the database is away, or the broker stops."""

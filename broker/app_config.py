@@ -26,6 +26,7 @@ class AppConfig:
     database_schema: str = DEFAULT_SCHEMA
     replica_database_url: str = field(default="", repr=False)
     replica_max_lag_seconds: float = 10.0
+    hot_database_url: str = field(default="", repr=False)
     pull_wait_seconds: float = 20.0
     pool_size: int = 8
     request_memory_mb: int = 256

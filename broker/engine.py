@@ -39,7 +39,8 @@ REPLICA_CONNECTIONS = 8
 def make_database(config: AppConfig, states: StateChanges, counters: Counters) -> Database:
     """With as many connections as it may have."""
     url, schema = config.database_url, config.database_schema
-    return Database(url, schema=schema, pool_size=config.pool_size, states=states, counters=counters)
+    common: dict[str, Any] = {"states": states, "counters": counters, "hot_url": config.hot_database_url}
+    return Database(url, schema=schema, pool_size=config.pool_size, **common)
 
 
 def make_looks(config: AppConfig, database: Database, states: StateChanges, counters: Counters) -> Looks:

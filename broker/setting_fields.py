@@ -107,6 +107,12 @@ class Settings:
     replica_max_lag_seconds: float = _setting(
         10.0, "How far the standby may be behind to be read.", Seconds(0.1, 3600)
     )
+    hot_database_url: str = _setting(
+        "",
+        "Nodes of its Citus cluster, for publishes, claims and acks; empty: these go to that database, too.",
+        Text("a URL such as postgresql://node1,node2:5432/broker", "URL", check_database_url),
+        show=without_password,
+    )
     database_schema: str = _setting(
         "",
         "Schema of the database for the broker's tables; default: `broker`, or `public` with those of 0.1.0.",

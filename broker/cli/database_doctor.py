@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from broker.domain.database_url import without_password
 from broker.store.schema.fleet import SPARE, Fleet, read_fleet
+from broker.store.schema.hot_nodes import look_at_nodes
 from broker.store.schema.refused_messages import look_at_staged
 from broker.store.schema.replica_state import look_at_replica
 from broker.store.schema.schema_state import DatabaseUnreachable, inspect, why_not_served
@@ -67,6 +68,23 @@ def look_at_replica_of(database_url: str, replica_url: str) -> Iterator[Found]:
         yield "replica", "ok" if state.seconds < _LATE_SECONDS else "look", found, ""
     else:
         yield "replica", "ok", "it has all that the primary has", ""
+
+
+def look_at_hot_nodes(database_url: str, hot_url: str) -> Iterator[Found]:
+    """Whether hot statements may go there."""
+    try:
+        found = look_at_nodes(database_url, hot_url, inspect(database_url).schema)
+    except DatabaseUnreachable as error:
+        yield "hot nodes", "mend", str(error), ""
+        return
+    if found.problem:
+        yield "hot nodes", "mend", found.problem, ""
+        return
+    for why in found.away:
+        state = "look" if found.answer else "mend"
+        yield "hot nodes", state, why, "connections go to the others meanwhile" if found.answer else ""
+    if found.answer:
+        yield "hot nodes", "ok", f"{', '.join(found.answer)} are of this cluster", ""
 
 
 def _of_transactions(database_url: str, schema: str) -> Iterator[Found]:

@@ -18,12 +18,23 @@ def replica_database(settings: Settings) -> str:
     """The URL of the replica, with the same password: it has the primary's roles.  Raises Misuse."""
     if settings.replica_database_url and not settings.database_url:
         raise Misuse("--replica-database-url needs --database-url: the embedded database has no standby")
-    url = _with_password(settings, settings.replica_database_url)
+    return _checked(settings, settings.replica_database_url, "--replica-database-url")
+
+
+def hot_database(settings: Settings) -> str:
+    """The URL of the nodes for hot statements, with the same password.  Raises Misuse."""
+    if settings.hot_database_url and not settings.database_url:
+        raise Misuse("--hot-database-url needs --database-url: the embedded database has no other nodes")
+    return _checked(settings, settings.hot_database_url, "--hot-database-url")
+
+
+def _checked(settings: Settings, url: str, option: str) -> str:
+    url = _with_password(settings, url)
     if url:
         try:
             connection_parameters(url, schema=DEFAULT_SCHEMA)
         except ValueError as error:
-            raise Misuse(f"--replica-database-url: {error}") from None
+            raise Misuse(f"{option}: {error}") from None
     return url
 
 

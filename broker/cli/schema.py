@@ -7,6 +7,7 @@ processes would keep them in memory for ever.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection
 
 from broker.cli.child_process import CONTEXT, start_deaf
@@ -40,6 +41,11 @@ def upgrade_schema(database_url: str, schema: str) -> Served:
 def check_schema(database_url: str, schema: str) -> Served:
     """Whether a database of the operator's own can be served from.  Raises Stop."""
     return _in_a_process(_check, database_url, schema)
+
+
+def check_hot_nodes(database_url: str, hot_url: str, schema: str) -> None:
+    """Raises Stop unless hot statements may go to the nodes of that URL."""
+    _in_a_process(partial(_check_nodes, hot_url), database_url, schema)
 
 
 def _in_a_process(work: Callable[[str, str], Served], database_url: str, schema: str) -> Served:
@@ -95,3 +101,17 @@ def _check(database_url: str, schema: str) -> Served:
     if problem := schema_state.why_not_served(state.revision) or state.problem:
         return Served(problem=f"{problem}. {state.remark}" if state.remark else problem)
     return Served(state.server_major_version, state.schema, str(state.revision), state.remark)
+
+
+def _check_nodes(hot_url: str, database_url: str, schema: str) -> Served:
+    from broker.store.schema.hot_nodes import look_at_nodes
+    from broker.store.schema.schema_state import DatabaseUnreachable
+
+    try:
+        found = look_at_nodes(database_url, hot_url, schema)
+    except DatabaseUnreachable as error:
+        return Served(problem=str(error))
+    problem = found.problem or (
+        "" if found.answer else f"none of the nodes of --hot-database-url answers: {found.away[0]}"
+    )
+    return Served(problem=problem)

@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from broker.cli.admin_key import FILE_NAME, is_administered, make_admin_key
 from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.apply_at_start import apply_at_start, check_apply
 from broker.cli.children import Children
-from broker.cli.own_database import own_database, replica_database
+from broker.cli.own_database import hot_database, own_database, replica_database
 from broker.cli.ports import Ports, bound_ports
 from broker.cli.private_file import write_private_file
-from broker.cli.schema import Served, check_schema, upgrade_schema
+from broker.cli.schema import Served, check_hot_nodes, check_schema, upgrade_schema
 from broker.cli.service_manager import ServiceManager, service_manager
 from broker.cli.stop import Misuse, Stop
 from broker.cli.tls_files import Renewal, TlsFiles, tls_at_start
@@ -50,7 +51,7 @@ def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM, or, without TLS, SIGHUP.  Returns the exit code.  Raises Stop."""
     set_up_log(settings.log_level, settings.log_format)
     tls = tls_at_start(settings)
-    own_url, replica_url = own_database(settings), replica_database(settings)
+    own_url, replica_url, hot_url = own_database(settings), replica_database(settings), hot_database(settings)
     for number in _stop_signals():
         signal.signal(number, signal.default_int_handler)  # until the loop runs, each unwinds what was started
     asks_for_traces()  # before anything is made, for it may be refused
@@ -64,7 +65,9 @@ def serve(settings: Settings) -> int:
         ):
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
             _warn_of_strangers(settings, ports)
-            config = _config(settings, ports, url, replica_url, served.schema)
+            if hot_url:
+                check_hot_nodes(url, hot_url, served.schema)
+            config = replace(_config(settings, ports, url, replica_url, served.schema), hot_database_url=hot_url)
             apply_at_start(settings, config)
             asyncio.run(_serve(settings, ports, tls, cluster, config, manager))
     except CannotListen as error:

@@ -84,13 +84,15 @@ class AckWriter:
         self, shard_id: int, attempts: Iterable[AttemptName], told: Container[AttemptName]
     ) -> AsyncIterator[tuple[HotConnection, Ledger | None]]:
         """One to change attempts by; if any of them is `told`, in one transaction with what the ledger tells."""
-        async with self._database.hot() as connection:
-            names = list(attempts) if told else []
-            is_told = any(attempt in told for attempt in names)
-            async with written_down(
-                connection, shard_id=shard_id, attempts=names, told=is_told, clock=self._clock.now
-            ) as ledger:
-                yield connection, ledger
+        names = list(attempts) if told else []
+        is_told = any(attempt in told for attempt in names)
+        # The coordinator gives out the numbers of a journal.
+        clock = self._clock.now
+        async with (
+            self._database.hot() if is_told else self._database.at_any_node() as connection,
+            written_down(connection, shard_id=shard_id, attempts=names, told=is_told, clock=clock) as ledger,
+        ):
+            yield connection, ledger
 
     async def _find_traces(self, shard_id: int, batch: Batch, tracing: "Tracing") -> None:
         """Of what is acked here and was handed out by another process: once it is acked nobody knows them."""
@@ -98,7 +100,7 @@ class AckWriter:
         unknown = [each for each in acked if not tracing.knows((shard_id, each.attempt_id))]
         if not unknown:
             return
-        async with self._database.hot() as connection:
+        async with self._database.at_any_node() as connection:
             found = await find_traces(connection, shard_id=shard_id, attempts=unknown)
         for attempt, attributes in found.items():
             name = self._counts.counters.name_of(attempt.subscription_id)

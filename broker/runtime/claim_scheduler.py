@@ -29,8 +29,8 @@ from broker.runtime.jitter import Jitter
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.turn_counts import ClaimCounts
-from broker.store.claim.claim import claim_messages
-from broker.store.claim.request import MAX_CLAIMANTS, Claimant, Claimed, ClaimRequest, Locked, More
+from broker.store.claim.claim import claim_at_any_node
+from broker.store.claim.request import MAX_CLAIMANTS, Claimant, ClaimRequest, Locked, More
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
 from broker.telemetry.metrics.counters import Counters
@@ -324,7 +324,7 @@ class ClaimScheduler:
             skip_locked=not self._waits,
         )
         try:
-            claimed = await retrying(lambda: self._run(request), Aborted)
+            claimed = await retrying(lambda: claim_at_any_node(self._database, request, self._attempt_ids), Aborted)
         except Exception as error:
             if len(claimants) == 1 or isinstance(error, Unavailable):
                 for watch in claimants:
@@ -340,10 +340,6 @@ class ClaimScheduler:
                 self._tasks.start(self._transform(watch, answer, self.transforms), name="transforms of a claim")
             else:
                 self._conclude(watch, answer)
-
-    async def _run(self, request: ClaimRequest) -> Mapping[int, Claimed]:
-        async with self._database.hot() as connection:
-            return await claim_messages(connection, request, self._attempt_ids)
 
     def _fail(self, watch: Watch, claimant: Claimant | None, error: BaseException) -> None:
         """It may have been committed without our knowing: the next look learns when those messages fall due."""

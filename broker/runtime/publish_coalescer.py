@@ -315,7 +315,7 @@ class PublishCoalescer:
         followed = queue.connection
         if followed is not None and not followed.can_be_followed:
             followed = None
-        async with self._database.hot(followed) as connection:
+        async with self._database.at_any_node(followed) as connection:
             queue.connection = connection
             now = whole_milliseconds(self._clock.now())
             try:

@@ -31,6 +31,8 @@ async def check_ready(database: Database) -> None:
             current = await retrying(current_revision, Unavailable)
     except TimeoutError:
         raise Unavailable("The database does not answer.") from None
+    if database.nodes_are_away:
+        raise Unavailable("None of the nodes for hot statements can be reached.")
     if why := schema_state.why_not_served(current):
         raise FailedPrecondition(f"{why[0].upper()}{why[1:]}.")
 

@@ -23,7 +23,7 @@ class ShardHeads:
         watched = list(self._watched())
         if not watched:
             return 0
-        async with self._database.hot() as connection:
+        async with self._database.at_any_node() as connection:
             heads = await read_heads(connection, shard_ids=watched)
         moved = [shard_id for shard_id, head in heads.items() if self._heads.get(shard_id) != head]
         self._heads = heads

@@ -88,6 +88,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "database_password_file": (str(_PASSWORD), "/no/such.txt"),
     "replica_database_url": ("postgresql://u@h/x", "mysql://***"),
     "replica_max_lag_seconds": (2.5, "0"),
+    "hot_database_url": ("postgresql://u@a,b:5432/x", "mysql://***"),
     "database_schema": ("pubsub", "pg_pubsub"),
     "apply": (certifi.where(), "/no/such.yaml"),
     "project": ("shop", "x/y"),

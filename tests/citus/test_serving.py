@@ -40,10 +40,16 @@ def served_url(citus_nodes: Nodes) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module")
-def served(served_url: str) -> Iterator[str]:
+def _options(url: str, hot: str) -> list[str]:
+    """Of a broker whose hot statements go to the coordinator, or to any of the workers."""
+    nodes = ["--hot-database-url", Nodes.hot_url(url)] if hot == "workers" else []
+    return ["--database-url", url, *nodes, "--port", "0"]
+
+
+@pytest.fixture(scope="module", params=["coordinator", "workers"])
+def served(request: pytest.FixtureRequest, served_url: str) -> Iterator[str]:
     """The URL of a broker on it."""
-    broker = BrokerProcess("--database-url", served_url, "--port", "0").wait_until_ready()
+    broker = BrokerProcess(*_options(served_url, request.param)).wait_until_ready()
     yield broker.url
     assert broker.stop() == 0
     assert not [line for line in broker.log if "Traceback" in line or " ERROR " in line], "\n".join(broker.log)
@@ -217,10 +223,13 @@ class Traffic:
             self.going = False
 
 
-@pytest.fixture
-async def two(served_url: str, start_broker: StartBroker, project: str) -> AsyncIterator[list[Rest]]:
+@pytest.fixture(params=["coordinator", "workers"])
+async def two(
+    request: pytest.FixtureRequest, served_url: str, start_broker: StartBroker, project: str
+) -> AsyncIterator[list[Rest]]:
     """The REST API of two brokers on the same schema, with topics on both workers."""
-    urls = [start_broker("--database-url", served_url, "--port", "0").url for _ in range(2)]
+    # Of the two the first goes by the coordinator, so that what one has written the other reads elsewhere.
+    urls = [start_broker(*_options(served_url, hot)).url for hot in ("coordinator", request.param)]
     clients = [httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) for url in urls]
     rests = [Rest(client, project) for client in clients]
     for number in range(_TOPICS):

@@ -22,7 +22,8 @@ from broker.store.claim.share import share
 from broker.store.claim.work import Cursor, Work
 from broker.store.claim.write import write
 from broker.store.driver import statements
-from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection
+from broker.store.driver.database import Database
+from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection, NeedsCoordinator
 from broker.store.driver.statements import BEGIN
 from broker.store.log.attempt_ids import AttemptIds
 
@@ -38,7 +39,10 @@ async def claim_messages(
 
     Messages that are due again go first, up to half of what a claimant gets while there are fresh ones.
     What a claim has no room for (bodies, messages to scan) it leaves to the next, and says More.
+    Raises NeedsCoordinator if it has to tell the journal something, and `connection` gives no numbers to its rows.
     """
+    if not connection.gives_numbers and any(claimant.journal is not None for claimant in request.claimants):
+        raise NeedsCoordinator
     try:
         bodies = Bodies()
         works, missing = await _lock_and_look(connection, request, bodies)
@@ -51,9 +55,24 @@ async def claim_messages(
         await _look_further(connection, request, works, bodies)
         share(request, works)
         return {**outcomes, **await write(connection, request, works, attempt_ids, bodies)}
+    except NeedsCoordinator:  # who claims there finds nothing locked
+        await connection.undo()
+        raise
     except BaseException:
         await connection.close()  # its transaction is open
         raise
+
+
+async def claim_at_any_node(
+    database: Database, request: ClaimRequest, attempt_ids: AttemptIds
+) -> Mapping[int, Claimed]:
+    """claim_messages on a connection of `database`: to the coordinator if that has to be.  Raises a BrokerError."""
+    try:
+        async with database.at_any_node() as connection:
+            return await claim_messages(connection, request, attempt_ids)
+    except NeedsCoordinator:  # seldom: of what is past its time, or of subscriptions with a journal
+        async with database.hot() as connection:
+            return await claim_messages(connection, request, attempt_ids)
 
 
 _Missing = list[tuple[Claimant, Gone | Locked]]

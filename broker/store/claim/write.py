@@ -20,7 +20,7 @@ from broker.store.claim.request import Claimed, ClaimRequest, More, Quiet, ack_d
 from broker.store.claim.round_trip import RoundTrip
 from broker.store.claim.work import Parcel, Work
 from broker.store.driver import statements
-from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
+from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection, NeedsCoordinator
 from broker.store.driver.statements import COMMIT
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.due_attempt import replacements
@@ -45,7 +45,10 @@ class _Attempt(msgspec.Struct, frozen=True):
 async def write(
     connection: HotConnection, request: ClaimRequest, works: Sequence[Work], attempt_ids: AttemptIds, bodies: Bodies
 ) -> Mapping[int, Claimed]:
-    """Make it so, durably if anything is handed out; what became of each, by subscription_id."""
+    """Make it so, durably if anything is handed out; what became of each, by subscription_id.
+
+    Raises NeedsCoordinator; nothing is written then.
+    """
     attempts = list(_attempts(request, works, attempt_ids))
     at = request.handed_out_at()
     asking = [work for work in works if _asks_for_next(work)]
@@ -60,7 +63,10 @@ async def write(
     trip.add(*rewrite_runs(request, works, at), *_new_rows(request, attempts, at))
     if letters := given_up(request, works, attempt_ids, at):
         trip.add((_INSERT_GIVEN_UP, letters))
-    trip.add(*_journal(request, works, attempts, at))
+    journal = list(_journal(request, works, attempts, at))
+    if journal and not connection.gives_numbers:
+        raise NeedsCoordinator
+    trip.add(*journal)
     trip.add(*read_bodies(request, [attempt.parcel.stretches for attempt in attempts], bodies), take=bodies.add)
     # Without attempts nothing need wait for the disk: what was passed over would only be passed over again.
     trip.add(*(((COMMIT, {}),) if attempts else NOTHING_CHANGED))

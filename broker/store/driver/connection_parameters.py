@@ -4,6 +4,7 @@ The caller's URL, options of its own in it, and settings of its role and databas
 on: what the broker relies on is told to each session by name, and stands behind whatever the caller says.
 """
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ _REACHING: dict[str, Any] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
 }
+
+_OF_A_HOST = ("host", "hostaddr", "port")  # of each server, where there are several
 
 # What every session is told, whatever the server, the database, the role and the URL have been configured to.
 _SESSION_SETTINGS = {
@@ -65,6 +68,25 @@ def connection_parameters(
         "client_encoding": "UTF8",
         "options": " ".join(options).strip(),
     }
+
+
+def each_host(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The parameters for each of the servers that they name."""
+    lists = {name: str(parameters[name]).split(",") for name in _OF_A_HOST if parameters.get(name)}
+    count = max(map(len, lists.values()), default=1)
+    # One port may stand for all.
+    return [
+        {**parameters, **{name: each[number if len(each) > 1 else 0] for name, each in lists.items()}}
+        for number in range(count)
+    ]
+
+
+def in_any_order(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The same servers in an order by chance: the first that answers is taken."""
+    hosts = each_host(parameters)
+    random.shuffle(hosts)
+    names = [name for name in _OF_A_HOST if parameters.get(name)]
+    return {**parameters, **{name: ",".join(each[name] for each in hosts) for name in names}}
 
 
 def session_name(schema: str) -> str:

@@ -2,13 +2,16 @@
 
 Two pools: `hot()` has connections for the hot statements (store/driver/hot_connection.py), SQLAlchemy's engine has
 those for all else: for a `transaction()`, or for one statement after the other (`connection()`).  The reasons are
-in docs/decisions/0019.  All translate errors of PostgreSQL by one table.
+in docs/decisions/0019.  A third one, `at_any_node()`, is `hot()` unless other nodes of a cluster are named for what
+is about one shard and has no part in the catalog (docs/decisions/0054).  All translate errors of PostgreSQL by one
+table.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -21,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable, Unimplemented
-from broker.store.driver.connection_parameters import connection_parameters
+from broker.store.driver.connection_parameters import connection_parameters, in_any_order
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.hot_pool import HotPool, NoRoom
 from broker.store.driver.patient_connection import PATIENCE_SECONDS, PatientConnection
@@ -42,6 +45,7 @@ _POOL_WAIT_SECONDS = 5.0  # for a connection of a pool whose connections are all
 
 # What StateChanges knows an absent database by.
 DATABASE = ("databases", "")
+NODES = ("databases", "nodes")  # those of the hot URL
 
 # What an operator should hear of, beside an absence: it passes by itself, and comes again.
 _WORRIES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
@@ -158,32 +162,32 @@ class Database:
         url: str,
         *,
         schema: str = DEFAULT_SCHEMA,
+        hot_url: str = "",
         pool_size: int = 8,
         patience_seconds: float = PATIENCE_SECONDS,
         states: StateChanges | None = None,
         counters: Counters | None = None,
         whole_pipelines: bool | None = None,
     ) -> None:
-        """`schema` has the broker's tables; `patience_seconds`: after which a statement that is not hot has no
-        answer any more; `states` is told whether the database is away, and what else goes wrong with it;
-        `whole_pipelines`: whether a pipeline without BEGIN is one transaction there (None: each server is asked).
+        """`schema` has the broker's tables; `hot_url`: of nodes that have them too, for `at_any_node()`;
+        `patience_seconds`: after which a statement that is not hot has no answer any more; `states` is told whether
+        the database is away, and what else goes wrong with it; `whole_pipelines`: whether a pipeline without BEGIN
+        is one transaction there (None: each server is asked).
 
         Raises ValueError for a URL that cannot be used.
         """
         self._states = states or StateChanges()
         counts = (counters or Counters()).process
-        self._took = ROUND_TRIPS.observer(counts)
-        self.url, self.schema = url, schema
-        self._hot_parameters = connection_parameters(url, schema=schema, settings=HOT)
+        self.url, self.schema, self._took = url, schema, ROUND_TRIPS.observer(counts)
         self._parameters = connection_parameters(url, schema=schema, settings=_NOT_HOT)
         self._patience_seconds, self._whole_pipelines = patience_seconds, whole_pipelines
-        self._hot_pool = HotPool(
-            self._hot_connection,
-            size=pool_size,
-            went=self.went_away,
-            came=self.came_back,
-            waited=CONNECTION_WAITS.observer(counts),
-        )
+        shared: dict[str, Any] = {"size": pool_size, "waited": CONNECTION_WAITS.observer(counts)}
+        to_it = partial(self._hot_connection, connection_parameters(url, schema=schema, settings=HOT))
+        self._hot_pool = HotPool(to_it, went=self.went_away, came=self.came_back, **shared)
+        self._node_pool = self._hot_pool
+        if hot_url:
+            to_any = partial(self._node_connection, connection_parameters(hot_url, schema=schema, settings=HOT))
+            self._node_pool = HotPool(to_any, went=self._nodes_went_away, came=self._nodes_came_back, **shared)
         self._engine = create_async_engine(
             "postgresql+psycopg://",
             pool_size=min(4, pool_size),
@@ -196,6 +200,7 @@ class Database:
 
     async def close(self) -> None:
         await self._hot_pool.close()
+        await self._node_pool.close()
         await self._engine.dispose()
 
     def hot(self, following: HotConnection | None = None) -> Hot:
@@ -205,14 +210,30 @@ class Database:
         """
         return Hot(self._hot_pool, following, self._note)
 
-    async def _hot_connection(self) -> HotConnection:
-        connection = await PatientConnection.connect(autocommit=True, **self._hot_parameters)
+    def at_any_node(self, following: HotConnection | None = None) -> Hot:
+        """The same for statements about one shard, that tell the journal nothing and read no catalog."""
+        return Hot(self._node_pool, following, self._note)
+
+    async def _node_connection(self, parameters: Mapping[str, Any]) -> HotConnection:
+        """To any of those that are named."""
+        connection = await self._hot_connection(in_any_order(parameters), gives_numbers=False)
+        if not connection.is_distributed:
+            await connection.close()
+            raise psycopg.OperationalError("it is no node that has the broker's tables distributed")
+        return connection
+
+    async def _hot_connection(self, parameters: Mapping[str, Any], *, gives_numbers: bool = True) -> HotConnection:
+        connection = await PatientConnection.connect(autocommit=True, **parameters)
         engine = await find_engine(connection)
         whole = engine.whole_pipelines if self._whole_pipelines is None else self._whole_pipelines
         for name, value in engine.hot_settings.items():
             await connection.execute(b"SELECT set_config(%s, %s, false)", [name, value])
         return HotConnection(
-            connection, took=self._took, whole_pipelines=whole, is_distributed=engine.is_distributed
+            connection,
+            took=self._took,
+            whole_pipelines=whole,
+            is_distributed=engine.is_distributed,
+            gives_numbers=gives_numbers,
         )
 
     @asynccontextmanager
@@ -259,6 +280,17 @@ class Database:
         """It can be reached again."""
         self._states.ends(*DATABASE, "the database is back")
 
+    @property
+    def nodes_are_away(self) -> bool:
+        """None of those of `hot_url` can be reached, though the database can."""
+        return self._node_pool.away and not self._hot_pool.away
+
+    def _nodes_went_away(self, why: str) -> None:
+        self._states.begins(*NODES, "the nodes for hot statements are away", why)
+
+    def _nodes_came_back(self) -> None:
+        self._states.ends(*NODES, "the nodes for hot statements are back")
+
     @contextmanager
     def _noted_errors(self) -> Iterator[None]:
         with translate_errors():
@@ -271,7 +303,7 @@ class Database:
     def _note(self, error: BaseException) -> None:
         """Tell the operator what a caller's error does not: why, and that it goes on."""
         cause = error.orig if isinstance(error, DBAPIError) else error
-        if self._hot_pool.away:
+        if self._hot_pool.away or self._node_pool.away:
             return  # which has been said
         if cause is not None and is_lost_node(cause):
             self._states.happens("database troubles", "node", "a node of the database is away", reason(cause))

@@ -27,7 +27,7 @@ from psycopg.adapt import Transformer
 
 from broker.store.driver.binary import ENCODERS, OIDS
 from broker.store.driver.replication import is_unreplicated, unreplicated
-from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, Statement
+from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, ROLLBACK, Statement
 
 _BINARY = 1
 # When the server dies with something of ours unread, the socket has an error.  uvloop then calls the reader a last
@@ -45,6 +45,10 @@ Bound = tuple[Statement, dict[str, Any]]
 
 # Ends a transaction that has locked and changed nothing.
 NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
+
+
+class NeedsCoordinator(Exception):
+    """What is to be written has numbers that the coordinator of a cluster alone gives out; nothing has changed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,11 +81,14 @@ class HotConnection:
         took: Callable[[float], None] = lambda _: None,
         whole_pipelines: bool = True,
         is_distributed: bool = False,
+        gives_numbers: bool = True,
     ) -> None:
         """`took(seconds)`: a round trip has ended; `whole_pipelines`: each is a transaction, up to its Sync;
-        `is_distributed`: as Engine has it.
+        `is_distributed`: as Engine has it; `gives_numbers`: what identity columns get is in the order of all
+        nodes, as the coordinator's.
         """
         self.whole_pipelines, self.is_distributed = whole_pipelines, is_distributed
+        self.gives_numbers = gives_numbers
         self._took = took
         self._owner = connection  # closes the socket when it goes
         connection.add_notice_handler(self._noticed)
@@ -131,6 +138,11 @@ class HotConnection:
         self._lose(psycopg.OperationalError("the connection was closed before its answer"))
         if not self.closed:
             await self._owner.close()
+
+    async def undo(self) -> None:
+        """Roll back the transaction that is open.  Raises psycopg.Error."""
+        await self.run((ROLLBACK, {}))
+        self._begun = False
 
     async def run(self, *bound: Bound) -> list[list[Any]]:
         """Send statements in one round trip; the rows of each, named as the statement declares them.

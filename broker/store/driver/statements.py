@@ -126,5 +126,6 @@ def _listed(comment: re.Pattern[str], text: str) -> list[str]:
 
 BEGIN = Statement(b"begin", b"BEGIN")
 COMMIT = Statement(b"commit", b"COMMIT")
+ROLLBACK = Statement(b"rollback", b"ROLLBACK")
 # Ends a transaction that has taken locks and changed nothing: a row lock alone makes a commit wait for the disk.
 NO_WAIT = Statement(b"no_wait", b"SET LOCAL synchronous_commit = off")

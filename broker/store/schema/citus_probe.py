@@ -44,12 +44,12 @@ def why_not_relied_on(connection: _Connection, database_url: str, schema: str) -
             return f"the node {node} of the Citus cluster has synchronous_commit = off: it loses what was answered"
         if prepared == "0":
             return f"the node {node} of the Citus cluster has max_prepared_transactions = 0: no commit spans nodes"
-    if asyncio.run(_undoes_all(database_url, schema)):
+    if asyncio.run(is_undone_as_one(database_url, schema)):
         return ""
     return "what is sent to the Citus cluster as one transaction is not undone as one: messages would be lost"
 
 
-async def _undoes_all(database_url: str, schema: str) -> bool:
+async def is_undone_as_one(database_url: str, schema: str) -> bool:
     database = Database(database_url, schema=schema, pool_size=1)
     key = {"subscription_id": -random.randrange(1, 2**62)}  # noqa: S311
     try:

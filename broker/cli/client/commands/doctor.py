@@ -46,20 +46,26 @@ class Finding(NamedTuple):
 @calling(_OWN, "doctor", "broker doctor")
 @click.option("--database-url", metavar="URL", envvar="DATABASE_URL", help="Look at the broker's PostgreSQL too.")
 @click.option("--replica-database-url", metavar="URL", help="And at the standby that calls which look read.")
-def doctor(session: Session, *, database_url: str | None, replica_database_url: str | None) -> int:
+@click.option("--hot-database-url", metavar="URL", help="And at the nodes that hot statements go to.")
+def doctor(
+    session: Session, *, database_url: str | None, replica_database_url: str | None, hot_database_url: str | None
+) -> int:
     """Look whether all is well: the server, its version and clock, permissions, subscriptions, the database.
 
     The exit code is 1 if there is something to mend.
     """
     found = list(_findings(session))
     if database_url:
-        from broker.cli.database_doctor import look_at_database, look_at_replica_of
+        from broker.cli.database_doctor import look_at_database, look_at_hot_nodes, look_at_replica_of
 
         found += [Finding(*one) for one in look_at_database(database_url)]
         if replica_database_url:
             found += [Finding(*one) for one in look_at_replica_of(database_url, replica_database_url)]
-    elif replica_database_url:
-        raise click.UsageError("--replica-database-url needs --database-url.")
+        if hot_database_url:
+            found += [Finding(*one) for one in look_at_hot_nodes(database_url, hot_database_url)]
+    elif replica_database_url or hot_database_url:
+        which = "--replica-database-url" if replica_database_url else "--hot-database-url"
+        raise click.UsageError(f"{which} needs --database-url.")
     rows = [list(one) for one in found]
     columns = ("check", "state", "finding", "mend")
     session.out.show(Shown(data=[one._asdict() for one in found], columns=columns, rows=rows, whole=columns[:2]))
