@@ -70,6 +70,15 @@ def test_serve_and_migrate_leave_a_newer_schema_that_only_adds(
     assert (answer.status_code, answer.json()["reason"][-4:]) == (503, f"{head_revision()[-3:]}.")
 
 
+def test_nodes_for_hot_statements_are_refused_where_there_are_none(database_url: str) -> None:
+    nodes = ("--hot-database-url", database_url, "--port", "0")
+    said = complaint("serve", "--database-url", database_url, *nodes)
+    assert "those of the schema broker do not: leave it out, or run `broker migrate --distribute`" in said
+    assert "--hot-database-url needs --database-url" in complaint("serve", *nodes, code=2)
+    said = complaint("doctor", "--url", "http://127.0.0.1:9", *nodes[:2], code=2)
+    assert "--hot-database-url needs --database-url" in said
+
+
 def test_a_parameter_that_is_none_is_refused_without_its_value() -> None:
     url = "postgresql://user:secret@127.0.0.1:1/db?ssl=secret"
     for command in ("serve", "migrate"):

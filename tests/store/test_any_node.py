@@ -7,11 +7,16 @@ from datetime import datetime, timedelta
 import pytest
 
 from broker.domain.delivery import Demand
+from broker.domain.errors import Unavailable
 from broker.domain.journal import Journal, JournalMode
+from broker.runtime.readiness import check_ready
 from broker.store.claim.claim import claim_messages
 from broker.store.claim.request import Claimant, ClaimRequest
+from broker.store.driver.connection_parameters import connection_parameters, each_host, in_any_order
+from broker.store.driver.database import DATABASE, NODES, Database
 from broker.store.driver.hot_connection import HotConnection, NeedsCoordinator
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
+from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 
 MINUTE = timedelta(minutes=1)
@@ -77,3 +82,40 @@ async def test_what_is_undone_leaves_a_connection_that_begins_anew(log: Log) -> 
         await connection.undo()
         assert not connection.in_transaction
         assert await connection.run((BEGIN, {}), (_ONE, {}), (COMMIT, {})) == [[], [(1,)], []]
+
+
+async def test_a_server_without_distributed_tables_is_no_node(database_url: str) -> None:
+    """It was given another role while the broker ran: nothing is read or written there."""
+    states = StateChanges()
+    database = Database(database_url, hot_url=database_url, states=states)
+    try:
+        await check_ready(database)
+        with pytest.raises(Unavailable):
+            async with database.at_any_node():
+                raise AssertionError
+        assert states.lasts(*NODES)
+        assert not states.lasts(*DATABASE)
+        with pytest.raises(Unavailable, match="None of the nodes"):
+            await check_ready(database)
+        async with database.hot() as connection:  # all else goes on
+            assert await connection.run((_ONE, {})) == [[(1,)]]
+    finally:
+        await database.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("postgresql://u@/d", [{}]),
+        ("postgresql://u@a/d", [{"host": "a"}]),
+        ("postgresql://u@a:1,b:2/d", [{"host": "a", "port": "1"}, {"host": "b", "port": "2"}]),
+        ("host=a,b port=5 dbname=d", [{"host": "a", "port": "5"}, {"host": "b", "port": "5"}]),
+    ],
+)
+def test_each_server_of_a_url(url: str, hosts: list[dict[str, str]]) -> None:
+    parameters = connection_parameters(url, schema="broker")
+    found = each_host(parameters)
+    assert [{name: each[name] for name in ("host", "port") if each.get(name)} for each in found] == hosts
+    orders = {str(in_any_order(parameters).get("host")) for _ in range(50)}
+    assert len(orders) == len(hosts)
+    assert all(sorted(order.split(",")) == sorted(each.get("host", "None") for each in hosts) for order in orders)
