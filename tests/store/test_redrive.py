@@ -12,7 +12,7 @@ from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_unwanted, drop_partitions_behind
 from tests.fixtures.dead_letters import Letters, make_letters
-from tests.fixtures.log import Log, make_log, texts
+from tests.fixtures.log import SECOND, Log, make_log, texts
 from tests.store.interleavings.steps import changed, open_transaction, until_waiting
 
 HOUR = timedelta(hours=1)
@@ -58,7 +58,7 @@ async def _acknowledge_in_order(log: Log, delivery: Delivery, now: datetime) -> 
 
 async def _seek_to_the_start(log: Log) -> None:
     await log.execute(
-        "UPDATE cursors SET next_seq = 1, next_publish_time = next_publish_time - interval '1 second'"
+        f"UPDATE cursors SET next_seq = 1, next_publish_time = '{log.start - SECOND}'"
         f" WHERE subscription_id = {log.subscription.subscription_id}"
     )
 

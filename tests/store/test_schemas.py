@@ -15,7 +15,7 @@ from broker.store.log.retention import tidying
 
 @pytest.fixture
 async def three(database_url: str) -> AsyncIterator[list[Database]]:
-    """In the default schema, in one that has no tables, and again in the default one."""
+    """In the default schema, in one that has no tables, and can tell, and again in the default one."""
     async with AsyncExitStack() as stack:
         databases = [
             Database(database_url, schema=schema, pool_size=2) for schema in ("broker", "second", "broker")
@@ -24,6 +24,9 @@ async def three(database_url: str) -> AsyncIterator[list[Database]]:
             stack.push_async_callback(database.close)
         async with databases[0].connection() as connection:
             await connection.execute(b"CREATE SCHEMA second")
+            found = await connection.execute(b"SELECT pg_get_functiondef('broker.tell_brokers'::regproc)")
+            [(tell_brokers,)] = await found.fetchall()
+            await connection.execute(tell_brokers.replace("broker.", "second."))
         yield databases
 
 
