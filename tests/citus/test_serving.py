@@ -177,8 +177,9 @@ def _key(received: dict[str, object]) -> object:
 class Traffic:
     """Publishers at two brokers and a puller; what was answered, and what came."""
 
-    def __init__(self, rests: list[Rest]) -> None:
-        self.rests = rests
+    def __init__(self, rests: list[Rest], *, publishers: int = 3) -> None:
+        """`publishers`: of each topic, at each broker."""
+        self.rests, self.publishers = rests, publishers
         self.answered: set[str] = set()
         self.came: set[str] = set()
         self.refused: set[int] = set()  # what was answered but 200
@@ -212,11 +213,11 @@ class Traffic:
             ids = {"ackIds": [each["ackId"] for each in received]}
             self.refused.add((await rest.call("POST", f"{rest.subscription(sub)}:acknowledge", ids)).status_code)
 
-    async def run(self, topics: range, meanwhile: Callable[[], None]) -> None:
-        async with asyncio.timeout(90), asyncio.TaskGroup() as tasks:
+    async def run(self, topics: range, meanwhile: Callable[[], None], *, seconds: float = 90) -> None:
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
             for number in topics:
                 for which, rest in enumerate(self.rests):
-                    for each in range(3):
+                    for each in range(self.publishers):
                         tasks.create_task(self.publish(rest, f"topic-{number}", f"{which} {each}"))
                 tasks.create_task(self.pull(self.rests[number % 2], f"sub-{number}"))
             await asyncio.to_thread(meanwhile)

@@ -26,6 +26,7 @@ from psycopg import errors, pq
 from psycopg.adapt import Transformer
 
 from broker.store.driver.binary import ENCODERS, OIDS
+from broker.store.driver.held_shards import HOLD_SHARDS, shards_locked_by
 from broker.store.driver.replication import is_unreplicated, unreplicated
 from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, ROLLBACK, Statement
 
@@ -89,6 +90,7 @@ class HotConnection:
         """
         self.whole_pipelines, self.is_distributed = whole_pipelines, is_distributed
         self.gives_numbers = gives_numbers
+        self._shards_move = is_distributed
         self._took = took
         self._owner = connection  # closes the socket when it goes
         connection.add_notice_handler(self._noticed)
@@ -178,7 +180,9 @@ class HotConnection:
             raise RuntimeError(f"{given[0].name.decode()} is to be committed, and no transaction was begun")
         if not is_whole:
             self._queue(batch, BEGIN, skipped=True)
-        for statement, parameters in zip(given, values, strict=True):
+        for (statement, named), parameters in zip(bound, values, strict=True):
+            if self._shards_move:
+                self._hold_shards(batch, statement, named)
             self._queue(batch, statement, parameters)
         self._pgconn.pipeline_sync()
         if not is_whole:  # behind a Sync, so that it runs whatever came before: it ends what has failed as well
@@ -200,6 +204,11 @@ class HotConnection:
             batch.skipped.append(True)
         self._pgconn.send_query_prepared(statement.name, parameters, [_BINARY] * len(parameters), _BINARY)
         batch.skipped.append(skipped)
+
+    def _hold_shards(self, batch: _Batch, statement: Statement, given: dict[str, Any]) -> None:
+        """Shards do not move from here to the end of the transaction where rows of them are going to be locked."""
+        if shard_ids := shards_locked_by(statement, given):
+            self._queue(batch, HOLD_SHARDS, [ENCODERS["int8[]"](sorted(shard_ids))], skipped=True)
 
     def _write(self) -> None:
         """The socket takes more."""

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import select
 
-from broker.store.driver.database import ResourceConnection
+from broker.store.driver.database import ResourceConnection, engine_of
+from broker.store.driver.held_shards import HOLD_SHARDS_TEXT
 from broker.store.resources.shard_levels import shards_of
 from broker.store.schema.tables import cursors
 
@@ -14,10 +15,14 @@ async def lock_cursors(
 ) -> None:
     """By shard and subscription, before an UPDATE or DELETE of the same, which would take them in any order.
 
-    Waits for claims under way.  A shard at a time: on nodes a statement locks rows of one shard only.
+    Waits for claims under way.  A shard at a time: on nodes a statement locks rows of one shard only, and a shard
+    that moves would leave the locks behind.
     """
+    shard_ids = sorted(shard_ids)
+    if (await engine_of(connection)).is_distributed:
+        await connection.exec_driver_sql(HOLD_SHARDS_TEXT, {"shard_ids": shard_ids})
     of_these = cursors.c.subscription_id.in_(subscription_ids)
-    for shard_id in sorted(shard_ids):
+    for shard_id in shard_ids:
         of_shard = select(cursors.c.shard_id).where(cursors.c.shard_id == shard_id, of_these)
         await connection.execute(of_shard.order_by(cursors.c.subscription_id).with_for_update())
 
