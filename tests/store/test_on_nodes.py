@@ -10,7 +10,7 @@ import pytest
 from broker.domain.message import NewMessage
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log import dead_letter_work, finished_attempts, pins, scheduled_messages
-from broker.store.log.messages import append_messages
+from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.scheduled_messages import encode_scheduled
 from broker.store.resources import snapshots
 from broker.store.resources.distributed_snapshots import fill_locked
@@ -175,3 +175,49 @@ async def test_where_messages_wait_for_their_time(log: Log) -> None:
         session.is_distributed = False
         assert alike == await scheduled_messages.find_scheduled_shards(session)
     assert [each.due_at for each in alike] == [log.start + HOUR]
+
+
+async def _rows(log: Log, query: str) -> list[Any]:
+    async with log.database.connection() as connection:
+        return await (await connection.execute(query.encode())).fetchall()
+
+
+_WISHES: dict[str, Any] = {
+    "plain": {"messages": [NewMessage(data=bytes([n])) for n in range(3)]},
+    "keyed": {"messages": [NewMessage(data=b"a", ordering_key="k"), NewMessage(data=b"", ordering_key="k")]},
+    "attributes": {"messages": [NewMessage(attributes={"a": "b"}), NewMessage(data=b"none")]},
+    "shared": {"messages": [NewMessage(data=b"a"), NewMessage(data=b"b")], "shared": ['{"s": 1}', '{"s": 2}']},
+    "large": {"messages": [NewMessage(data=bytes(1_500)) for _ in range(7)]},
+    "expiring": {
+        "messages": [NewMessage(data=b"a"), NewMessage(data=b"b")], "ttls": [timedelta(seconds=3), None]
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [[name] for name in _WISHES] + [list(_WISHES)], ids=" ".join)
+async def test_rows_that_are_appended_one_by_one(log: Log, names: list[str]) -> None:
+    requests = [encode_messages(**_WISHES[name]) for name in names]
+    rows = []
+    for on_nodes in (False, True):
+        async with as_on_nodes(log) as session:
+            session.is_distributed = on_nodes
+            appended = await append_messages(session, shard_id=log.shard_id, requests=requests, now=log.start)
+            assert appended is not None
+        found = await _rows(
+            log,
+            f"SELECT publish_time, last_seq - {appended.first_seq}, count, size, ordering_key, attributes, data,"
+            " shared_attributes, expires_at FROM message_batches"
+            f" WHERE last_seq >= {appended.first_seq} ORDER BY last_seq",
+        )
+        rows.append(found)
+    assert rows[0] == rows[1]
+    assert rows[0]
+
+
+async def test_a_closed_shard_takes_no_rows_one_by_one_either(log: Log) -> None:
+    await log.execute("UPDATE shards SET open = false")
+    async with as_on_nodes(log) as session:
+        requests = [encode_messages(**_WISHES["plain"])]
+        assert await append_messages(session, shard_id=log.shard_id, requests=requests, now=log.start) is None
+        assert not session.in_transaction
+    assert await _rows(log, "SELECT FROM message_batches") == []

@@ -109,7 +109,8 @@ def _ready(value: bytes | None) -> bytes | None:
     return value
 
 
-# By type: a value as the store has it -> its binary form.  jsonb[], bytea[] and uuid[] are packed in store/log.
+# By type: a value as the store has it -> its binary form.  What is packed is in its binary form already, or null;
+# jsonb[], bytea[] and uuid[] are packed in store/log.
 ENCODERS: dict[str, Callable[[Any], bytes | None]] = {
     "bool": _bool,
     "int8": _INT8,
@@ -124,6 +125,9 @@ ENCODERS: dict[str, Callable[[Any], bytes | None]] = {
     "text[]": _array_of(OIDS["text"], str.encode),
     "timestamptz[]": _array_of_8_bytes(OIDS["timestamptz"], _timestamptz, _microseconds),
     "varbit[]": _array_of(OIDS["varbit"], _varbit),
+    "packed text": _ready,
+    "packed jsonb": _ready,
+    "packed timestamptz": _ready,
     "packed text[]": _ready,
     "packed jsonb[]": _ready,
     "packed bytea[]": _ready,

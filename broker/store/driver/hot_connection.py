@@ -131,9 +131,10 @@ class HotConnection:
     def can_be_followed(self) -> bool:
         """Whether a batch that is sent now does not depend on those in flight.
 
-        It would if one of them prepares a statement, since that fails when the batch does.
+        It would if one of them prepares a statement, since that fails when the batch does; nor may it come into a
+        transaction of several batches.
         """
-        return not self.failed and not any(batch.prepares for batch in self._in_flight)
+        return not self.failed and not self._begun and not any(batch.prepares for batch in self._in_flight)
 
     async def close(self) -> None:
         """Close; a transaction that is open is rolled back, the outcome of batches in flight is unknown."""

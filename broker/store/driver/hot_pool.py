@@ -100,7 +100,7 @@ class HotPool:
         if connection.gave_up:
             self._look_out(f"it did not answer for {UNANSWERED_SECONDS:.0f} s")
             await self._close_idle()  # they would be found out one by one
-        if self._closed or connection.failed or connection.bulky:
+        if self._closed or connection.failed or connection.bulky or connection.in_transaction:
             await connection.close()
         else:
             self._idle.append(connection)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from psycopg.errors import CheckViolation
@@ -21,6 +21,7 @@ from broker.domain.message import NewMessage
 from broker.store.driver import statements
 from broker.store.driver.binary import OIDS, array
 from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.log.appending_by_row import MOST_ROWS, append_by_row
 
 _TAKE_SEQUENCES = statements.hot("take_sequences")
 _APPEND_MESSAGES = statements.hot("append_messages")
@@ -308,15 +309,20 @@ def _jsonb(text: bytes) -> bytes:
 async def append_messages(
     connection: HotConnection, *, shard_id: int, requests: Sequence[EncodedMessages], now: datetime
 ) -> Appended | None:
-    """Append all requests' messages, in order, to a shard: one round trip, one commit.
+    """Append all requests' messages, in order, to a shard: one commit, and one round trip on one server.
 
     Returns where the first message came to stand, or None if the shard is closed (its topic was deleted) or frozen.
     Raises PartitionMissing; an OperationalError of psycopg means that the outcome is unknown.
     """
     later = [request.scheduled for request in requests if request.scheduled is not None]
     to_come = schedule_statements(shard_id, later, now) if later else ()
+    take, append = append_statements(shard_id, requests, now)
+    given: Sequence[list[Any]] = ()
     try:
-        taken, _, *given = await connection.run(*append_statements(shard_id, requests, now), *to_come)
+        if connection.is_distributed and not later and len(append[1]["lasts"]) <= MOST_ROWS:
+            taken = await append_by_row(connection, take, append)
+        else:
+            taken, _, *given = await connection.run(take, append, *to_come)
     except CheckViolation as error:
         if is_frozen(error):
             return None

@@ -23,6 +23,7 @@ from broker.store.claim.request import MAX_CLAIMANTS
 from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
+    appending_by_row,
     bringing_back,
     copying,
     delivery_attempts,
@@ -92,6 +93,7 @@ MODULES = {
     "journal": journal,
     "lag": lag,
     "dead_letters": dead_letters,
+    "appending_by_row": appending_by_row,
     "messages": messages,
     "pending_rows": pending_rows,
     "piles": piles,
@@ -232,6 +234,10 @@ async def run_every_statement(log: Log, session: Any) -> None:
     await _run_push_statements(log, session)
     to_come = encode_scheduled([NewMessage(data=b"later")], [later])
     await messages.append_messages(session, shard_id=log.shard_id, requests=[to_come], now=log.start)
+    by_row = messages.append_statements(
+        log.shard_id, [messages.encode_messages([NewMessage(data=b"a")])], log.start
+    )
+    await appending_by_row.append_by_row(session, *by_row)
 
 
 async def _list_dead_letters(log: Log, session: Any, now: datetime) -> None:
@@ -436,5 +442,5 @@ async def every_statement_sent(database_url: str) -> AsyncIterator[Recorder]:
 
 def literal(value: Any, type_name: str) -> str:
     if type_name.startswith("packed"):
-        return f"ARRAY[NULL]::{type_name.removeprefix('packed ')}"
+        return f"{'ARRAY[NULL]' if type_name.endswith('[]') else 'NULL'}::{type_name.removeprefix('packed ')}"
     return f"{sql.Literal(value).as_string()}::{type_name}"

@@ -93,6 +93,7 @@ EXPECTED = {
     "dead_letters._READ_PILED": {"delivery_attempts_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
+    "appending_by_row._APPEND_BATCH": set(),
     "messages._TAKE_ID_SEQS": {"shards_pkey"},
     "messages._INSERT_SCHEDULED_MESSAGES": {"shards_pkey"},
     "retained_bytes._READ_KEPT": {
