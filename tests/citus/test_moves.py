@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import cycle
 from typing import Any
 
@@ -87,6 +87,7 @@ async def test_it_would_if_locks_alone_held_it(
 
 _SECONDS = 60.0
 _MOVES = 3  # at least
+_KILLS = 6  # of the coordinator
 
 
 class Operator:
@@ -133,6 +134,20 @@ class Operator:
             moving.result()
 
 
+@asynccontextmanager
+async def two_brokers(
+    url: str, start: Callable[..., BrokerProcess], project: str
+) -> AsyncIterator[tuple[list[BrokerProcess], list[Rest]]]:
+    """With a topic of eight shards, and its subscription."""
+    brokers = [start("--database-url", url, "--port", "0") for _ in range(2)]
+    async with AsyncExitStack() as stack:
+        clients = [httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) for broker in brokers]
+        rests = [Rest(await stack.enter_async_context(client), project) for client in clients]
+        await rests[0].create_topic("topic-0", extensions={"shards": 8})
+        await rests[0].create_subscription("sub-0", "topic-0", ackDeadlineSeconds=10)
+        yield brokers, rests
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_shards_that_move_and_workers_that_are_killed_lose_nothing(
@@ -141,12 +156,7 @@ async def test_shards_that_move_and_workers_that_are_killed_lose_nothing(
     with citus_nodes.database(workers=1) as url:
         done = run_broker("migrate", "--distribute", "--database-url", url)
         assert done.returncode == 0, done.stderr
-        brokers = [start_broker("--database-url", url, "--port", "0") for _ in range(2)]
-        async with AsyncExitStack() as stack:
-            clients = [httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) for broker in brokers]
-            rests = [Rest(await stack.enter_async_context(client), project) for client in clients]
-            await rests[0].create_topic("topic-0", extensions={"shards": 8})
-            await rests[0].create_subscription("sub-0", "topic-0", ackDeadlineSeconds=10)
+        async with two_brokers(url, start_broker, project) as (brokers, rests):
             traffic, operator = Traffic(rests, publishers=2), Operator(citus_nodes, url)
             await traffic.run(range(1), operator.work, seconds=300)
         for broker in brokers:
@@ -160,3 +170,29 @@ async def test_shards_that_move_and_workers_that_are_killed_lose_nothing(
     assert 503 in traffic.refused
     assert operator.kills > 0
     assert not [line for broker in brokers for line in broker.log if "Traceback" in line or " ERROR " in line]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_a_coordinator_that_is_killed_loses_and_doubles_nothing(
+    moving_url: str, citus_nodes: Nodes, start_broker: Callable[..., BrokerProcess], project: str
+) -> None:
+    coordinator = citus_nodes.coordinator
+    traffic = Traffic([])
+
+    def kill() -> None:
+        for number in range(_KILLS):
+            seen = len(traffic.answered)
+            while len(traffic.answered) == seen:  # whoever publishes is in the midst of it
+                time.sleep(0.05)
+            time.sleep(1 + number / _KILLS)
+            coordinator.stop("immediate")
+            coordinator.start()
+
+    async with two_brokers(moving_url, start_broker, project) as (_, rests):
+        traffic.rests = rests
+        await traffic.run(range(1), kill, seconds=300)
+    print(f"{len(traffic.answered)} answered, {len(traffic.came)} came, {_KILLS} kills")
+    assert not traffic.answered - traffic.came
+    assert not {words: ids for words, ids in traffic.ids.items() if len(ids) > 1}
+    assert traffic.refused <= {200, 429, 503}

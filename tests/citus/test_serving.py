@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -182,6 +183,7 @@ class Traffic:
         self.rests, self.publishers = rests, publishers
         self.answered: set[str] = set()
         self.came: set[str] = set()
+        self.ids: defaultdict[str, set[str]] = defaultdict(set)  # under which a text came
         self.refused: set[int] = set()  # what was answered but 200
         self.going = True
 
@@ -210,6 +212,8 @@ class Traffic:
                 await asyncio.sleep(0.02)
                 continue
             self.came.update(map(text, received))
+            for each in received:
+                self.ids[text(each)].add(each["message"]["messageId"])
             ids = {"ackIds": [each["ackId"] for each in received]}
             self.refused.add((await rest.call("POST", f"{rest.subscription(sub)}:acknowledge", ids)).status_code)
 
