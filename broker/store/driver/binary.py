@@ -3,7 +3,6 @@
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import chain, repeat
 from typing import Any
 
 _INT8 = struct.Struct("!q").pack
@@ -16,7 +15,6 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_TIMESTAMP = datetime.max.replace(tzinfo=UTC)
 _INFINITY = 2**63 - 1
-_MANY = 16  # values
 
 OIDS = {
     "bool": 16,
@@ -64,7 +62,11 @@ def array(element_oid: int, elements: Iterable[bytes], length: int) -> bytes:
 
 
 def _array_of(element_oid: int, encode: Callable[[Any], bytes]) -> Callable[[list[Any]], bytes]:
+    empty = array(element_oid, (), 0)
+
     def encode_array(values: list[Any]) -> bytes:
+        if not values:
+            return empty
         if len(values) == 1 and values[0] is not None:  # as in most claims, for one subscription
             only = encode(values[0])
             return _ARRAY_OF_ONE(1, 1, element_oid, 1, 1, len(only)) + only
@@ -84,15 +86,16 @@ def _array_of(element_oid: int, encode: Callable[[Any], bytes]) -> Callable[[lis
 def _array_of_8_bytes(
     element_oid: int, encode: Callable[[Any], bytes], as_ints: Callable[[list[Any]], Iterable[int]]
 ) -> Callable[[list[Any]], bytes]:
-    """Of values that are int8 to PostgreSQL: many different ones are packed at once, if there is no null."""
+    """Of values that are int8 to PostgreSQL: they are packed at once, if there is no null."""
     encode_each = _array_of(element_oid, encode)
 
     def encode_array(values: list[Any]) -> bytes:
-        # Where the last is the first all are likely to be the same.
-        if len(values) < _MANY or values[0] is values[-1] or None in values:
+        if None in values:
             return encode_each(values)
-        ints = chain.from_iterable(zip(repeat(8), as_ints(values), strict=False))
-        return array(element_oid, [struct.pack("!" + "iq" * len(values), *ints)], len(values))
+        length = len(values)
+        elements = [8] * (2 * length)
+        elements[1::2] = as_ints(values)
+        return struct.pack("!iiIii" + "iq" * length, 1, 1, element_oid, length, 1, *elements)
 
     return encode_array
 
@@ -105,31 +108,29 @@ def _microseconds(moments: list[datetime]) -> Iterator[int]:
         yield number
 
 
-def _ready(value: bytes | None) -> bytes | None:
-    return value
+encode_int8s = _array_of_8_bytes(OIDS["int8"], _INT8, list)
 
-
-# By type: a value as the store has it -> its binary form.  What is packed is in its binary form already, or null;
-# jsonb[], bytea[] and uuid[] are packed in store/log.
-ENCODERS: dict[str, Callable[[Any], bytes | None]] = {
+# By type: a value as the store has it -> its binary form; None: it comes in that, or is null.  jsonb[], bytea[] and
+# uuid[] are packed in store/log.
+ENCODERS: dict[str, Callable[[Any], bytes | None] | None] = {
     "bool": _bool,
     "int8": _INT8,
     "float8": _FLOAT8,
     "text": str.encode,
     "timestamptz": _timestamptz,
     "jsonpath": _jsonpath,
-    "bytea": _ready,
+    "bytea": None,
     "bool[]": _array_of(OIDS["bool"], _bool),
-    "int8[]": _array_of_8_bytes(OIDS["int8"], _INT8, list),
+    "int8[]": encode_int8s,
     "float8[]": _array_of(OIDS["float8"], _FLOAT8),
     "text[]": _array_of(OIDS["text"], str.encode),
     "timestamptz[]": _array_of_8_bytes(OIDS["timestamptz"], _timestamptz, _microseconds),
     "varbit[]": _array_of(OIDS["varbit"], _varbit),
-    "packed text": _ready,
-    "packed jsonb": _ready,
-    "packed timestamptz": _ready,
-    "packed text[]": _ready,
-    "packed jsonb[]": _ready,
-    "packed bytea[]": _ready,
-    "packed uuid[]": _ready,
+    "packed text": None,
+    "packed jsonb": None,
+    "packed timestamptz": None,
+    "packed text[]": None,
+    "packed jsonb[]": None,
+    "packed bytea[]": None,
+    "packed uuid[]": None,
 }

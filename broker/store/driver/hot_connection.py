@@ -25,7 +25,7 @@ import psycopg
 from psycopg import errors, pq
 from psycopg.adapt import Transformer
 
-from broker.store.driver.binary import ENCODERS, OIDS
+from broker.store.driver.binary import OIDS, encode_int8s
 from broker.store.driver.held_shards import HOLD_SHARDS, shards_locked_by
 from broker.store.driver.replication import is_unreplicated, unreplicated
 from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, ROLLBACK, Statement
@@ -63,7 +63,7 @@ class _Batch:
     answered: asyncio.Future[psycopg.Error | None]
     syncs: int = 1
     unreplicated: bool = False  # what it committed
-    skipped: list[bool] = field(default_factory=list)  # by result: whether nobody asked for it
+    asked: list[Statement | None] = field(default_factory=list)  # by result; None: nobody asked for it
     prepares: list[Statement] = field(default_factory=list)
     results: list[pq.abc.PGresult] = field(default_factory=list)
 
@@ -100,7 +100,7 @@ class HotConnection:
         self._bodies: dict[Statement, list[int]] = {}  # whose rows have been seen: the columns that are bodies
         self._in_flight: deque[_Batch] = deque()  # in the order of their answers
         self._begun = False  # a transaction, by the last batch that was sent
-        self._failed = False
+        self.failed = False  # no more batches may be sent
         self.gave_up = False  # because the server did not answer
         self.bulky = False  # it holds a lot of memory: not worth keeping
         self._answered_at = self._looked_at = 0.0  # when an answer came last, or was first waited for
@@ -116,11 +116,6 @@ class HotConnection:
     @property
     def closed(self) -> bool:
         return self._owner.closed
-
-    @property
-    def failed(self) -> bool:
-        """No more batches may be sent."""
-        return self._failed or self.closed
 
     @property
     def in_transaction(self) -> bool:
@@ -163,15 +158,21 @@ class HotConnection:
             batch.answered.cancel()
             await self.close()
             raise
-        if self._failed and not self._in_flight:
+        if self.failed and not self._in_flight:
             await self.close()
         if error is not None:
             raise error
-        results = (result for result, skip in zip(batch.results, batch.skipped, strict=True) if not skip)
-        return [self._rows(result, statement) for result, (statement, _) in zip(results, bound, strict=True)]
+        return [
+            self._rows(result, statement) if result.ntuples else []
+            for result, statement in zip(batch.results, batch.asked, strict=True)
+            if statement is not None
+        ]
 
     def _send(self, batch: _Batch, bound: Sequence[Bound]) -> None:
-        values = [[ENCODERS[type_](parameters[name]) for name, type_ in s.parameters] for s, parameters in bound]
+        values = [
+            [encode(parameters[name]) if encode else parameters[name] for name, encode in statement.encoders]
+            for statement, parameters in bound
+        ]
         if not self._in_flight:
             self._answered_at = self._loop.time()
         self._in_flight.append(batch)
@@ -180,14 +181,14 @@ class HotConnection:
         if COMMIT in given and not self._begun and given[0] is not BEGIN:  # PostgreSQL would only warn
             raise RuntimeError(f"{given[0].name.decode()} is to be committed, and no transaction was begun")
         if not is_whole:
-            self._queue(batch, BEGIN, skipped=True)
+            self._queue(batch, BEGIN)
         for (statement, named), parameters in zip(bound, values, strict=True):
             if self._shards_move:
                 self._hold_shards(batch, statement, named)
-            self._queue(batch, statement, parameters)
+            self._queue(batch, statement, parameters, asked=statement)
         self._pgconn.pipeline_sync()
         if not is_whole:  # behind a Sync, so that it runs whatever came before: it ends what has failed as well
-            self._queue(batch, COMMIT, skipped=True)
+            self._queue(batch, COMMIT)
             self._pgconn.pipeline_sync()
             batch.syncs = 2
         self._begun = COMMIT not in given and (self._begun or given[0] is BEGIN)
@@ -197,19 +198,24 @@ class HotConnection:
             self.bulky = self.bulky or sent > BULKY_BYTES
 
     def _queue(
-        self, batch: _Batch, statement: Statement, parameters: Sequence[bytes | None] = (), *, skipped: bool = False
+        self,
+        batch: _Batch,
+        statement: Statement,
+        parameters: Sequence[bytes | None] = (),
+        *,
+        asked: Statement | None = None,
     ) -> None:
         if statement not in self._prepared and statement not in batch.prepares:
             self._pgconn.send_prepare(statement.name, statement.text, statement.type_oids)
             batch.prepares.append(statement)
-            batch.skipped.append(True)
+            batch.asked.append(None)
         self._pgconn.send_query_prepared(statement.name, parameters, [_BINARY] * len(parameters), _BINARY)
-        batch.skipped.append(skipped)
+        batch.asked.append(asked)
 
     def _hold_shards(self, batch: _Batch, statement: Statement, given: dict[str, Any]) -> None:
         """Shards do not move from here to the end of the transaction where rows of them are going to be locked."""
         if shard_ids := shards_locked_by(statement, given):
-            self._queue(batch, HOLD_SHARDS, [ENCODERS["int8[]"](sorted(shard_ids))], skipped=True)
+            self._queue(batch, HOLD_SHARDS, [encode_int8s(sorted(shard_ids))])
 
     def _write(self) -> None:
         """The socket takes more."""
@@ -256,19 +262,21 @@ class HotConnection:
 
     def _finish(self, batch: _Batch) -> None:
         self._answered_at = self._loop.time()
-        error = next((errors.error_from_result(r) for r in batch.results if r.status not in _OK), None)
-        if batch.unreplicated and error is None:
-            error = unreplicated()
+        error: psycopg.Error | None = unreplicated() if batch.unreplicated else None
+        for result in batch.results:
+            if result.status not in _OK:
+                error = errors.error_from_result(result)
+                break
         if error is None:
             self._prepared.update(batch.prepares)
         else:
-            self._failed = True
+            self.failed = True
         if not batch.answered.done():
             batch.answered.set_result(error)
 
     def _lose(self, error: psycopg.Error) -> None:
         """No answer comes any more."""
-        self._failed = True
+        self.failed = True
         if self._registered:
             self._registered = False
             self._watch.cancel()
@@ -280,15 +288,15 @@ class HotConnection:
                 answered.set_exception(error)
 
     def _rows(self, result: pq.abc.PGresult, statement: Statement) -> list[Any]:
-        if not result.ntuples:
-            return []
+        """There is one at least."""
         bodies = self._bodies.get(statement)
         if bodies is None:
             _check_columns(result, statement)
             bodies = self._bodies[statement] = [n for n in range(result.nfields) if result.ftype(n) in _BODY_OIDS]
         self._transformer.set_pgresult(result, set_loaders=True, format=pq.Format.BINARY)
         rows = self._transformer.load_rows(0, result.ntuples, statement.make_row)
-        self.bulky = self.bulky or any(_largest([row[number] for row in rows]) > BULKY_BYTES for number in bodies)
+        for number in bodies:
+            self.bulky = self.bulky or _largest([row[number] for row in rows]) > BULKY_BYTES
         return rows
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 
@@ -42,7 +43,8 @@ class HotPool:
         self._waited = waited
         self._connect = connect
         self._went, self._came = went, came
-        self._room = asyncio.Semaphore(size)
+        self._free = size  # how many more may be in use; none while somebody waits
+        self._waiting: deque[asyncio.Future[None]] = deque()  # for one that is given back, and may be in use then
         self._idle: list[HotConnection] = []
         self._closed = False
         self._probe: asyncio.Task[None] | None = None  # while the server is away
@@ -59,33 +61,55 @@ class HotPool:
         Raises psycopg.Error: none can be made, or (NoRoom) none was given back in time.
         """
         if following is None:
-            await self._enter()
-        try:
-            connection = following or self._take() or await self._new()
-        except BaseException:
-            self._room.release()
-            raise
-        connection.users += 1
-        return connection
+            if self._free:
+                self._free -= 1
+            else:
+                await self._wait()
+            try:
+                following = self._take() or await self._new()
+            except BaseException:
+                self._leave()
+                raise
+        following.users += 1
+        return following
 
     async def release(self, connection: HotConnection) -> None:
         """This task does not use it any more; one that broke is not used again."""
         connection.users -= 1
         if not connection.users:
-            self._room.release()
-            await self._give_back(connection)
+            self._leave()
+            if connection.failed or connection.bulky or connection.in_transaction or self._closed:
+                await self._dispose_of(connection)
+            else:
+                self._idle.append(connection)
 
-    async def _enter(self) -> None:
-        if not self._room.locked():
-            await self._room.acquire()
-            return
+    async def _wait(self) -> None:
         began = perf_counter()
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await self._room.acquire()
+                await self._until_free()
             self._waited(perf_counter() - began)
         except TimeoutError:
             raise NoRoom(f"no connection was free for {WAIT_SECONDS:.0f} s") from None
+
+    async def _until_free(self) -> None:
+        freed = asyncio.get_running_loop().create_future()
+        self._waiting.append(freed)
+        try:
+            await freed
+        except asyncio.CancelledError:
+            if freed.done() and not freed.cancelled():  # both at once
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """One less is in use, or it is who waits longest that uses it."""
+        while self._waiting:
+            freed = self._waiting.popleft()
+            if not freed.done():  # who waited has been cancelled
+                freed.set_result(None)
+                return
+        self._free += 1
 
     async def _new(self) -> HotConnection:
         if self.away:
@@ -96,14 +120,11 @@ class HotPool:
             self._look_out(reason(error))
             raise
 
-    async def _give_back(self, connection: HotConnection) -> None:
+    async def _dispose_of(self, connection: HotConnection) -> None:
         if connection.gave_up:
             self._look_out(f"it did not answer for {UNANSWERED_SECONDS:.0f} s")
             await self._close_idle()  # they would be found out one by one
-        if self._closed or connection.failed or connection.bulky or connection.in_transaction:
-            await connection.close()
-        else:
-            self._idle.append(connection)
+        await connection.close()
 
     def _take(self) -> HotConnection | None:
         while self._idle:
@@ -123,8 +144,7 @@ class HotPool:
             while True:
                 await asyncio.sleep(_PROBE_SECONDS * random.uniform(0.5, 1.0))  # noqa: S311
                 try:
-                    async with self._room:
-                        self._idle.append(await self._connect())
+                    await self._connect_one()
                 except psycopg.Error as error:
                     self._went(reason(error))
                 else:
@@ -132,6 +152,16 @@ class HotPool:
                     return
         finally:
             self._probe = None
+
+    async def _connect_one(self) -> None:
+        if self._free:
+            self._free -= 1
+        else:
+            await self._until_free()
+        try:
+            self._idle.append(await self._connect())
+        finally:
+            self._leave()
 
     async def close(self) -> None:
         """Close the idle connections now and the others when they are given back."""

@@ -38,6 +38,11 @@ class Statement:
         return [OIDS[type_name.removeprefix("packed ")] for _, type_name in self.parameters]
 
     @cached_property
+    def encoders(self) -> Sequence[tuple[str, Callable[[Any], bytes | None] | None]]:
+        """Of each parameter, by name; None: it comes in its binary form."""
+        return [(name, ENCODERS[type_name]) for name, type_name in self.parameters]
+
+    @cached_property
     def make_row(self) -> Callable[[Sequence[Any]], Any]:
         """A row from its values."""
         if not self.columns:
