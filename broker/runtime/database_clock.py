@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from broker.store.driver.database import Database
@@ -24,9 +25,7 @@ _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # of Linux;
 logger = logging.getLogger(__name__)
 
 
-def seconds_since_boot() -> float:
-    """With those for which the machine was suspended."""
-    return time.clock_gettime(_BOOT_CLOCK)
+seconds_since_boot = partial(time.clock_gettime, _BOOT_CLOCK)  # with those for which the machine was suspended
 
 
 class DatabaseClock:
@@ -39,8 +38,9 @@ class DatabaseClock:
         self._sample: _Sample | None = None
 
     def now(self) -> datetime:
-        assert self._sample is not None, "synchronise() comes first"
-        return self._sample.now(self._ticks())
+        sample = self._sample
+        assert sample is not None, "synchronise() comes first"
+        return sample.time + timedelta(seconds=self._ticks() - sample.tick)
 
     async def synchronise(self) -> None:
         """Ask the database a few times, more often while it is slow, and believe the answer that came back fastest.

@@ -22,11 +22,11 @@ flush that has taken as long as that is refused too.  A refusal is ResourceExhau
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from broker.domain.errors import Aborted, BrokerError, NotFound, ResourceExhausted, Unavailable
 from broker.domain.fair_stock import FairStock
@@ -70,12 +70,14 @@ _TOO_MANY = "Too many messages wait to be stored; slow down and try again."
 class _Publish:
     batch: EncodedMessages
     appended: asyncio.Future[Any]  # Appended; Stored if some of it may be repeats
-    arrived: float  # by perf_counter; the loop's own clock counts milliseconds
+    arrived: float
     spent: Spent | None  # of its request, where slow ones are told
 
 
 @dataclass(slots=True)
 class _ShardQueue:
+    """Times are perf_counter's: the loop's own clock counts milliseconds."""
+
     project: str
     topic: str
     waiting: deque[_Publish] = field(default_factory=deque)
@@ -124,40 +126,37 @@ class PublishCoalescer:
 
     def publish(
         self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str
-    ) -> Coroutine[Any, Any, Appended]:
-        """Append a request's messages to a shard of a `topic` of a `project`; returns once they are durable.
+    ) -> asyncio.Future[Appended]:
+        """Append a request's messages to a shard of a `topic` of a `project`; done once they are durable.
 
-        Raises NotFound if the shard's topic was deleted, ResourceExhausted if too much is waiting already, and
-        Unavailable if it is not known whether the messages were stored; that is never retried here, since a
-        repeated publish would store them twice.
+        Raises ResourceExhausted if too much is waiting already.  Fails with NotFound if the shard's topic was
+        deleted, and with Unavailable if it is not known whether the messages were stored; that is never retried
+        here, since a repeated publish would store them twice.
         """
-        return self._publish(shard_id, batch, project, topic)
-
-    def publish_new(
-        self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str
-    ) -> Coroutine[Any, Any, Stored]:
-        """The same for messages some of which may be repeats (`batch.identified`)."""
-        return self._publish(shard_id, batch, project, topic)
-
-    async def _publish(self, shard_id: int, batch: EncodedMessages, project: str, topic: str) -> Any:
         self.check_room(shard_id)
         if batch.size > LARGE_BYTES and self._large.take((project,), amount=batch.size) is not None:
             raise ResourceExhausted(f"Too many bytes of {project} wait to be stored; slow down and try again.")
         queue = self._queues.get(shard_id)
         if queue is None:
             queue = self._queues[shard_id] = _ShardQueue(project, topic)
-        loop = asyncio.get_running_loop()
-        publish = _Publish(batch, loop.create_future(), perf_counter(), SPENT.get())
+        now, appended = perf_counter(), asyncio.get_running_loop().create_future()
+        publish = _Publish(batch, appended, now, SPENT.get())
         queue.waiting.append(publish)
         queue.waiting_messages += batch.count
         queue.waiting_bytes += batch.size
         self._queued_bytes += batch.size
         if self._may_flush(queue, others=queue.flushing):
             if not queue.flushing:
-                queue.answered_at = loop.time()
+                queue.answered_at = now
             queue.flushing += 1
             self._tasks.start(self._run(shard_id, queue), name=f"flush shard {shard_id}")
-        return await publish.appended
+        return appended
+
+    def publish_new(
+        self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str
+    ) -> asyncio.Future[Stored]:
+        """The same for messages some of which may be repeats (`batch.identified`)."""
+        return cast(asyncio.Future[Stored], self.publish(shard_id, batch, project=project, topic=topic))
 
     def is_busy(self, shard_id: int) -> bool:
         """Whether something waits to be stored in it, or is being stored."""
@@ -175,7 +174,9 @@ class PublishCoalescer:
         try:
             while queue.waiting and self._may_flush(queue, others=queue.flushing - 1):
                 if not queue.in_flight:
-                    await self._take_turn(queue)
+                    queue.turn, queue.turn_began, queue.turn_waited = None, perf_counter(), 0.0
+                    if not self._turns.begin_at_once(queue.project):
+                        await self._wait_for_turn(queue)
                 queue.in_flight += 1
                 try:
                     size = queue.waiting_bytes
@@ -193,34 +194,30 @@ class PublishCoalescer:
                 self._queues.pop(shard_id, None)
 
     def _end_turn(self, queue: _ShardQueue) -> None:
-        seconds = asyncio.get_running_loop().time() - queue.turn_began
+        seconds = perf_counter() - queue.turn_began
         self._turns.end(queue.turn, seconds)
         self._turn_counts.ended(queue.project, waited=queue.turn_waited, held=seconds)
 
-    async def _take_turn(self, queue: _ShardQueue) -> None:
-        loop = asyncio.get_running_loop()
-        asked, queue.turn, queue.turn_waited = loop.time(), None, 0.0
-        if not self._turns.begin_at_once(queue.project):
-            stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
-            try:
-                queue.turn = await self._turns.wait(queue.project)
-            finally:
-                stalled.cancel()
-            queue.turn_waited = loop.time() - asked
-        queue.turn_began = loop.time()
+    async def _wait_for_turn(self, queue: _ShardQueue) -> None:
+        stalled = asyncio.get_running_loop().call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
+        try:
+            queue.turn = await self._turns.wait(queue.project)
+        finally:
+            stalled.cancel()
+        asked, queue.turn_began = queue.turn_began, perf_counter()
+        queue.turn_waited = queue.turn_began - asked
 
     async def _flush_next(self, shard_id: int, queue: _ShardQueue) -> None:
-        loop = asyncio.get_running_loop()
         publishes = _take(queue)
         messages = sum([publish.batch.count for publish in publishes])
         queue.flushing_messages += messages
-        stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
+        stalled = asyncio.get_running_loop().call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
         sent = perf_counter() if publishes[0].spent is not None else 0.0
         try:
             await self._flush(shard_id, queue, publishes)
         finally:
             stalled.cancel()
-            before, queue.answered_at = queue.answered_at, loop.time()
+            before, queue.answered_at = queue.answered_at, perf_counter()
             queue.flush_seconds += (queue.answered_at - before - queue.flush_seconds) / 4
             queue.flushing_messages -= messages
             self._let_go(queue, publishes)
@@ -252,8 +249,16 @@ class PublishCoalescer:
                 self._large.give_back((queue.project,), amount=size)
 
     async def _flush(self, shard_id: int, queue: _ShardQueue, publishes: list[_Publish]) -> None:
+        batches = [publish.batch for publish in publishes]
         try:
-            await self._append(shard_id, queue, publishes)
+            # Aborted: PostgreSQL undid it, nothing was stored.
+            appended = await retrying(lambda: self._append(shard_id, queue, batches), Aborted)
+            if appended is None:
+                raise NotFound("Topic not found: it was deleted.")
+            for publish, answer in zip(publishes, appended, strict=True):
+                if not publish.appended.done():
+                    publish.appended.set_result(answer)
+            self._count(queue.topic, publishes, appended)
             self._wake_ups.published(shard_id)
         except Unavailable as error:
             _fail(publishes, error)
@@ -270,17 +275,6 @@ class PublishCoalescer:
             _fail(publishes, fault)
             raise
 
-    async def _append(self, shard_id: int, queue: _ShardQueue, publishes: list[_Publish]) -> None:
-        batches = [publish.batch for publish in publishes]
-        # Aborted: PostgreSQL undid it, nothing was stored.
-        appended = await retrying(lambda: self._append_or_make_partition(shard_id, queue, batches), Aborted)
-        if appended is None:
-            raise NotFound("Topic not found: it was deleted.")
-        for publish, answer in zip(publishes, appended, strict=True):
-            if not publish.appended.done():
-                publish.appended.set_result(answer)
-        self._count(queue.topic, publishes, appended)
-
     def _count(self, topic: str, publishes: list[_Publish], appended: Sequence[Appended | Stored]) -> None:
         """Once for a flush, in which a publish costs little then."""
         counts, now = self._counters.topic(topic), perf_counter()
@@ -293,39 +287,35 @@ class PublishCoalescer:
             counts[REPEATED_MESSAGES] += sum(answer.repeats for answer in stored)
         counts[PUBLISH_REQUESTS["OK"]] += len(publishes)
         counts[PUBLISHED_MESSAGES] += len(sizes)
-        counts[PUBLISHED_BYTES] += sum(sizes)
-        MESSAGE_SIZES.observe_all(counts, sizes)
+        counts[PUBLISHED_BYTES] += MESSAGE_SIZES.observe_all(counts, sizes)
         process = self._counters.process
         SEQUENCING.observe_all(process, [int((now - publish.arrived) * 1e6) for publish in publishes])
         COMMIT_MESSAGES.observe(process, len(sizes))
 
-    async def _append_or_make_partition(
-        self, shard_id: int, queue: _ShardQueue, batches: list[EncodedMessages]
-    ) -> Sequence[Appended | Stored] | None:
-        try:
-            return await self._append_once(shard_id, queue, batches)
-        except PartitionMissing:
-            async with self._database.connection() as connection:
-                await make_partitions_ahead(connection, now=self._clock.now())
-            return await self._append_once(shard_id, queue, batches)
-
-    async def _append_once(
-        self, shard_id: int, queue: _ShardQueue, batches: list[EncodedMessages]
+    async def _append(
+        self, shard_id: int, queue: _ShardQueue, batches: list[EncodedMessages], *, has_partition: bool = False
     ) -> Sequence[Appended | Stored] | None:
         followed = queue.connection
         if followed is not None and not followed.can_be_followed:
             followed = None
-        async with self._database.at_any_node(followed) as connection:
-            queue.connection = connection
-            now = whole_milliseconds(self._clock.now())
-            try:
-                if any(batch.identified is not None for batch in batches):
-                    return await append_new(connection, shard_id=shard_id, requests=batches, now=now)
-                appended = await append_messages(connection, shard_id=shard_id, requests=batches, now=now)
-                return None if appended is None else appended_each(appended, batches)
-            finally:
-                if connection.users == 1 and queue.connection is connection:
-                    queue.connection = None  # it goes back to the pool
+        try:
+            async with self._database.at_any_node(followed) as connection:
+                queue.connection = connection
+                now = whole_milliseconds(self._clock.now())
+                try:
+                    if any(batch.identified for batch in batches):
+                        return await append_new(connection, shard_id=shard_id, requests=batches, now=now)
+                    appended = await append_messages(connection, shard_id=shard_id, requests=batches, now=now)
+                    return None if appended is None else appended_each(appended, batches)
+                finally:
+                    if connection.users == 1 and queue.connection is connection:
+                        queue.connection = None  # it goes back to the pool
+        except PartitionMissing:
+            if has_partition:
+                raise
+        async with self._database.connection() as making:
+            await make_partitions_ahead(making, now=self._clock.now())
+        return await self._append(shard_id, queue, batches, has_partition=True)
 
 
 def _expected_seconds(queue: _ShardQueue) -> float:
@@ -333,7 +323,7 @@ def _expected_seconds(queue: _ShardQueue) -> float:
     if not queue.flushing:
         return 0.0
     flushes = 1 + queue.waiting_messages / MAX_FLUSH_MESSAGES + queue.waiting_bytes / MAX_FLUSH_BYTES
-    in_flight = asyncio.get_running_loop().time() - queue.answered_at
+    in_flight = perf_counter() - queue.answered_at
     return max(queue.flush_seconds, in_flight) * flushes
 
 

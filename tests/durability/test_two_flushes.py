@@ -32,10 +32,8 @@ class Publisher:
     log: Log
     coalescer: PublishCoalescer
 
-    def start(self, batch: EncodedMessages) -> asyncio.Task[Appended]:
-        return asyncio.create_task(
-            self.coalescer.publish(self.log.shard_id, batch, project="projects/p", topic="projects/p/topics/t")
-        )
+    def start(self, batch: EncodedMessages) -> asyncio.Future[Appended]:
+        return self.coalescer.publish(self.log.shard_id, batch, project="projects/p", topic="projects/p/topics/t")
 
     async def until_in_flight(self, count: int) -> HotConnection:
         """Returns the connection once so many flushes are in flight on it, the first waiting for the shard."""

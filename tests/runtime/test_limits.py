@@ -52,9 +52,11 @@ class Parts:
     ) -> asyncio.Task[Appended]:
         """`shard`: 0 is the log's, others are not there."""
         batch, shard_id = _batch(count, size), self.log.shard_id + shard
-        return asyncio.create_task(
-            self.publishes.publish(shard_id, batch, project=project, topic=f"{project}/topics/t")
-        )
+
+        async def publish() -> Appended:
+            return await self.publishes.publish(shard_id, batch, project=project, topic=f"{project}/topics/t")
+
+        return asyncio.create_task(publish())
 
     def ack(self, project: str = "projects/p", attempt_id: int = 1, shard: int = 0) -> asyncio.Task[object]:
         """`shard`: 0 is the log's, others have nothing."""

@@ -71,7 +71,7 @@ class Identified:
     window: timedelta
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EncodedMessages:
     """Messages of one publish request, as elements of PostgreSQL's binary arrays, ready to be joined.
 
@@ -143,7 +143,7 @@ def encode_messages(
     data = b"".join(chain.from_iterable(zip(map(_LENGTH, lengths), bodies, strict=True)))
     packed = len(messages), sum(sizes), ordering_key, attributes, data
     if not shared and ttls is None:
-        return EncodedMessages(*packed, list(_parts(sizes)), sizes)
+        return EncodedMessages(*packed, _parts(sizes), sizes)
     return _in_runs(EncodedMessages(*packed, (), sizes), shared, ttls)
 
 
@@ -208,13 +208,12 @@ def _size(message: NewMessage, length: int, attributes: bytes) -> int:
     return length + (len(attributes) + 2 * len(message.attributes) - 1 if attributes else 0)
 
 
-def _parts(sizes: Sequence[int]) -> Iterable[tuple[int, int]]:
+def _parts(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """Batches of equally many messages, as many as fit for certain."""
     most = MAX_BATCH_BYTES // (max(sizes) + _ELEMENT_OVERHEAD)
     length = max(1, min(MAX_BATCH, most))
-    for start in range(0, len(sizes), length):
-        part = sizes[start : start + length]
-        yield len(part), sum(part)
+    parts = [sizes[start : start + length] for start in range(0, len(sizes), length)]
+    return [(len(part), sum(part)) for part in parts]
 
 
 def _refuse_nul(messages: Sequence[NewMessage]) -> None:
@@ -246,6 +245,7 @@ class _Batches:
             self.counts[-1] += request.count
             self.sizes[-1] += request.size
             return
+        before = len(self.lasts)
         for count, size in request.parts:
             self.count += count
             if size is None:
@@ -254,8 +254,9 @@ class _Batches:
             self.counts.append(count)
             self.sizes.append(size)
             self.ordering_keys.append(request.ordering_key)
-        self.shared += request.shared or [""] * (len(self.lasts) - len(self.shared))
-        self.ttls += request.ttls or [None] * (len(self.lasts) - len(self.ttls))
+        added = len(self.lasts) - before
+        self.shared += request.shared or [""] * added
+        self.ttls += request.ttls or [None] * added
 
     def _fits(self, request: EncodedMessages) -> bool:
         if not self.counts or request.ordering_key != self.ordering_keys[-1]:
@@ -292,7 +293,7 @@ def append_statements(shard_id: int, requests: Sequence[EncodedMessages], now: d
 def _attributes(requests: Sequence[EncodedMessages], count: int) -> bytes | None:
     if not any(request.attributes for request in requests):
         return None
-    elements = (request.attributes or _NULL * request.count for request in requests)
+    elements = [request.attributes or _NULL * request.count for request in requests]
     return array(OIDS["jsonb"], elements, count)
 
 

@@ -9,7 +9,7 @@ from broker.store.log.messages import EncodedMessages, encode_messages, encode_w
 from broker.store.log.scheduled_messages import encode_scheduled
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Packing:
     """`messages`: None for one that a transform dropped; `stored`: the others; `shared`: as of encode_messages, of
     those; `due_ats`: when each is to come, if any is to come later; `ttls`: for how long each is delivered, if any

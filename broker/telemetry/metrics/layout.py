@@ -38,20 +38,20 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The slots of one."""
+    """The slots of one; `sums`: that of the sum."""
 
     offset: int
     bounds: Sequence[int]
+    sums: int
 
     def observe(self, block: memoryview, value: int, count: int = 1) -> None:
         """Note a value, so many times."""
         block[self.offset + bisect_left(self.bounds, value)] += count
-        block[self.offset + len(self.bounds) + 1] += value * count
+        block[self.sums] += value * count
 
     def observer(self, block: memoryview) -> Callable[[float], None]:
         """What notes seconds, of a histogram in MICROSECONDS: as `observe`, in one call."""
-        offset, bounds = self.offset, self.bounds
-        sums = offset + len(bounds) + 1
+        offset, bounds, sums = self.offset, self.bounds, self.sums
 
         def note(seconds: float) -> None:
             value = int(seconds * 1e6)
@@ -60,8 +60,8 @@ class Histogram:
 
         return note
 
-    def observe_all(self, block: memoryview, values: Sequence[int]) -> None:
-        """As `observe` for each, at the cost of a few."""
+    def observe_all(self, block: memoryview, values: Sequence[int]) -> int:
+        """As `observe` for each, at the cost of a few.  Returns their sum."""
         if len(values) < len(self.bounds):
             for value in values:
                 block[self.offset + bisect_left(self.bounds, value)] += 1
@@ -73,7 +73,9 @@ class Histogram:
                 block[self.offset + index] += upto - below
                 below = upto
             block[self.offset + last] += len(ordered) - below
-        block[self.offset + len(self.bounds) + 1] += sum(values)
+        total = sum(values)
+        block[self.sums] += total
+        return total
 
 
 class Layout:
@@ -101,7 +103,7 @@ class Layout:
     def histogram(self, name: str, help_: str, bounds: Sequence[int], *, scale: float = 1.0) -> Histogram:
         """`bounds` in whole units of `scale` (MICROSECONDS, or 1)."""
         family = self._add(Family(name, help_, "histogram", self.slots, bounds=bounds, scale=scale))
-        return Histogram(family.offset, bounds)
+        return Histogram(family.offset, bounds, family.offset + len(bounds) + 1)
 
     def _add(self, family: Family) -> Family:
         self.families.append(family)
