@@ -43,7 +43,7 @@ def _bool(value: bool) -> bytes:
     return b"\x01" if value else b"\x00"
 
 
-def _timestamptz(moment: datetime) -> bytes:
+def encode_timestamptz(moment: datetime) -> bytes:
     return _INT8((moment - _EPOCH) // _MICROSECOND)
 
 
@@ -117,14 +117,14 @@ ENCODERS: dict[str, Callable[[Any], bytes | None] | None] = {
     "int8": _INT8,
     "float8": _FLOAT8,
     "text": str.encode,
-    "timestamptz": _timestamptz,
+    "timestamptz": encode_timestamptz,
     "jsonpath": _jsonpath,
     "bytea": None,
     "bool[]": _array_of(OIDS["bool"], _bool),
     "int8[]": encode_int8s,
     "float8[]": _array_of(OIDS["float8"], _FLOAT8),
     "text[]": _array_of(OIDS["text"], str.encode),
-    "timestamptz[]": _array_of_8_bytes(OIDS["timestamptz"], _timestamptz, _microseconds),
+    "timestamptz[]": _array_of_8_bytes(OIDS["timestamptz"], encode_timestamptz, _microseconds),
     "varbit[]": _array_of(OIDS["varbit"], _varbit),
     "packed text": None,
     "packed jsonb": None,

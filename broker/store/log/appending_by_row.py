@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from broker.store.driver import statements
-from broker.store.driver.binary import ENCODERS, OIDS, array
+from broker.store.driver.binary import OIDS, array, encode_timestamptz
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 
@@ -20,7 +20,6 @@ _APPEND_BATCH = statements.hot("append_batch")
 MOST_ROWS = 8  # from which on one statement for all is cheaper
 _HEADER_BYTES = 20  # of an array, before its elements
 _LENGTH = struct.Struct("!i").unpack_from
-_timestamptz = ENCODERS["timestamptz"]
 
 
 async def append_by_row(connection: HotConnection, take: Bound, append: Bound) -> list[Any]:
@@ -54,7 +53,7 @@ def _rows(given: Mapping[str, Any], head: int, publish_time: datetime) -> Iterat
             "attributes": array(OIDS["jsonb"], attributes[last - count : last], count) if attributes else None,
             "data": array(OIDS["bytea"], data[last - count : last], count),
             "shared_attributes": shared[number][4:] or None if shared else None,
-            "expires_at": None if ttl is None else _timestamptz(publish_time + timedelta(microseconds=ttl)),
+            "expires_at": None if ttl is None else encode_timestamptz(publish_time + timedelta(microseconds=ttl)),
         }
 
 
