@@ -15,7 +15,7 @@ from broker.store.log import discard, piles
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from tests.fixtures.dead_letters import Letters, make_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
-from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
+from tests.store.interleavings.steps import leave_piles_unlocked, open_transaction, paused, until_waiting
 
 DISCARDED, SETTLED = Outcome.DISCARDED, Outcome.ALREADY_DONE
 
@@ -191,7 +191,7 @@ async def test_a_claim_under_way_is_waited_for(log: Log, monkeypatch: pytest.Mon
     """Without the cursor's lock what it hands out is taken for what waits, and is handed out again."""
     await log.publish("a", "b")
     if not rule:
-        monkeypatch.setattr(piles, "_LOCK_PILES", changed(piles._LOCK_PILES, "FOR UPDATE OF c", ""))
+        leave_piles_unlocked(monkeypatch)
     async with paused(log.database, before="COMMIT") as session:
         claim = asyncio.create_task(log.claim(1, connection=session))
         await session.reached.wait()

@@ -7,14 +7,25 @@ from typing import Any
 
 import pytest
 
+from broker.domain.journal import NOBODY
 from broker.domain.message import NewMessage
+from broker.domain.message_id import FIRST_ID_SEQ
+from broker.domain.redrive import Outcome as Redriven
+from broker.domain.retraction import Outcome as Retracted
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log import dead_letter_work, finished_attempts, pins, scheduled_messages
+from broker.store.driver.statements import BEGIN, Statement
+from broker.store.log import dead_letter_work, finished_attempts, letter_groups, pins, scheduled_messages
+from broker.store.log.chosen_letters import read_letters
 from broker.store.log.messages import append_messages, encode_messages
+from broker.store.log.piles import lock_piles
+from broker.store.log.redrive import _asked as asked_of
+from broker.store.log.redrive import redrive
+from broker.store.log.retraction import Asked, retract
 from broker.store.log.scheduled_messages import encode_scheduled
 from broker.store.resources import snapshots
 from broker.store.resources.distributed_snapshots import fill_locked
-from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, texts
+from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, make_log, texts
 
 pytestmark = pytest.mark.one_server("it has both forms of a statement, and nodes do not take the other one")
 HOUR = timedelta(hours=1)
@@ -221,3 +232,113 @@ async def test_a_closed_shard_takes_no_rows_one_by_one_either(log: Log) -> None:
         assert await append_messages(session, shard_id=log.shard_id, requests=requests, now=log.start) is None
         assert not session.in_transaction
     assert await _rows(log, "SELECT FROM message_batches") == []
+
+
+@asynccontextmanager
+async def undone(log: Log, on_nodes: bool) -> AsyncIterator[HotConnection]:
+    """A transaction on one server, or as on nodes, that is not committed."""
+    async with log.database.hot() as session:
+        session.is_distributed = on_nodes
+        await session.run((BEGIN, {}))
+        try:
+            yield session
+        finally:
+            await session.close()
+
+
+async def test_which_cursors_are_locked(log: Log) -> None:
+    other = await make_log(log.database, log.start, "other")
+    async with log.database.transaction() as connection:
+        for name in ("first", "second"):
+            await add_subscription(connection, log.topic, name, log.start)
+            await add_subscription(connection, other.topic, f"other-{name}", log.start)
+    own = log.subscription.subscription_id, [log.shard_id, other.shard_id]
+    for shard_ids, of_own in (
+        ([], own),
+        ([other.shard_id], own),
+        ([log.shard_id, other.shard_id], (0, [])),
+        ([], (0, [])),
+    ):
+        found = []
+        for on_nodes in (True, False):
+            async with undone(log, on_nodes) as session:
+                locked = await lock_piles(
+                    session, shard_ids=shard_ids, own=of_own, consumable=[own[0]], now=log.start
+                )
+                found.append({shard_id: [pile.cursor for pile in piles] for shard_id, piles in locked.items()})
+        assert found[0] == found[1]
+        assert [*found[0]] == sorted(found[0])
+
+
+async def test_which_letters_are_chosen_and_what_becomes_of_them(log: Log) -> None:
+    letters = await make_letters(log)
+    await letters.give_up(*"abcd")
+    await letters.give_up("e", key="k")
+    await log.execute(f"DELETE FROM message_batches WHERE shard_id = {log.shard_id}")
+    await log.execute(f"DELETE FROM message_batches WHERE shard_id = {letters.dead.shard_id} AND last_seq = 5")
+    source = '$."CloudPubSubDeadLetterSourceDeliveryCount" == "1"'
+    asked = asked_of(letters.wanted())
+    for choice in (
+        {},
+        {"filter_path": source},
+        {"filter_path": '$.a == "b"'},
+        {"max_scanned": 2},
+        {"from_seq": 4},
+        {"reasons": ["nack"]},
+        {"id_shards": [log.shard_id, letters.dead.shard_id], "id_seqs": [2, 3]},
+    ):
+        found = []
+        for on_nodes in (True, False):
+            async with undone(log, on_nodes) as session:
+                found.append(await read_letters(session, asked | choice))
+        assert found[0] == found[1], choice
+    done, stragglers = [], []
+    for on_nodes in (True, False):
+        async with undone(log, on_nodes) as session:
+            done.append(await redrive(session, letters.wanted(), log.attempt_ids))
+            look = Statement(b"look", b"SELECT * FROM straggler_batches ORDER BY last_seq")
+            stragglers.append((await session.run((look, {})))[0])
+    assert done[0] == done[1]
+    assert stragglers[0] == stragglers[1]
+    assert [*done[0].outcomes.values()] == [Redriven.REDRIVEN] * 4 + [Redriven.GONE]
+    assert len(stragglers[0]) == 4
+
+
+async def test_bodies_that_fill_a_step_are_cut_at_the_first_that_does_not_fit(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(letter_groups, "_MAX_BYTES", 1)
+    letters = await make_letters(log)
+    await letters.give_up("a", "b")
+    await log.execute(f"DELETE FROM message_batches WHERE shard_id = {log.shard_id}")
+    seq: int | None = 0
+    steps = []
+    async with as_on_nodes(log) as session:
+        while seq is not None:
+            done = await letters.step(seq, connection=session)
+            steps.append([*done.outcomes.values()])
+            seq = done.next_seq
+    assert steps == [[Redriven.REDRIVEN]] * 2
+    assert sorted(await log.pull_texts()) == ["a", "b"]
+
+
+async def test_what_is_retracted(log: Log) -> None:
+    other = await make_log(log.database, log.start, "other")
+    for each in (log, other):
+        await each.publish("a", "b")
+        to_come = encode_scheduled([NewMessage(data=b"later")], [log.start + HOUR])
+        async with log.database.hot() as session:
+            await append_messages(session, shard_id=each.shard_id, requests=[to_come], now=log.start)
+    await log.pull(1)
+    ids = [
+        (each.shard_id, number) for number in (FIRST_ID_SEQ + 1, 1, 7, FIRST_ID_SEQ + 9) for each in (other, log)
+    ]
+    done = []
+    for on_nodes in (True, False):
+        async with undone(log, on_nodes) as session:
+            asked = Asked(ids=ids, author=NOBODY, now=log.start)
+            first, second = await retract(session, asked), await retract(session, asked)
+            done.append((first, second))
+    assert done[0] == done[1]
+    retracted = [each for each in done[0][0].outcomes.values() if each is Retracted.RETRACTED]
+    assert len(retracted) == 4

@@ -6,7 +6,9 @@ shard's id alone, so there it is sent for each shard with the elements of that.
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from broker.store.driver.hot_connection import Bound, HotConnection
@@ -27,6 +29,19 @@ def by_shard(connection: HotConnection, statement: Statement, given: dict[str, A
         (of_one_shard(statement), {**given, **_at(given, arrays, numbers), "shard_id": shard_id})
         for shard_id, numbers in sorted(elements.items())
     ]
+
+
+async def run_by_shard(connection: HotConnection, statement: Statement, given: dict[str, Any]) -> list[Any]:
+    """The rows of all of them, which are none if nothing is asked for."""
+    bound = by_shard(connection, statement, given)
+    return list(chain(*await connection.run(*bound))) if bound else []
+
+
+def one_by_one(connection: HotConnection, statement: Statement, shard_ids: Sequence[int]) -> list[Bound]:
+    """A statement about some shards as a whole that locks their rows: of each in the order given."""
+    if not connection.is_distributed:
+        return [(statement, {"shard_ids": shard_ids})]
+    return [(statement, {"shard_ids": [shard_id]}) for shard_id in shard_ids]
 
 
 def _at(given: dict[str, Any], arrays: list[str], numbers: list[int]) -> dict[str, list[Any]]:

@@ -16,15 +16,15 @@ from broker.domain.errors import Aborted
 from broker.domain.journal import Author
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
-from broker.store.driver.by_shard import by_shard
+from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.chosen_letters import read_letters
 from broker.store.log.piles import Hold, Pile, lock_letters, lock_piles
 
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 _FIND_LETTERS = statements.hot("find_letters")
 _NAME_PILES = statements.hot("name_piles")
-_READ_LETTERS = statements.hot("read_letters")
 
 Id = tuple[int, int]  # shard, sequence
 
@@ -117,7 +117,7 @@ async def choose_letters(
         "body_path": chosen.body_path,
         "max_scanned": most,
     }
-    [rows] = await connection.run((_READ_LETTERS, asked))
+    rows = await read_letters(connection, asked)
     seqs = list(dict.fromkeys(row.source_seq for row in rows if row.matches))
     return seqs, rows[-1].source_seq + 1 if len(rows) == most else None
 
@@ -162,7 +162,7 @@ def _nowhere(is_known: bool) -> Outcome:
 
 async def _find(connection: HotConnection, asked: Discard) -> _Found:
     where = {"shard_ids": [shard_id for shard_id, _ in asked.ids], "seqs": [seq for _, seq in asked.ids]}
-    located = list(chain(*await connection.run(*by_shard(connection, _LOCATE_MESSAGES, where))))
+    located = await run_by_shard(connection, _LOCATE_MESSAGES, where)
     own = {(row.shard_id, row.seq): row for row in located if row.shard_id in asked.shard_ids}
     by_id = {
         "subscription_id": asked.subscription_id,

@@ -9,6 +9,7 @@ from broker.domain.discard import Outcome
 from broker.domain.errors import Aborted, FailedPrecondition, Unavailable
 from broker.domain.message import NewMessage
 from broker.store.driver import statements
+from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, discard, find_letters
@@ -51,15 +52,16 @@ async def replace_letter(
     now = wanted.asked.now
     published_at = now - timedelta(microseconds=now.microsecond % 1000)
     try:
-        gone, _, taken, _, _ = await connection.run(
-            (_FORGET_LETTERS, forgotten),
+        *gone, _, taken, _, _ = await connection.run(
+            *by_shard(connection, _FORGET_LETTERS, forgotten),
             (_OPEN_SHARD, {"shard_id": wanted.shard_id, "open": True}),
             *append_statements(wanted.shard_id, [encode_messages([wanted.message])], published_at),
             (_OPEN_SHARD, {"shard_id": wanted.shard_id, "open": False}),
         )
     except CheckViolation as error:
         raise Unavailable("There is no partition for messages of this time yet.") from error
-    if not gone or len(gone) != len(letters) or not taken:
+    count = sum(map(len, gone))
+    if not count or count != len(letters) or not taken:
         raise Aborted("Somebody else was at this dead letter; try it again.")
     [(head, _)] = taken
     return int(head), done

@@ -10,6 +10,7 @@ import msgspec
 from broker.domain.message import NewMessage
 from broker.domain.redrive import ADDED, DONE, Outcome
 from broker.store.driver import statements
+from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.hot_connection import HotConnection
 
 _READ_BODIES = statements.hot("read_bodies")
@@ -41,7 +42,7 @@ class Group:
     letters: Sequence[Any]
     outcome: Outcome | None = None
     ordering_key: str | None = None  # known once it is decided what becomes of it
-    sent: NewMessage | None = None
+    sent: NewMessage | None = None  # what is sent, or put back into the log of another node
 
     @property
     def goes(self) -> bool:
@@ -49,14 +50,13 @@ class Group:
         return self.outcome in DONE or (self.outcome is None and self.sent is not None)
 
 
-async def read_sent(connection: HotConnection, shard_id: int, groups: Sequence[Group]) -> int:
-    """What would be sent, from the letters or else from the log; returns how many of the groups fit into a step."""
-    open_groups = [group for group in groups if group.outcome is None]
-    if not open_groups:
-        return len(groups)
-    positions = [_position(shard_id, group) for group in open_groups]
+async def read_groups(
+    connection: HotConnection, shard_id: int, groups: Sequence[Group], wanted: Sequence[Group]
+) -> int:
+    """What is `wanted` of them, from the letters or else from the log; returns how many groups fit into a step."""
+    positions = [_position(shard_id, group) for group in wanted]
     bodies = await read_letter_bodies(connection, positions)
-    for group, (of_shard, _, seq) in zip(open_groups, positions, strict=True):
+    for group, (of_shard, _, seq) in zip(wanted, positions, strict=True):
         if (of_shard, seq) not in bodies:
             group.outcome = Outcome.GONE
         elif bodies[of_shard, seq] is None:
@@ -76,7 +76,9 @@ async def read_letter_bodies(
         return {}
     shard_ids, times, seqs = map(list, zip(*positions, strict=True))
     asked = {"shard_ids": shard_ids, "publish_times": times, "seqs": seqs, "max_bytes": _MAX_BYTES}
-    [rows] = await connection.run((_READ_BODIES, asked))
+    if connection.is_distributed:  # each counts its own, and has one that is larger
+        asked["max_bytes"] = _MAX_BYTES // len({*shard_ids})
+    rows = await run_by_shard(connection, _READ_BODIES, asked)
     return {(row.shard_id, row.seq): _as_it_was(row) if row.fits else None for row in rows}
 
 

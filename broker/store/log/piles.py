@@ -20,6 +20,7 @@ from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.due_attempt import attempt_numbers, due_attempt, replacements
 from broker.store.log.journal import journal_statement
 from broker.store.log.pending_rows import Pending, PendingRows, multiranges
+from broker.store.log.piles_on_nodes import lock_on_nodes
 
 _LOCK_PILES = statements.hot("lock_piles")
 _ACKNOWLEDGE = statements.hot("acknowledge")
@@ -311,8 +312,11 @@ async def lock_piles(
 
     `consumable`: those that letters may be taken out of.
     """
-    asked = {"shard_ids": shard_ids, "subscription_id": own[0], "own_shard_ids": own[1]}
-    [cursors] = await connection.run((_LOCK_PILES, asked))
+    if connection.is_distributed:
+        cursors = await lock_on_nodes(connection, shard_ids, *own)
+    else:
+        asked = {"shard_ids": shard_ids, "subscription_id": own[0], "own_shard_ids": own[1]}
+        [cursors] = await connection.run((_LOCK_PILES, asked))
     piles: dict[int, list[Pile]] = {}
     for cursor in cursors:
         retained_since = now - timedelta(seconds=cursor.retention)

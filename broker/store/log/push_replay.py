@@ -8,7 +8,6 @@ cursor: so the journal is read behind the locks of the rows, or what is acked me
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
 from typing import Any
 
 from broker.domain.errors import FailedPrecondition
@@ -20,7 +19,7 @@ from broker.domain.redrive import EVER
 from broker.domain.sequences import to_multirange
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
-from broker.store.driver.by_shard import by_shard
+from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.bringing_back import brought_back
@@ -175,6 +174,6 @@ async def find_expired(
     where = {"subscription_id": subscription.subscription_id, "shard_ids": list(subscription.shard_ids)}
     [rows] = await connection.run((_FIND_EXPIRED, where | {"since": since, "until": until}))
     firsts = {"shard_ids": [row.shard_id for row in rows], "seqs": [row.first_seq for row in rows]}
-    located = list(chain(*await connection.run(*by_shard(connection, _LOCATE_MESSAGES, firsts))))
+    located = await run_by_shard(connection, _LOCATE_MESSAGES, firsts)
     starts = {row.shard_id: row.publish_time for row in located}
     return {row.shard_id: Expired(starts.get(row.shard_id, EVER), row.last_seq, row.count) for row in rows}

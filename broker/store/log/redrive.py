@@ -19,28 +19,29 @@ from typing import Any
 
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import Author, Event, ranges_of, rows_of
-from broker.domain.redrive import ADDED, Chosen, Outcome
+from broker.domain.redrive import Chosen, Outcome
 from broker.domain.sequences import from_multirange
 from broker.store.driver import statements
+from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.chosen_letters import read_letters
 from broker.store.log.journal import journal_statement
-from broker.store.log.letter_groups import Group, Recipient, offer, read_sent
+from broker.store.log.letter_groups import Group, Recipient, offer, read_groups
+from broker.store.log.letters_on_nodes import of_letters_alone
+from broker.store.log.lost_letters import put_back
 from broker.store.log.pending_rows import Pending, PendingRows
 from broker.store.log.piles import Hold, Pile, lock_holding, lock_letters, lock_piles
 from broker.store.log.retracted import read_retracted
 
 _HOLD_RETENTION = statements.hot("hold_retention")
 _READ_LETTER_SHARDS = statements.hot("read_letter_shards")
-_READ_LETTERS = statements.hot("read_letters")
 _FIND_LOGGED = statements.hot("find_logged")
-_COPY_LETTERS = statements.hot("copy_letters")
 _FORGET_LETTERS = statements.hot("forget_letters")
 _COUNT_LETTERS = statements.hot("count_letters")
 _LIST_PILES = statements.hot("list_piles")
 _NAME_PILES = statements.hot("name_piles")
 
-_OF_MESSAGES = {"filter_path", "body_path"}  # what read_letters.sql is asked besides
 _MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
 _MORE = 20  # letters beyond those that are wanted: of the last message there may be several
 
@@ -80,7 +81,7 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
     Raises FailedPrecondition (no cursor: the subscription is gone or detached), Aborted.
     """
     own, piles = await _lock_cursors(connection, step)
-    [letters] = await connection.run((_READ_LETTERS, _asked(step)))
+    letters = await read_letters(connection, _asked(step))
     groups, next_seq = _groups(step, letters)
     if not groups:
         return Redriven({}, next_seq)
@@ -89,11 +90,13 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
     logged: set[int] = set()
     if step.recipient is None:
         logged = await _decide(connection, step, groups, own.next_seq)
+        wanted = _lost(groups, logged) if connection.is_distributed else ()
     else:
         await _leave_retracted(connection, step.shard_id, groups)
-        fitting = await read_sent(connection, step.shard_id, groups)
-        if fitting < len(groups):
-            groups, next_seq = groups[:fitting], groups[fitting].seq
+        wanted = [group for group in groups if group.outcome is None]
+    fitting = await read_groups(connection, step.shard_id, groups, wanted)
+    if fitting < len(groups):
+        groups, next_seq = groups[:fitting], groups[fitting].seq
     cut = _go_past(groups, piles)
     if cut is not None:  # some stand too far behind the cursor of a pile: that moves, and the next step goes on
         groups, next_seq = groups[:cut], groups[cut].seq
@@ -115,10 +118,9 @@ async def _write(
 ) -> None:
     """Raises Aborted."""
     forgotten = [letter for group in groups if group.goes for letter in group.letters]
-    if forgotten:
-        writes = [*writes, (_FORGET_LETTERS, _named(forgotten))]
-    results = await connection.run(*writes) if writes else []
-    if forgotten and len(results[-1]) != len(forgotten):
+    forgetting = by_shard(connection, _FORGET_LETTERS, _named(forgotten)) if forgotten else []
+    results = await connection.run(*writes, *forgetting) if writes or forgetting else []
+    if sum(map(len, results[len(writes) :])) != len(forgotten):
         raise Aborted("Somebody else was at these dead letters; it is tried again.")
     if step.recipient is not None:
         await step.recipient.append(connection)
@@ -168,7 +170,7 @@ async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Any, 
 
     Raises FailedPrecondition.
     """
-    asked = {name: value for name, value in _asked(step).items() if name not in _OF_MESSAGES}
+    asked = of_letters_alone(_asked(step))
     _, rows = await connection.run((_HOLD_RETENTION, {}), (_READ_LETTER_SHARDS, asked))
     shard_ids = [row.shard_id for row in rows]
     owner = step.chosen.subscription_id
@@ -296,9 +298,9 @@ def _brings_back(
     back = [group for group in groups if group.outcome is Outcome.REDRIVEN]
     if not back:
         return
-    lost = [group for group in back if group.seq not in logged]
+    lost = _lost(back, logged)
     if lost:
-        yield _COPY_LETTERS, _copied(step, lost)
+        yield put_back(step.shard_id, lost)
     rows = PendingRows(
         shard_id=step.shard_id,
         subscription_id=step.chosen.subscription_id,
@@ -333,18 +335,9 @@ def _key_of(letters: Sequence[Any]) -> str | None:
     return next((letter.ordering_key for letter in letters if letter.is_there), None)
 
 
-def _copied(step: Redrive, groups: Sequence[Group]) -> dict[str, Any]:
-    letters = [next(letter for letter in group.letters if letter.is_there) for group in groups]
-    named = _named(letters)
-    return {
-        "shard_id": step.shard_id,
-        "publish_times": [letter.source_publish_time for letter in letters],
-        "seqs": [letter.source_seq for letter in letters],
-        "letter_shards": named["shard_ids"],
-        "letter_publish_times": named["publish_times"],
-        "letter_seqs": named["seqs"],
-        "added": list(ADDED),
-    }
+def _lost(groups: Sequence[Group], logged: Collection[int]) -> list[Group]:
+    """What comes back and is in the log no more."""
+    return [group for group in groups if group.outcome is Outcome.REDRIVEN and group.seq not in logged]
 
 
 def _named(letters: Sequence[Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import msgspec
 
 from broker.domain.retraction import Retraction, Standing
 from broker.store.driver import statements
+from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.engine.engine import find_engine
@@ -32,10 +33,11 @@ async def read_retractions(connection: HotConnection, ids: Mapping[Id, int | Non
         "shard_ids": [shard_id for shard_id, _ in ids],
         "id_seqs": [id_seq for _, id_seq in ids],
         "seqs": list(ids.values()),
+        "numbers": list(range(len(ids))),
     }
-    [rows] = await connection.run((_READ_RETRACTIONS, asked))
+    rows = await run_by_shard(connection, _READ_RETRACTIONS, asked)
     by_number = list(ids)
-    return {by_number[row.number - 1]: _retraction(row) for row in rows}
+    return {by_number[row.number]: _retraction(row) for row in rows}
 
 
 def _retraction(row: Any) -> Retraction:
@@ -61,10 +63,10 @@ async def read_retracted(connection: HotConnection, *, shard_id: int, seqs: Coll
 
 def insertions(retractions: Mapping[Id, Retraction]) -> Iterator[Bound]:
     """What writes down all that one transaction has retracted."""
-    by_shard: dict[int, dict[int, Retraction]] = {}
+    of_shard: dict[int, dict[int, Retraction]] = {}
     for (shard_id, id_seq), made in retractions.items():
-        by_shard.setdefault(shard_id, {})[id_seq] = made
-    for shard_id, some in by_shard.items():
+        of_shard.setdefault(shard_id, {})[id_seq] = made
+    for shard_id, some in of_shard.items():
         first = next(iter(some.values()))
         yield (
             _INSERT_RETRACTIONS,

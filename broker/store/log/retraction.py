@@ -23,7 +23,7 @@ from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.retraction import Outcome, Retraction, Standing, check_answers
 from broker.domain.sequences import from_multirange, to_bits
 from broker.store.driver import statements
-from broker.store.driver.by_shard import by_shard
+from broker.store.driver.by_shard import by_shard, one_by_one, run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.due_attempt import attempt_numbers
 from broker.store.log.journal import journal_statement
@@ -110,8 +110,8 @@ async def _resolved(connection: HotConnection, ids: Sequence[Id]) -> tuple[set[I
         return set(), seqs
     where = {"shard_ids": [shard_id for shard_id, _ in later], "id_seqs": [id_seq for _, id_seq in later]}
     # In statements of their own: whoever waited for a message's row sees where it came to stand.
-    [rows] = await connection.run((_TAKE_SCHEDULED_MESSAGES, where))
-    [found] = await connection.run((_READ_SEQUENCES, where))
+    rows = await run_by_shard(connection, _TAKE_SCHEDULED_MESSAGES, where)
+    found = await run_by_shard(connection, _READ_SEQUENCES, where)
     return {(row.shard_id, row.id_seq) for row in rows}, seqs | {(r.shard_id, r.id_seq): r.seq for r in found}
 
 
@@ -223,7 +223,8 @@ async def _write(
     if not changed:
         return {}
     rows = [write for shard in shards.values() for write in _out_of_rows(shard, asked.now)]
-    *_, locked = await connection.run(*rows, (_LOCK_HEADS, {"shard_ids": sorted({*changed, *asked.appends_to})}))
+    locking = one_by_one(connection, _LOCK_HEADS, sorted({*changed, *asked.appends_to}))
+    locked = chain(*(await connection.run(*rows, *locking))[len(rows) :])
     heads = {row.shard_id: row.head for row in locked}
     await _remove(connection, [shard for shard in shards.values() if shard.messages])
     retractions = {

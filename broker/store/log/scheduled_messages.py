@@ -7,7 +7,7 @@ deletes its row, or its row was deleted and it is never seen.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +17,7 @@ from psycopg.errors import CheckViolation
 from broker.domain.message import NewMessage
 from broker.domain.message_id import FIRST_ID_SEQ
 from broker.store.driver import statements
-from broker.store.driver.by_shard import by_shard
+from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
@@ -222,7 +222,7 @@ async def id_seqs_at(
         return {}
     shard_ids, seqs = map(list, zip(*sequences, strict=True))
     asked = {"shard_ids": shard_ids, "seqs": seqs}
-    rows = chain(*await connection.run(*by_shard(connection, _READ_ID_SEQS, asked)))
+    rows = await run_by_shard(connection, _READ_ID_SEQS, asked)
     return {each: each[1] for each in sequences} | {(row.shard_id, row.seq): row.id_seq for row in rows}
 
 

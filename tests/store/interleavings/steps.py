@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
+from broker.store.log import piles, piles_on_nodes
 from tests.fixtures.broker import eventually
 from tests.fixtures.waiting import waiting_sessions
 
@@ -18,6 +21,12 @@ def changed(statement: Statement, old: str, new: str) -> Statement:
     assert old in statement.text.decode(), statement.text.decode()
     text = statement.text.decode().replace(old, new).encode()
     return Statement(statement.name + b" changed", text, statement.parameters, statement.columns)
+
+
+def leave_piles_unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one server and on nodes."""
+    for module, name in ((piles, "_LOCK_PILES"), (piles_on_nodes, "_LOCK_PILES_OF_SHARD")):
+        monkeypatch.setattr(module, name, changed(getattr(module, name), "FOR UPDATE OF c", ""))
 
 
 _numbers = itertools.count()

@@ -14,7 +14,7 @@ from broker.store.log import piles, retraction
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.retraction import Asked, Done, retract
 from tests.fixtures.log import SECOND, Log
-from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
+from tests.store.interleavings.steps import changed, leave_piles_unlocked, open_transaction, paused, until_waiting
 
 LATER = 2 * SECOND
 
@@ -60,8 +60,7 @@ async def test_what_was_in_time_is_not_handed_out_by_a_claim_in_flight(log: Log)
 
 
 async def test_it_would_be_if_cursors_were_not_locked(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    unlocked = changed(piles._LOCK_PILES, "FOR UPDATE OF c", "")
-    monkeypatch.setattr(piles, "_LOCK_PILES", unlocked)
+    leave_piles_unlocked(monkeypatch)
     with pytest.raises(AssertionError):
         await what_was_in_time_is_not_handed_out_by_a_claim_in_flight(log)
 

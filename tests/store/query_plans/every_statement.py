@@ -25,6 +25,7 @@ from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
     appending_by_row,
     bringing_back,
+    chosen_letters,
     copying,
     delivery_attempts,
     discard,
@@ -32,6 +33,7 @@ from broker.store.log import (
     journal,
     letter_groups,
     log_walk,
+    lost_letters,
     messages,
     pending_rows,
     piles,
@@ -104,6 +106,8 @@ MODULES = {
     "traces": traces,
     "purging": purging,
     "redrive": redrive,
+    "chosen_letters": chosen_letters,
+    "lost_letters": lost_letters,
     "resend": resend,
     "letter_groups": letter_groups,
     "discard": discard,
@@ -322,7 +326,7 @@ async def run_redrive(database: Database, log: Log, session: Any) -> None:
         await redrive.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
         await redrive.list_piles(session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id])
         groups = [letter_groups.Group(1, await letters.read(connection=session))]
-        await letter_groups.read_sent(session, source.shard_id, groups)
+        await letter_groups.read_groups(session, source.shard_id, groups, groups)
         await redrive.name_piles(session, [letters.dead.shard_id])
         await _run_unrecorded(letters, session, chosen)
         await letters.step(connection=session, max_messages=3)

@@ -7,8 +7,10 @@ import pytest
 
 from broker.store.driver import statements
 from broker.store.driver.database import Connection
-from broker.store.log import redrive
+from broker.store.driver.statements import Statement
+from broker.store.log.chosen_letters import _READ_LETTERS
 from broker.store.log.dead_letters import _INSERT_DEAD_LETTERS
+from broker.store.log.redrive import _READ_LETTER_SHARDS
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute
 from tests.store.query_plans.every_statement import literal
@@ -76,8 +78,10 @@ async def test_what_became_of_a_message_is_found_by_where_it_was(crowded: Log) -
     assert "dead_letters_source_idx" in plan, plan
 
 
-@pytest.mark.parametrize("name", ["_READ_LETTERS", "_READ_LETTER_SHARDS"])
-async def test_a_step_of_a_redrive_reads_its_letters_alone_however_many_there_are(log: Log, name: str) -> None:
+@pytest.mark.parametrize("statement", [_READ_LETTERS, _READ_LETTER_SHARDS])
+async def test_a_step_of_a_redrive_reads_its_letters_alone_however_many_there_are(
+    log: Log, statement: Statement
+) -> None:
     """By a generic plan, as it is sent.  With the range of times looked up each step sorted all letters, and a
     redrive of a million took ten minutes.
     """
@@ -99,7 +103,6 @@ async def test_a_step_of_a_redrive_reads_its_letters_alone_however_many_there_ar
         "body_path": None,
         "max_scanned": 520,
     }
-    statement = getattr(redrive, name)
     async with log.database.hot() as connection:
         await connection.run((statement, {parameter: given[parameter] for parameter, _ in statement.parameters}))
         values = ", ".join(literal(given[parameter], type_) for parameter, type_ in statement.parameters)
