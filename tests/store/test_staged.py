@@ -336,6 +336,7 @@ async def test_a_role_of_the_name_of_the_functions_schema_is_not_made(applicatio
         assert admin.execute("SELECT FROM pg_roles WHERE rolname = 'pubsub'").fetchone() is None
 
 
+@pytest.mark.one_server("Citus does not quote the name of a schema when it tells nodes of a grant")
 async def test_functions_of_another_installation_or_program_are_left_alone(
     log: Log, application: Application
 ) -> None:

@@ -279,6 +279,7 @@ async def test_a_claim_passes_nothing_that_is_still_on_its_way(log: Log) -> None
     assert seen + await log.pull_texts(now=log.start + SECOND) == ["first", "second"]
 
 
+@pytest.mark.one_server("it is one that is no Citus at first")
 async def test_each_server_is_asked_whether_a_pipeline_is_a_transaction(database_url: str) -> None:
     async def is_whole() -> bool:
         database = Database(database_url, pool_size=1)
