@@ -29,6 +29,7 @@ from broker.store.log.journal import journal_statement
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 _MOVE_CURSORS = statements.hot("move_cursors")
 _READ_NEXT_DELIVERY_ATS = statements.hot("read_next_delivery_ats")
+_INSERT_DELIVERY_ATTEMPT = statements.hot("insert_delivery_attempt")
 _INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
 _INSERT_GIVEN_UP = statements.hot("insert_given_up")
 _MARK_REDRIVEN = statements.hot("mark_redriven")
@@ -172,7 +173,7 @@ def _next_delivery_ats(request: ClaimRequest, asking: Sequence[Work]) -> Iterato
 def _new_rows(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime) -> Iterator[Bound]:
     plain = [attempt for attempt in attempts if not attempt.parcel.ordered]
     if plain:
-        yield _INSERT_DELIVERY_ATTEMPTS, {"shard_id": request.shard_id, "now": at, **_plain_rows(plain, at)}
+        yield _insert(plain, {"shard_id": request.shard_id, "now": at})
     redriven = [attempt for attempt in plain if attempt.parcel.redriven]
     if redriven:
         where = request.where([attempt.work.subscription_id for attempt in redriven])
@@ -203,6 +204,13 @@ def _journal(
         yield journal_statement(request.shard_id, rows, at)
     yield from expired_again(request, works, at)
     yield from expired_unread(request, works, at)
+
+
+def _insert(plain: Sequence[_Attempt], of_all: dict[str, Any]) -> Bound:
+    rows = _plain_rows(plain, of_all["now"])
+    if len(plain) > 1:
+        return _INSERT_DELIVERY_ATTEMPTS, {**of_all, **rows}
+    return _INSERT_DELIVERY_ATTEMPT, {**of_all, **{name: value for name, [value] in rows.items()}}
 
 
 def _plain_rows(attempts: Sequence[_Attempt], at: datetime) -> dict[str, Any]:

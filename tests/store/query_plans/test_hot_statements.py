@@ -54,6 +54,7 @@ EXPECTED = {
     "write._MARK_REDRIVEN": {"delivery_attempts_pkey"},
     "write._MOVE_CURSORS": {"cursors_pkey"},
     "write._READ_NEXT_DELIVERY_ATS": {"delivery_attempts_due_idx"},
+    "write._INSERT_DELIVERY_ATTEMPT": set(),
     "write._INSERT_DELIVERY_ATTEMPTS": {"shards_pkey"},
     "write._INSERT_GIVEN_UP": {"shards_pkey"},
     "delivery_attempts._ACKNOWLEDGE": {"delivery_attempts_pkey"},
