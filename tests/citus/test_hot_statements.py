@@ -28,18 +28,15 @@ _MANY = "about several shards: a task for each part of a table"
 _SENT = "made on the coordinator"
 _BY_SHARD = "sent for each shard"
 _TWO_STATEMENTS = "store/log/split_parts.py has two in its place"
-_OTHERS = "store/log has others in its place: piles_on_nodes.py, letters_on_nodes.py"
-
-# What Citus refuses; docs/decisions/0043 says what is left of the broker without it.
-_COMPLEX = "complex joins are only supported when all distributed tables are co-located"
-_DIRECT = "direct joins between distributed and local tables are not supported"
+_OTHERS = "what runs it has others in its place: store/looking/lag.py, store/log/piles_on_nodes.py, …"
 
 # All others have a plan of one task, on the node of the shard.
 ELSEWHERE = {
     "chosen_letters._READ_LETTERS": _OTHERS,
     "copying._READ_ENDS": _MANY,
-    "dead_letters._LIST_DEAD_LETTERS": _COMPLEX,
-    "dead_letters._READ_PILES": _DIRECT,
+    "dead_letters._LIST_DEAD_LETTERS": _MANY,
+    "dead_letters._READ_LETTER_MESSAGES": _BY_SHARD,
+    "dead_letters._READ_PILES": _LOCAL,
     "delivery_attempts._MODIFY_ACK_DEADLINE": _TWO_STATEMENTS,
     "discard._FIND_LETTERS": _MANY,
     "discard._LOCATE_MESSAGES": _BY_SHARD,
@@ -48,10 +45,16 @@ ELSEWHERE = {
     "expired._INSERT_EXPIRED": _SENT,
     "expired._INSERT_EXPIRED_OF_KEYS": _SENT,
     "expired._INSERT_GONE": _SENT,
-    "fates._READ_FATES": _COMPLEX,
+    "fates._FIND_LETTERS": _MANY,
+    "fates._MATCH_MESSAGE": _LOCAL,
+    "figures._LIST_OLDEST_TOPICS": _LOCAL,
+    "figures._READ_RETAINED": _MANY,
     "journal._INSERT_JOURNAL": _SENT,
-    "lag._FIND_LAGGING": "cannot perform a lateral outer join",
-    "lag._READ_LAG": _COMPLEX,
+    "lag._FIND_LAGGING": _OTHERS,
+    "lag._FIND_LAGGING_ON_NODES": _MANY,
+    "lag._LIST_NAMES": _LOCAL,
+    "lag._READ_ACTIVITY": _LOCAL,
+    "lag._READ_LAG": _MANY,
     "letter_groups._READ_BODIES": _BY_SHARD,
     "lost_letters._COPY_LETTERS": _OTHERS,
     "piles._LOCK_PILES": _OTHERS,
@@ -68,7 +71,8 @@ ELSEWHERE = {
     "redrive._READ_LETTER_SHARDS": _MANY,
     "resend._HOLD_RETENTION": _LOCAL,
     "resend._LOCATE_MESSAGES": _BY_SHARD,
-    "retained_bytes._READ_KEPT": _DIRECT,
+    "retained_bytes._READ_KEEPERS": _LOCAL,
+    "retained_bytes._READ_KEPT": _OTHERS,
     "retained_bytes._READ_PROJECTS": _LOCAL,
     "retained_bytes._SUM_BATCHES": _BY_SHARD,
     "retained_bytes._SUM_SCHEDULED": _BY_SHARD,
@@ -180,7 +184,7 @@ def _some(type_: str) -> Any:
     [
         *("read_pins_on_nodes", "copy_positions", "copy_outstanding", "copy_stragglers", "count_stragglers"),
         *("delete_unwanted_stragglers", "delete_closed_shards", "find_exhausted", "find_worn_out"),
-        "find_scheduled_shards_on_nodes",
+        *("find_scheduled_shards_on_nodes", "read_kept_on_nodes"),
     ],
 )
 def test_what_is_about_all_shards_is_one_snapshot_of_each(distributed: psycopg.Connection[Any], name: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import count
@@ -13,12 +13,12 @@ import httpx
 import pytest
 from sqlalchemy import make_url
 
-from broker.domain.errors import Unavailable
+from broker.domain.errors import Unavailable, Unimplemented
 from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log.partitions import list_partitions
 from broker.workers.retention_janitor import RetentionJanitor
-from tests.cli.processes import run_broker
+from tests.citus.conftest import broker_options
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message, text
 from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
 from tests.fixtures.database import begin, in_schema
@@ -29,37 +29,6 @@ pytestmark = NEEDS_CITUS
 
 _TOPICS = 6  # of a shard each: on both workers
 StartBroker = Callable[..., BrokerProcess]
-
-
-@pytest.fixture(scope="module")
-def served_url(citus_nodes: Nodes) -> Iterator[str]:
-    """Of a database whose tables of messages are distributed."""
-    with citus_nodes.database() as url:
-        done = run_broker("migrate", "--distribute", "--database-url", url)
-        assert done.returncode == 0, done.stderr
-        assert "13 tables were distributed.\n" in done.stdout
-        yield url
-
-
-def _options(url: str, hot: str) -> list[str]:
-    """Of a broker whose hot statements go to the coordinator, or to any of the workers."""
-    nodes = ["--hot-database-url", Nodes.hot_url(url)] if hot == "workers" else []
-    return ["--database-url", url, *nodes, "--port", "0"]
-
-
-@pytest.fixture(scope="module", params=["coordinator", "workers"])
-def served(request: pytest.FixtureRequest, served_url: str) -> Iterator[str]:
-    """The URL of a broker on it."""
-    broker = BrokerProcess(*_options(served_url, request.param)).wait_until_ready()
-    yield broker.url
-    assert broker.stop() == 0
-    assert not [line for line in broker.log if "Traceback" in line or " ERROR " in line], "\n".join(broker.log)
-
-
-@pytest.fixture
-async def rest(served: str, project: str) -> AsyncIterator[Rest]:
-    async with httpx.AsyncClient(base_url=served, timeout=60, verify=NO_TLS) as client:
-        yield Rest(client, project)
 
 
 async def _pulled(rest: Rest, count: int, name: str = "sub") -> list[str]:
@@ -108,14 +77,12 @@ async def test_what_is_to_come_later_comes(rest: Rest) -> None:
     assert await _pulled(rest, 4) == ["now", *"abc"]
 
 
-async def test_what_is_not_served_there_says_so(rest: Rest) -> None:
-    await rest.create_topic()
-    await rest.create_subscription()
-    response = await rest.call("GET", f"{rest.project}/lag")
-    assert response.status_code == 501, response.text
-    error = response.json()["error"]
-    assert error["status"] == "UNIMPLEMENTED"
-    assert "several nodes (Citus)" in error["message"]
+async def test_what_is_not_served_there_says_so(served_url: str) -> None:
+    lock_all = Statement(b"lock_all", b"SELECT FROM shards FOR UPDATE")
+    async with make_database(served_url) as (database, _):
+        with pytest.raises(Unimplemented, match=r"several nodes \(Citus\)"):
+            async with database.hot() as connection:
+                await connection.run((lock_all, {}))
 
 
 async def test_keys_keep_their_order(rest: Rest) -> None:
@@ -234,7 +201,7 @@ async def two(
 ) -> AsyncIterator[list[Rest]]:
     """The REST API of two brokers on the same schema, with topics on both workers."""
     # Of the two the first goes by the coordinator, so that what one has written the other reads elsewhere.
-    urls = [start_broker(*_options(served_url, hot)).url for hot in ("coordinator", request.param)]
+    urls = [start_broker(*broker_options(served_url, hot)).url for hot in ("coordinator", request.param)]
     clients = [httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) for url in urls]
     rests = [Rest(client, project) for client in clients]
     for number in range(_TOPICS):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.domain.dead_letter_list import LetterPage
 from broker.domain.journal import NOBODY
 from broker.domain.message import NewMessage
 from broker.domain.message_id import FIRST_ID_SEQ
@@ -14,7 +15,14 @@ from broker.domain.redrive import Outcome as Redriven
 from broker.domain.retraction import Outcome as Retracted
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, Statement
-from broker.store.log import dead_letter_work, finished_attempts, letter_groups, pins, scheduled_messages
+from broker.store.log import (
+    dead_letter_work,
+    finished_attempts,
+    letter_groups,
+    pins,
+    retained_bytes,
+    scheduled_messages,
+)
 from broker.store.log.chosen_letters import read_letters
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.piles import lock_piles
@@ -22,6 +30,7 @@ from broker.store.log.redrive import _asked as asked_of
 from broker.store.log.redrive import redrive
 from broker.store.log.retraction import Asked, retract
 from broker.store.log.scheduled_messages import encode_scheduled
+from broker.store.looking import dead_letters, lag
 from broker.store.resources import snapshots
 from broker.store.resources.distributed_snapshots import fill_locked
 from tests.fixtures.dead_letters import make_letters
@@ -342,3 +351,85 @@ async def test_what_is_retracted(log: Log) -> None:
     assert done[0] == done[1]
     retracted = [each for each in done[0][0].outcomes.values() if each is Retracted.RETRACTED]
     assert len(retracted) == 4
+
+
+async def test_which_subscriptions_may_have_a_backlog(log: Log) -> None:
+    async with log.database.transaction() as connection:
+        await add_subscription(connection, log.topic, "new", log.start)
+    seen = []
+
+    async def look() -> None:
+        names = {"after": "projects/p/subscriptions/", "before": "projects/p/subscriptions0"}
+        async with as_on_nodes(log) as session:
+            alike = await lag.find_lagging(session, **names)
+            session.is_distributed = False
+            assert alike == await lag.find_lagging(session, **names)
+        seen.append([may_lag for _, may_lag in alike])
+
+    await look()
+    await log.publish("a")
+    await look()
+    [delivery] = await log.pull()
+    await look()
+    await log.acknowledge(delivery)
+    await look()
+    assert [sum(each) for each in seen] == [0, 2, 2, 1]
+    async with as_on_nodes(log) as session:
+        assert await lag.find_lagging(session, after="projects/q/", before="projects/q0") == []
+
+
+async def test_what_projects_keep(log: Log) -> None:
+    seen = set()
+
+    async def look(now: datetime) -> None:
+        async with as_on_nodes(log) as session:
+            found = []
+            for session.is_distributed in (True, False):
+                kept = await retained_bytes.read_kept(session, projects=["projects/p", "projects/q"], now=now)
+                found.append([each._replace(spans=sorted(each.spans)) for each in kept])
+        assert found[0] == found[1]
+        seen.add(str(found[0]))
+
+    await look(log.start)
+    await log.publish("a", "b", now=log.start + SECOND)
+    await log.publish("c", key="k", now=log.start + SECOND)
+    await look(log.start + SECOND)
+    deliveries = await log.pull(3, now=log.start + SECOND, ordered=True)
+    await look(log.start + SECOND)
+    await _snapshot(log, "projects/p/snapshots/s", log.start + SECOND)
+    for days in (0, 30):
+        await look(log.start + timedelta(days=days))
+    for delivery in deliveries:
+        await log.acknowledge(delivery)
+    await look(log.start + SECOND)
+    await log.execute("DELETE FROM snapshots")
+    await look(log.start + SECOND)
+    await log.execute("UPDATE subscriptions SET retain_acked_messages = true")
+    await look(log.start + HOUR)
+    await log.execute("UPDATE topics SET message_retention = interval '30 days'")
+    await look(log.start + HOUR)
+    await log.execute("UPDATE subscriptions SET detached = true")
+    await look(log.start + HOUR)
+    await log.execute("DELETE FROM topics")
+    await log.execute("UPDATE subscriptions SET topic = '_deleted-topic_'")
+    await look(log.start + HOUR)
+    assert len(seen) > 5, seen
+
+
+async def test_letters_of_several_shards_share_a_page(log: Log) -> None:
+    letters = await make_letters(log)
+    for text in "abc":
+        await letters.give_up(text)
+    asked = dead_letters.AskedLetters(
+        subscription_id=log.subscription.subscription_id,
+        shard_ids=[log.shard_id],
+        filter_path=None,
+        body_path=None,
+        page=LetterPage(10),
+        now=log.start,
+    )
+    async with as_on_nodes(log) as session:
+        alike = await dead_letters.list_dead_letters(session, asked)
+        session.is_distributed = False
+        assert alike == await dead_letters.list_dead_letters(session, asked)
+    assert [letter.data for letter in alike.found] == [b"a", b"b", b"c"]

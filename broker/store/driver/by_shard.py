@@ -44,6 +44,13 @@ def one_by_one(connection: HotConnection, statement: Statement, shard_ids: Seque
     return [(statement, {"shard_ids": [shard_id]}) for shard_id in shard_ids]
 
 
+async def read_sharing(connection: HotConnection, statement: Statement, given: dict[str, Any]) -> list[Any]:
+    """The rows of all shards, of `max_bytes` together: each gives its part, or a message that is larger."""
+    bound = by_shard(connection, statement, given)
+    part = given["max_bytes"] // len(bound)
+    return list(chain(*await connection.run(*[(each, asked | {"max_bytes": part}) for each, asked in bound])))
+
+
 def _at(given: dict[str, Any], arrays: list[str], numbers: list[int]) -> dict[str, list[Any]]:
     return {name: [given[name][number] for number in numbers] for name in arrays}
 

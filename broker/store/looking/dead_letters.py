@@ -11,10 +11,13 @@ from broker.domain.dead_letter_list import MAX_LETTERS, DeadLetter, LetterList, 
 from broker.domain.delivery import MAX_RESPONSE_BYTES
 from broker.domain.sequences import bounds_of, from_bits, from_multirange
 from broker.store.driver import statements
+from broker.store.driver.by_shard import read_sharing
 from broker.store.driver.hot_connection import HotConnection
 
 _LIST_DEAD_LETTERS = statements.hot("list_dead_letters")
+_READ_LETTER_MESSAGES = statements.hot("read_letter_messages")
 _READ_PILES = statements.hot("read_piles")
+_READ_NEXT_SEQS = statements.hot("read_next_seqs")
 _READ_PILED = statements.hot("read_piled")
 
 _CHUNK = 500  # letters that are read at a time
@@ -87,13 +90,16 @@ class _Walk:
         """The letters of a shard from there on; where to go on, None: there is no more."""
         while not self.is_full:
             rows = await self._rows(at)
+            messages = await self._messages(rows)
             await self._read_piles(sorted({row.letter_shard for row in rows} - self.piles.keys()))
             for row in rows:
-                if self.is_full or (self.asked.bodies and row.matches and row.data is None):
+                message = messages.get((row.letter_shard, row.letter_seq))
+                beyond = message is not None and message.matches and message.data is None
+                if self.is_full or (self.asked.bodies and beyond):
                     return at
                 at = LetterPosition(at.shard_id, row.seq, row.letter_shard, row.letter_seq)
                 self.scanned += 1
-                self._take(row, at.shard_id)
+                self._take(row, message, at.shard_id)
             if len(rows) < _CHUNK:
                 return None
         return at
@@ -105,36 +111,55 @@ class _Walk:
             "after_seq": at.seq,
             "after_letter_shard": at.letter_shard,
             "after_letter_seq": at.letter_seq,
-            "filter_path": self.asked.filter_path,
-            "body_path": self.asked.body_path,
             "max_letters": _CHUNK,
-            "max_bytes": MAX_RESPONSE_BYTES if self.asked.bodies else 0,
         }
         [rows] = await self.connection.run((_LIST_DEAD_LETTERS, asked))
         return rows
 
-    def _take(self, row: Any, shard_id: int) -> None:
-        if row.matches is None:  # the message has gone with its partition
+    async def _messages(self, letters: Sequence[Any]) -> dict[tuple[int, int], Any]:
+        """As they lie in the dead-letter topic, by their places there; of those that do still."""
+        if not letters:
+            return {}
+        asked: dict[str, Any] = {
+            "shard_ids": [letter.letter_shard for letter in letters],
+            "publish_times": [letter.publish_time for letter in letters],
+            "seqs": [letter.letter_seq for letter in letters],
+            "filter_path": self.asked.filter_path,
+            "body_path": self.asked.body_path,
+            "max_bytes": MAX_RESPONSE_BYTES if self.asked.bodies else 0,
+        }
+        return {
+            (row.shard_id, row.seq): row
+            for row in await read_sharing(self.connection, _READ_LETTER_MESSAGES, asked)
+        }
+
+    def _take(self, row: Any, message: Any, shard_id: int) -> None:
+        if message is None:  # it has gone with its partition
             self.gone += 1
             return
-        letter = _letter(row, shard_id)
+        letter = _letter(row, message, shard_id)
         holding = [pile for pile in self.piles.get(row.letter_shard, ()) if pile.holds(letter)]
         if not holding:
             self.gone += 1
-        elif row.matches and self.asked.page.takes(letter):
+        elif message.matches and self.asked.page.takes(letter):
             names = [pile.name for pile in holding]
             self.found.append(replace(letter, topic=holding[0].topic, subscriptions=names))
-            self.room -= len(row.data or b"") + len(row.attributes)
+            self.room -= len(message.data or b"") + len(message.attributes)
 
     async def _read_piles(self, shard_ids: Sequence[int]) -> None:
         if not shard_ids:
             return
-        [rows] = await self.connection.run((_READ_PILES, {"shard_ids": shard_ids}))
+        # Whose they are, and behind it where each stands: who is made meanwhile is not among them, and who is
+        # detached has none.
+        asked = {"shard_ids": shard_ids}
+        rows, cursors = await self.connection.run((_READ_PILES, asked), (_READ_NEXT_SEQS, asked))
+        stands = {(row.shard_id, row.subscription_id): row.next_seq for row in cursors}
         self.piles |= {shard_id: [] for shard_id in shard_ids}
         for row in rows:
-            if row.next_seq is None:
+            next_seq = stands.get((row.shard_id, row.subscription_id))
+            if next_seq is None:
                 continue
-            pile = _Pile(row.topic, row.subscription, self.asked.now - row.retention, row.next_seq)
+            pile = _Pile(row.topic, row.subscription, self.asked.now - row.retention, next_seq)
             where = {"shard_id": row.shard_id, "subscription_id": row.subscription_id, "max_rows": _MAX_ROWS}
             [held] = await self.connection.run((_READ_PILED, where))
             for attempt in held:
@@ -149,8 +174,8 @@ def _add(pile: _Pile, attempt: Any) -> None:
         pile.waiting[attempt.ordering_key] = bounds_of(attempt.waiting)
 
 
-def _letter(row: Any, shard_id: int) -> DeadLetter:
-    attributes: Mapping[str, str] = _decode_attributes(row.attributes)
+def _letter(row: Any, message: Any, shard_id: int) -> DeadLetter:
+    attributes: Mapping[str, str] = _decode_attributes(message.attributes)
     return DeadLetter(
         shard_id=shard_id,
         seq=row.seq,
@@ -160,8 +185,8 @@ def _letter(row: Any, shard_id: int) -> DeadLetter:
         publish_time=row.publish_time,
         delivery_attempts=row.delivery_attempts,
         reason=row.reason,
-        ordering_key=row.ordering_key,
+        ordering_key=message.ordering_key,
         attributes=attributes,
-        attributes_text=row.attributes,
-        data=row.data,
+        attributes_text=message.attributes,
+        data=message.data,
     )

@@ -20,6 +20,8 @@ from broker.store.looking.standing_messages import standing_in, with_ids
 
 _FIND_MESSAGE = statements.hot("find_message")
 _READ_FATES = statements.hot("read_fates")
+_MATCH_MESSAGE = statements.hot("match_message")
+_FIND_LETTERS = statements.hot("find_letters_of_message")
 _COUNT_BEFORE = statements.hot("count_before")
 
 
@@ -51,17 +53,28 @@ async def read_facts(
     connection: HotConnection, *, message: LoggedMessage, subscriptions: Sequence[Subscription], now: datetime
 ) -> list[Facts]:
     """In the order of the subscriptions, without those that are gone."""
-    asked = {
-        "shard_id": message.shard_id,
-        "seq": message.seq,
+    ids = {"subscription_ids": [s.subscription_id for s in subscriptions]}
+    where = ids | {"shard_id": message.shard_id, "seq": message.seq}
+    in_shard = {
         "ordering_key": message.ordering_key or "",
-        "attributes": message.attributes,
-        "body": message.data if len(message.data) <= MAX_BODY_BYTES else None,
-        "subscription_ids": [s.subscription_id for s in subscriptions],
+        "ordered": [s.enable_message_ordering for s in subscriptions],
     }
-    [rows] = await connection.run((_READ_FATES, asked))
+    body = message.data if len(message.data) <= MAX_BODY_BYTES else None
+    # Letters before and behind: a message becomes one, and comes back, at any moment.
+    before, rows, there, behind = await connection.run(
+        (_FIND_LETTERS, where),
+        (_READ_FATES, where | in_shard),
+        (_MATCH_MESSAGE, ids | {"attributes": message.attributes, "body": body}),
+        (_FIND_LETTERS, where),
+    )
+    matches = dict(there)
+    newest = {row.subscription_id: _dead_letter(row) for row in (*before, *behind)}
     by_id = {row.subscription_id: row for row in rows}
-    found = [_facts(by_id[s.subscription_id], message, s, now) for s in subscriptions if s.subscription_id in by_id]
+    found = [
+        _facts(by_id[id_], message, s, now, matches=matches[id_], dead_letter=newest.get(id_))
+        for s in subscriptions
+        if (id_ := s.subscription_id) in matches
+    ]
     return await _with_ids(connection, found)
 
 
@@ -105,7 +118,15 @@ async def count_before(connection: HotConnection, facts: Facts, *, now: datetime
     return rows[0].matching, rows[0].scanned >= most
 
 
-def _facts(row: Any, message: LoggedMessage, subscription: Subscription, now: datetime) -> Facts:
+def _facts(
+    row: Any,
+    message: LoggedMessage,
+    subscription: Subscription,
+    now: datetime,
+    *,
+    matches: bool,
+    dead_letter: DeadLetterFact | None,
+) -> Facts:
     return Facts(
         subscription=subscription,
         shard_id=message.shard_id,
@@ -115,12 +136,12 @@ def _facts(row: Any, message: LoggedMessage, subscription: Subscription, now: da
         ordering_key=message.ordering_key,
         next_seq=row.next_seq,
         first_seq=row.first_seq,
-        matches=row.matches,
+        matches=matches,
         standing=_standing(row.rows, message, now),
         held_by=row.held_by,
         waits=row.waits,
         redriven=row.redriven,
-        dead_letter=_dead_letter(row.dead_letter),
+        dead_letter=dead_letter,
     )
 
 
@@ -133,13 +154,10 @@ def _standing(text: str | None, message: LoggedMessage, now: datetime) -> Standi
     return None
 
 
-def _dead_letter(text: str | None) -> DeadLetterFact | None:
-    if text is None:
-        return None
-    row = json.loads(text)
+def _dead_letter(row: Any) -> DeadLetterFact:
     return DeadLetterFact(
-        message_id=message_id(row["shard_id"], row["seq"]),
-        publish_time=datetime.fromisoformat(row["publish_time"]),
-        reason=row["reason"],
-        delivery_attempts=row["delivery_attempts"],
+        message_id=message_id(row.shard_id, row.seq),
+        publish_time=row.publish_time,
+        reason=row.reason,
+        delivery_attempts=row.delivery_attempts,
     )

@@ -14,6 +14,7 @@ from broker.store.schema.schedule_tables import scheduled_messages
 from broker.store.schema.staged_tables import staged
 from broker.store.schema.tables import subscriptions, topics
 
+_LIST_OLDEST_TOPICS = statements.hot("list_oldest_topics")
 _READ_RETAINED = statements.hot("read_retained")
 
 MOST_SCHEDULED = 100_000
@@ -34,8 +35,13 @@ _PROJECTS = text("""
 
 async def read_retained(connection: HotConnection, *, max_topics: int) -> Mapping[str, int]:
     """Bytes that the log of each topic takes, about, by the topic's name; of the `max_topics` oldest topics."""
-    [rows] = await connection.run((_READ_RETAINED, {"max_topics": max_topics}))
-    return {row.name: row.retained_bytes for row in rows}
+    [shards] = await connection.run((_LIST_OLDEST_TOPICS, {"max_topics": max_topics}))
+    names = {row.shard_id: row.name for row in shards}
+    found = dict.fromkeys(names.values(), 0)
+    [rows] = await connection.run((_READ_RETAINED, {"shard_ids": sorted(names)}))
+    for row in rows:
+        found[names[row.shard_id]] += row.retained_bytes
+    return found
 
 
 async def list_frozen(connection: ResourceConnection, *, limit: int) -> list[str]:

@@ -13,35 +13,58 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.scheduled_messages import id_seqs_at
 
 _FIND_LAGGING = statements.hot("find_lagging")
+_FIND_LAGGING_ON_NODES = statements.hot("find_lagging_on_nodes")
+_LIST_NAMES = statements.hot("list_names")
+_READ_ACTIVITY = statements.hot("read_activity")
 _READ_LAG = statements.hot("read_lag")
 _NAMES_AT_A_TIME = 10_000
 
 
 async def find_lagging(connection: HotConnection, *, after: str, before: str) -> list[tuple[str, bool]]:
     """The next subscriptions between two names, some thousands, and whether each may have a backlog."""
-    [rows] = await connection.run((_FIND_LAGGING, {"after": after, "before": before, "max_rows": _NAMES_AT_A_TIME}))
+    asked = {"after": after, "before": before, "max_rows": _NAMES_AT_A_TIME}
+    if connection.is_distributed:
+        return await _find_on_nodes(connection, asked)
+    [rows] = await connection.run((_FIND_LAGGING, asked))
     return [(row.name, row.may_lag) for row in rows]
+
+
+async def _find_on_nodes(connection: HotConnection, asked: dict[str, Any]) -> list[tuple[str, bool]]:
+    """The catalog first: one that is made meanwhile is not among them, one that is deleted has no backlog."""
+    [named] = await connection.run((_LIST_NAMES, asked))
+    if not named:
+        return []
+    ids = {"subscription_ids": [row.subscription_id for row in named]}
+    [rows] = await connection.run((_FIND_LAGGING_ON_NODES, ids))
+    lagging = {row.subscription_id for row in rows}
+    return [(row.name, row.subscription_id in lagging) for row in named]
 
 
 async def read_lag(
     connection: HotConnection, *, subscriptions: Sequence[Subscription], now: datetime
 ) -> list[ShardLag]:
-    """Of each subscription, in each of its shards; detached ones have none.  Nothing is locked."""
+    """Of each subscription, in each of its shards; one that is detached, or gone, has none.  Nothing is locked."""
+    ids = {"subscription_ids": [s.subscription_id for s in subscriptions]}
     asked = {
-        "subscription_ids": [s.subscription_id for s in subscriptions],
         "retained_since": [now - s.retention for s in subscriptions],
+        "filter_paths": [s.filter_path for s in subscriptions],
+        "body_paths": [s.body_path for s in subscriptions],
+        "ordered": [s.enable_message_ordering for s in subscriptions],
         "max_attempts": MAX_ATTEMPTS,
         "max_batches": MAX_BATCHES,
         "max_scanned": MAX_SCANNED,
     }
-    [rows] = await connection.run((_READ_LAG, asked))
+    stands, activity = await connection.run((_READ_LAG, ids | asked), (_READ_ACTIVITY, ids))
+    last_active_at = {row.subscription_id: row.last_active_at for row in activity}
+    rows = [row for row in stands if row.subscription_id in last_active_at]
     holders = {(row.shard_id, json.loads(row.holder)["seq"]) for row in rows if row.holder is not None}
     names = await id_seqs_at(connection, holders)
-    return [_shard_lag(row, names) for row in rows]
+    return [_shard_lag(row, last_active_at[row.subscription_id], names) for row in rows]
 
 
-def _shard_lag(row: Any, names: Mapping[tuple[int, int], int]) -> ShardLag:
+def _shard_lag(row: Any, last_active_at: datetime, names: Mapping[tuple[int, int], int]) -> ShardLag:
     return ShardLag(
+        last_active_at=last_active_at,
         **{name: value for name, value in row._asdict().items() if name not in ("holder", "shard_id")},
         holder=_holder(row.shard_id, row.holder, names),
     )

@@ -3,7 +3,7 @@
 -- columns: shard_id, id_seq, due_at, accepted_at, ordering_key, attributes, data
 SELECT m.shard_id, m.id_seq, m.due_at, m.accepted_at, m.ordering_key, m.attributes::text AS attributes,
        NULL::bytea AS data
-FROM unnest(%(shard_ids)s) AS s (shard_id)
+FROM shards AS s
 CROSS JOIN LATERAL (
     SELECT * FROM scheduled_messages AS w
     WHERE w.shard_id = s.shard_id
@@ -12,5 +12,6 @@ CROSS JOIN LATERAL (
     ORDER BY w.due_at, w.id_seq
     LIMIT %(max_messages)s
 ) AS m
+WHERE s.shard_id = ANY (%(shard_ids)s::int8[])
 ORDER BY m.due_at, m.id_seq, m.shard_id
 LIMIT %(max_messages)s

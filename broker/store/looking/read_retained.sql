@@ -1,10 +1,9 @@
--- What the logs of topics take, the first `max_topics` of them: an estimate, at a cost that does not grow with what is
--- stored.  Messages of a shard from its first to its head, times what its newest ones take each.
--- parameters: max_topics int8
--- columns: name, retained_bytes
-SELECT t.name, coalesce(sum((h.head - first.seq + 1) * newest.message_size), 0)::int8 AS retained_bytes
-FROM (SELECT topic_id, name FROM topics ORDER BY topic_id LIMIT %(max_topics)s) AS t
-JOIN shards AS h ON h.topic_id = t.topic_id
+-- What the logs of shards take: an estimate, at a cost that does not grow with what is stored.  Messages of a shard from
+-- its first to its head, times what its newest ones take each.
+-- parameters: shard_ids int8[]
+-- columns: shard_id, retained_bytes
+SELECT h.shard_id, coalesce((h.head - first.seq + 1) * newest.message_size, 0)::int8 AS retained_bytes
+FROM shards AS h
 LEFT JOIN LATERAL (
     SELECT b.last_seq - b.count + 1 AS seq
     FROM message_batches AS b
@@ -21,4 +20,4 @@ LEFT JOIN LATERAL (
         LIMIT 20
     ) AS b
 ) AS newest ON true
-GROUP BY t.name
+WHERE h.shard_id = ANY (%(shard_ids)s::int8[])

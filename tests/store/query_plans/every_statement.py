@@ -91,6 +91,7 @@ MODULES = {
     "waiting": waiting,
     "write": write,
     "delivery_attempts": delivery_attempts,
+    "figures": figures,
     "filters": filters,
     "journal": journal,
     "lag": lag,
@@ -234,6 +235,7 @@ async def run_every_statement(log: Log, session: Any) -> None:
     await retained_bytes.read_kept(session, projects=["projects/p"], now=later)
     await retained_bytes.sum_batches(session, {log.shard_id: Tally(span_of(log.start))}, limit=10)
     await retained_bytes.sum_scheduled(session, {log.shard_id: 0}, limit=10)
+    await _look_as_on_nodes(session, later)
     await _list_dead_letters(log, session, later)
     await _run_push_statements(log, session)
     to_come = encode_scheduled([NewMessage(data=b"later")], [later])
@@ -242,6 +244,14 @@ async def run_every_statement(log: Log, session: Any) -> None:
         log.shard_id, [messages.encode_messages([NewMessage(data=b"a")])], log.start
     )
     await appending_by_row.append_by_row(session, *by_row)
+
+
+async def _look_as_on_nodes(session: Any, now: datetime) -> None:
+    """The forms of statements for where tables lie on nodes."""
+    session.is_distributed = True
+    await lag.find_lagging(session, after="projects/p/subscriptions/", before="projects/p/subscriptions0")
+    await retained_bytes.read_kept(session, projects=["projects/p"], now=now)
+    session.is_distributed = False
 
 
 async def _list_dead_letters(log: Log, session: Any, now: datetime) -> None:
