@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from broker.cli.stop import Stop
 from broker.store.driver.database import Database
 from broker.store.engine import engine
 from broker.store.log.partitions import drop_detached_leftovers, drop_partition, list_partitions
+from broker.store.log.retention import drop_partitions_behind
 from broker.store.schema import migrations
 from broker.store.schema.citus import TABLES
 from broker.store.schema.schema_state import DatabaseUnreachable, inspect
@@ -198,3 +200,19 @@ async def test_a_partition_that_somebody_holds_on_a_worker_stays(distributed: Da
             await reader.execute(b"SELECT count(*) FROM broker.message_batches")
             assert not await drop_partition(connection, first)
         assert await drop_partition(connection, first)
+
+
+async def test_no_space_is_given_back_while_a_node_has_not_heard_how_a_commit_ended(
+    distributed: Database, citus_url: str, citus_nodes: Nodes
+) -> None:
+    """What it wrote may want the messages, unseen as yet; what held the janitor up has gone with its session."""
+    name = str(make_url(citus_url).database)
+    worker = citus_nodes.workers[1]
+    now = datetime.now(UTC) + timedelta(days=30)
+    worker.ask(f"BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION '{name}'", database=name)
+    async with distributed.connection() as connection:
+        before = await list_partitions(connection)
+        assert await drop_partitions_behind(connection, now=now) == 0
+        assert await list_partitions(connection) == before
+        worker.ask(f"COMMIT PREPARED '{name}'", database=name)
+        assert await drop_partitions_behind(connection, now=now) == len(before)

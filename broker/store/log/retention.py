@@ -14,6 +14,7 @@ from broker.store.driver.advisory_locks import DROPPING, TIDYING, lock_key
 from broker.store.driver.database import Connection
 from broker.store.log.deleting import BATCH, delete_in_batches
 from broker.store.log.finished_attempts import delete_finished_attempts
+from broker.store.log.in_doubt import is_nothing_in_doubt
 from broker.store.log.journal import journal_parameters
 from broker.store.log.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
 from broker.store.log.pins import read_oldest_pins
@@ -48,11 +49,14 @@ async def tidying(connection: Connection) -> AsyncIterator[bool]:
 
 
 @asynccontextmanager
-async def _dropping(connection: Connection) -> AsyncIterator[None]:
-    """Nobody makes rows meanwhile of messages that nothing refers to just now (hold_retention.sql)."""
+async def _dropping(connection: Connection) -> AsyncIterator[bool]:
+    """Nobody makes rows meanwhile of messages that nothing refers to just now (hold_retention.sql).
+
+    Whether nobody has made any before that cannot be seen yet: on nodes such rows may come to light later.
+    """
     await connection.execute(sql.SQL("SELECT pg_advisory_lock({})").format(lock_key(DROPPING)))
     try:
-        yield
+        yield await is_nothing_in_doubt(connection)
     finally:
         await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(DROPPING)))
 
@@ -66,8 +70,8 @@ async def drop_partitions_behind(
     moved to `straggler_batches`.
     """
     await drop_detached_leftovers(connection)
-    async with _dropping(connection):
-        return await _drop_partitions(connection, now, states or StateChanges())
+    async with _dropping(connection) as may_drop:
+        return await _drop_partitions(connection, now, states or StateChanges()) if may_drop else 0
 
 
 async def _drop_partitions(connection: Connection, now: datetime, states: StateChanges) -> int:
@@ -119,8 +123,9 @@ async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
         deleted += len(rows)
         if not more:
             break
-    async with _dropping(connection):
-        await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
+    async with _dropping(connection) as may_drop:
+        if may_drop:
+            await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
     cursor = await connection.execute(_DELETE_CLOSED_SHARDS)
     gone = [shard_id for (shard_id,) in await cursor.fetchall()]
     await connection.execute(b"DELETE FROM known_shards WHERE shard_id = ANY (%s)", [gone])
