@@ -88,7 +88,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
         "requests": broker.requests,
         "answers": broker.answers,
         "resource_calls": ResourceCalls(turns.of),
-        "hot_calls": HotCalls(lambda: broker.company.is_there),
+        "hot_calls": HotCalls(broker.company.is_there),
         "calls": broker.calls,
         "gate": broker.gate,
         "auditor": broker.auditor,

@@ -22,7 +22,6 @@ class Company:
                 self._changed_at = self._clock()
             self._latest = project
 
-    @property
     def is_there(self) -> bool:
         """Whether turns of the last second were of more than one project."""
         return self._changed_at is not None and self._clock() - self._changed_at < LATELY_SECONDS

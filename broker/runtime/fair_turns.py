@@ -153,7 +153,7 @@ class FairTurns(Generic[T]):
         if free <= 0:
             return None
         company = self._company
-        chosen = _least(self._root, below=self._beside if company is not None and company.is_there else inf)
+        chosen = _least(self._root, below=self._beside if company is not None and company.is_there() else inf)
         if free == 1 and chosen is not None and chosen.under_way and chosen.expected >= self._long:
             chosen = _least(self._root, below=1)
         if chosen is None:

@@ -32,7 +32,7 @@ class PublishTurns:
 
     def begin_at_once(self, project: str) -> bool:
         """Whether there is room, and nobody waits for it; then a flush has begun that ends with `end(None, …)`."""
-        room = 1 if self._company.is_there else self._at_once
+        room = 1 if self._company.is_there() else self._at_once
         if self._waiting or self._uncounted + self._turns.under_way >= room:
             return False
         self._company.had_turn(project)

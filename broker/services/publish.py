@@ -1,9 +1,9 @@
 """Publish (A1, B1): limits, then the coalescer."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.domain.deduplication import identities
 from broker.domain.delay import due_times
@@ -78,17 +78,18 @@ class PublishService:
         if topic is not None and len(topic.shard_ids) == 1:
             self._coalescer.check_room(topic.shard_ids[0])
 
-    def publish(
+    async def publish(
         self, topic_name: str, messages: Sequence[NewMessage], principal: str = "", traceparent: bytes = b""
-    ) -> Coroutine[Any, Any, list[str]]:
+    ) -> list[str]:
         """Store messages durably and return their ids, in order.  `principal`: who publishes ("": it is not known);
         `traceparent`: the request's place in a trace, if it has one.
 
         Raises InvalidArgument, FailedPrecondition, NotFound, ResourceExhausted, Unavailable (outcome unknown).
         """
-        if self._counters.tracing is None:
-            return self._publish(topic_name, messages, principal)
-        return self._publish_traced(self._counters.tracing, topic_name, messages, principal, traceparent)
+        if self._counters.tracing is not None:
+            return await self._publish_traced(self._counters.tracing, topic_name, messages, principal, traceparent)
+        topic, batch = await self._admit(topic_name, messages, principal)
+        return await self._store(topic, messages, batch)
 
     async def _publish_traced(
         self,
@@ -99,20 +100,22 @@ class PublishService:
         traceparent: bytes,
     ) -> list[str]:
         with tracing.publishing(topic_name, [message.attributes for message in messages], traceparent) as ids:
-            ids += await self._publish(topic_name, messages, principal)
+            topic, batch = await self._admit(topic_name, messages, principal)
+            ids += await self._store(topic, messages, batch)
             return ids
 
-    async def _publish(self, topic_name: str, messages: Sequence[NewMessage], principal: str) -> list[str]:
-        topic, batch = await self._admit(topic_name, messages, principal)
-        return await self._store(topic, messages, batch)
-
-    async def _store(
+    def _store(
         self, topic: Topic, messages: Sequence[NewMessage], batch: EncodedMessages, tries: int = 1
-    ) -> list[str]:
-        """A request whose messages are for several shards goes to each for itself."""
+    ) -> Awaitable[list[str]]:
         if batch.identified is None and batch.levels is None:
             shard_id = self._shard(topic, messages[0].ordering_key, len(messages))
-            return await self._append(topic, shard_id, messages, batch, tries)
+            return self._append(topic, shard_id, messages, batch, tries)
+        return self._store_in_several(topic, messages, batch, tries)
+
+    async def _store_in_several(
+        self, topic: Topic, messages: Sequence[NewMessage], batch: EncodedMessages, tries: int
+    ) -> list[str]:
+        """A request whose messages are for several shards goes to each for itself."""
         of_shard: dict[int, list[int]] = {}
         for index, shard_id in enumerate(self._shards(topic, messages[0].ordering_key, batch)):
             of_shard.setdefault(shard_id, []).append(index)

@@ -78,7 +78,7 @@ class DeadLetterForwarder:
             count, more = await self._forward(subscription_name, shard_id)
         except NotFound:
             return 0, False  # the subscription is gone
-        if more and self._company.is_there:
+        if more and self._company.is_there():
             await asyncio.sleep(clock() - begun_at)
         return count, more
 

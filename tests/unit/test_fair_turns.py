@@ -231,7 +231,7 @@ def test_no_project_has_more_than_a_third_of_the_turns_at_once_while_another_is_
     for project, cost in asks:
         turns.ask((project,), (project, cost))
     while len(turns) or under_way:
-        before, alone = Counter(turn.item[0] for turn in under_way), not company.is_there
+        before, alone = Counter(turn.item[0] for turn in under_way), not company.is_there()
         turn = turns.begin()
         if turn is not None:
             under_way.append(turn)

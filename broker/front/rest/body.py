@@ -84,7 +84,7 @@ class BodyReader:
         more = False
         if (body := exchange.take()) is None:
             body, more = await _read(exchange)
-        encoding = _header(exchange, b"content-encoding") if body or more else b""
+        encoding = exchange.head.encoding if body or more else b""
         if not (more or encoding or admission.unpacks):
             if len(body) <= LARGE_BYTES:
                 return body, self._take(len(body), admission) if body else 0, None
@@ -127,13 +127,6 @@ async def _read(exchange: Exchange) -> tuple[bytes, bool]:
         return await exchange.read()
     except Gone:
         raise InvalidArgument("The caller closed the connection within the request.") from None
-
-
-def _header(exchange: Exchange, wanted: bytes) -> bytes:
-    for name, value in exchange.head.headers:
-        if name == wanted:
-            return value
-    return b""
 
 
 def _decompressed(body: bytes, encoding: bytes) -> bytes:

@@ -122,8 +122,7 @@ class Exchange:
             return
         last = self.is_last
         end = self.end_of_head(last=last)
-        own = self.headers
-        head = b"%b\r\n%b%bcontent-length: %d%b" % (STATUS_LINES[status], own, headers, len(body), end)
+        head = b"%b\r\n%b%bcontent-length: %d%b" % (STATUS_LINES[status], self.headers, headers, len(body), end)
         if self.head.method == "HEAD":
             self._connection.write(head)
         elif len(body) <= _COPIED_BYTES:

@@ -17,9 +17,10 @@ _LONGEST_KNOWN = 4_096  # bytes of such a head: a signed token makes it longer t
 class Head:
     """`path` and `query` are as they were sent, percent-encoded and apart; `headers` have names in small letters.
 
-    `length`: bytes of the body, None where it comes in chunks.  `keep_alive`: the client means to send another
-    request.  `expects_continue`: it waits to be asked for the body.  All these stay as they are; `verdict` is what
-    web_pages.py finds of it (None: not asked yet), and `request_id` the caller's with it (b"": none that will do).
+    `length`: bytes of the body, None where it comes in chunks; `encoding`: its Content-Encoding (b"": it has none).
+    `keep_alive`: the client means to send another request.  `expects_continue`: it waits to be asked for the body.
+    All these stay as they are; `verdict` is what web_pages.py finds of it (None: not asked yet), and `request_id`
+    the caller's with it (b"": none that will do).
     """
 
     method: str
@@ -30,6 +31,7 @@ class Head:
     length: int | None
     keep_alive: bool
     expects_continue: bool
+    encoding: bytes = b""
     verdict: "Verdict | None" = None
     request_id: bytes = b""
 

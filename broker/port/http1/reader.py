@@ -16,7 +16,9 @@ MAX_HEAD_BYTES = 65_536  # of a request; of all that is no body
 MAX_HEADERS = 256
 IDLE, HEAD, BODY = range(3)  # phases; an Enum's members cost a call each, several times a request
 
-_SPECIAL_HEADERS = frozenset([b"host", b"content-length", b"expect", b"transfer-encoding", b"upgrade"])
+_SPECIAL_HEADERS = frozenset(
+    [b"host", b"content-length", b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"]
+)
 _TOO_MANY_HEADERS = f"The request has more than {MAX_HEADERS} headers."
 
 
@@ -98,7 +100,7 @@ class RequestReader:
         self.number += 1
         self._quiet = self.left = self._hosts = 0
         self._chunked = self._upgrade = self._expects_continue = False
-        self._url = b""
+        self._url = self._encoding = b""
         self._headers: list[tuple[bytes, bytes]] = []
 
     def on_url(self, url: bytes) -> None:
@@ -117,6 +119,8 @@ class RequestReader:
             self._hosts += 1
         elif name == b"content-length":
             self.left = int(value)
+        elif name == b"content-encoding":
+            self._encoding = self._encoding or value
         elif name == b"expect":
             self._expects_continue = value.lower() == b"100-continue"
         elif name == b"upgrade":
@@ -145,6 +149,7 @@ class RequestReader:
             length=None if self._chunked else self.left,
             keep_alive=self._parser.should_keep_alive(),
             expects_continue=self._expects_continue and version == "1.1",
+            encoding=self._encoding,
         )
         self.phase = BODY
         self._requests.request_begun(head)
