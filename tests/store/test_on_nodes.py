@@ -14,7 +14,7 @@ from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.redrive import Outcome as Redriven
 from broker.domain.retraction import Outcome as Retracted
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.driver.statements import BEGIN, Statement
+from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
     dead_letter_work,
     finished_attempts,
@@ -433,3 +433,13 @@ async def test_letters_of_several_shards_share_a_page(log: Log) -> None:
         session.is_distributed = False
         assert alike == await dead_letters.list_dead_letters(session, asked)
     assert [letter.data for letter in alike.found] == [b"a", b"b", b"c"]
+
+
+async def test_what_is_appended_in_a_transaction_is_committed_with_it(log: Log) -> None:
+    async with as_on_nodes(log) as session:
+        await session.run((BEGIN, {}))
+        await log.publish("a", connection=session)
+        assert session.in_transaction
+        assert await log.rows("SELECT count(*) FROM messages") == [(0,)]
+        await session.run((COMMIT, {}))
+    assert await log.rows("SELECT count(*) FROM messages") == [(1,)]

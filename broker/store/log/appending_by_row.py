@@ -23,17 +23,19 @@ _LENGTH = struct.Struct("!i").unpack_from
 
 
 async def append_by_row(connection: HotConnection, take: Bound, append: Bound) -> list[Any]:
-    """Run what append_statements has made, as a transaction.  Returns what `take` does: a row, or none if the shard
-    is closed.
+    """Run what append_statements has made, in the transaction that there is, or one of its own.
 
-    Raises psycopg.Error; an OperationalError means that the outcome is unknown.
+    Returns what `take` does: a row, or none if the shard is closed.  Raises psycopg.Error; an OperationalError
+    means that the outcome is unknown.
     """
-    _, taken = await connection.run((BEGIN, {}), take)
+    is_own = not connection.in_transaction
+    *_, taken = await connection.run(*([(BEGIN, {})] if is_own else []), take)
     writes: Sequence[Bound] = ()
     if taken:
         [(head, publish_time)] = taken
         writes = [(_APPEND_BATCH, row) for row in _rows(append[1], head, publish_time)]
-    await connection.run(*writes, (COMMIT, {}))
+    if is_own or writes:
+        await connection.run(*writes, *([(COMMIT, {})] if is_own else []))
     return taken
 
 
