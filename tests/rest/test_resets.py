@@ -128,6 +128,8 @@ async def test_all_that_a_project_has_is_gone_in_every_process_and_nothing_of_an
     await streams.close()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_what_is_made_and_published_while_a_project_is_reset_is_there_or_gone(
     two: tuple[Rest, Rest], database_url: str
 ) -> None:

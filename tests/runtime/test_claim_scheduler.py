@@ -22,6 +22,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import PullTerms
 from broker.runtime.tasks import Tasks
+from broker.store.claim import claim as claiming
 from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Locked, More, Quiet, Rest
 from tests.fixtures.broker import eventually
 from tests.fixtures.claims import pull_claims
@@ -67,13 +68,13 @@ async def parked(long_poll: LongPoll, count: int) -> list[Any]:
 def claims(monkeypatch: pytest.MonkeyPatch) -> list[ClaimRequest]:
     """Every claim's request from now on."""
     requests: list[ClaimRequest] = []
-    claim = claim_scheduler.claim_messages
+    claim = claiming.claim_messages
 
     async def noted(connection: Any, request: ClaimRequest, attempt_ids: Any) -> Mapping[int, Claimed]:
         requests.append(request)
         return await claim(connection, request, attempt_ids)
 
-    monkeypatch.setattr(claim_scheduler, "claim_messages", noted)
+    monkeypatch.setattr(claiming, "claim_messages", noted)
     return requests
 
 
@@ -233,7 +234,7 @@ async def played(log: Log, tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> Cla
             await claims.free.wait()
         return brought
 
-    monkeypatch.setattr(claim_scheduler, "claim_messages", answer)
+    monkeypatch.setattr(claiming, "claim_messages", answer)
     return claims
 
 

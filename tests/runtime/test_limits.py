@@ -315,7 +315,7 @@ class Server:
         self.attempts += 1
         if self.away:
             raise psycopg.OperationalError("away")
-        return await self._database._hot_connection()
+        return await self._database._hot_pool._connect()
 
 
 @pytest.fixture

@@ -69,6 +69,8 @@ async def test_a_process_looks_by_itself(database: Database, database_url: str) 
     assert seen.count("heads") == 10
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_what_one_publishes_or_gives_back_comes_through_the_other(two: list[Rest]) -> None:
     here, there = two
     await here.create_topic()

@@ -93,6 +93,8 @@ async def test_a_function_that_no_bound_within_ends_costs_its_own_message_alone(
     await sandboxes.close()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_a_good_function_waits_for_a_turn_and_not_for_the_bad_ones(sandboxes: Sandboxes) -> None:
     """Three projects loop in two sandboxes: whoever comes has to wait for one message of one of them."""
     loops = [
@@ -108,6 +110,8 @@ async def test_a_good_function_waits_for_a_turn_and_not_for_the_bad_ones(sandbox
         loop.cancel()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_who_takes_long_leaves_a_sandbox_to_others(sandboxes: Sandboxes) -> None:
     """A project with many functions that loop has one of the two, once it is known for that."""
     loops = [

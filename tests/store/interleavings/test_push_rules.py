@@ -18,6 +18,8 @@ from tests.fixtures.push_log import One, PushLog, contents
 from tests.store.interleavings.steps import changed, open_transaction, paused, until_waiting
 from tests.store.test_seek import seek_to_time
 
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
 WRITES = "UPDATE cursors"
 READS = "generate_series"
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from broker.domain.errors import Aborted, Unavailable
-from broker.runtime import claim_scheduler
+from broker.store.claim import claim as claiming
 from tests.fixtures.broker import Rest, eventually, message
 from tests.fixtures.pusher import Call, Pushing, running_pusher
 
@@ -177,7 +177,7 @@ def machine(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[type
 
         return claimed
 
-    monkeypatch.setattr(claim_scheduler, "claim_messages", faulty(claim_scheduler.claim_messages))
+    monkeypatch.setattr(claiming, "claim_messages", faulty(claiming.claim_messages))
     with asyncio.Runner() as runner:
         context = running_pusher(database_url)
         pushing = runner.run(context.__aenter__())
