@@ -30,23 +30,34 @@ _TAKES = [take_publish, take_drain, take_through, take_lone_publish, take_waitin
 
 def citus(bench: Bench) -> list[Row]:
     """By turns on a single server and on a coordinator with two nodes, both with the programs of one PostgreSQL."""
+    return _beside_one_server(bench, "on Citus", by_way_of_nodes=False)
+
+
+def citus_any_node(bench: Bench) -> list[Row]:
+    """The same, with hot statements by way of the nodes."""
+    return _beside_one_server(bench, "on Citus, by way of its nodes", by_way_of_nodes=True)
+
+
+def _beside_one_server(bench: Bench, words: str, *, by_way_of_nodes: bool) -> list[Row]:
     if not PROGRAMS:
         say("citus: TEST_CITUS_BIN names no PostgreSQL with Citus")
         return [Row(measure="citus", unit="", error="broker: TEST_CITUS_BIN is not set")]
-    plain, spread = (BrokerOnNodes(nodes, workers=bench.options.workers) for nodes in (None, 2))
+    workers = bench.options.workers
+    plain = BrokerOnNodes(None, workers=workers)
+    spread = BrokerOnNodes(2, workers=workers, by_way_of_nodes=by_way_of_nodes)
     try:
         for server in (plain, spread):
             bench.use(server)
             bench.warm_up(server, bench.options.warm_up_seconds)
         sides = Side(plain, partial(fresh_place, plain)), Side(spread, partial(fresh_place, spread))
-        rows = side_by_side(bench, _TAKES, *sides, "on Citus")
+        rows = side_by_side(bench, _TAKES, *sides, words)
     except LoadFailed as error:
         say(f"citus: FAILED: {error}")
         return [Row(measure="citus", unit="", error=f"broker: {error}")]
     finally:
         spread.stop()
         plain.stop()
-    marks = {f"{figure.name}, on Citus": mark for figure, mark in _MARKS.items()}
+    marks = {f"{figure.name}, {words}": mark for figure, mark in _MARKS.items()}
     for row in rows:
         row.mark = marks.get(row.measure)
     return rows

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from benchmarks.access import access
 from benchmarks.before import before
 from benchmarks.bench import Bench
-from benchmarks.citus import citus, citus_nodes
+from benchmarks.citus import citus, citus_any_node, citus_nodes
 from benchmarks.deduplication import deduplication
 from benchmarks.delay import delay
 from benchmarks.flat_claims import flat_claims, flat_looking
@@ -71,6 +71,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "transforms-of-others": transforms_of_others,
     "overload": overload,
     "citus": citus,
+    "citus-any-node": citus_any_node,
     "citus-nodes": citus_nodes,
     "neighbours": neighbours,
     "redrive": redrive,

@@ -84,11 +84,13 @@ class BrokerOnNodes(Broker):
     Processor time is told by node.  Without other nodes the coordinator has the shards itself.
     """
 
-    def __init__(self, nodes: int | None, *, workers: int = 1, shards: int = 1) -> None:
-        """`shards`: of a topic."""
+    def __init__(
+        self, nodes: int | None, *, workers: int = 1, shards: int = 1, by_way_of_nodes: bool = False
+    ) -> None:
+        """`shards`: of a topic; `by_way_of_nodes`: hot statements do not go by way of the coordinator."""
         super().__init__(workers)
         self.name = "broker on PostgreSQL" if nodes is None else f"broker on Citus, {nodes} nodes"
-        self._others, self._shards = nodes, shards
+        self._others, self._shards, self._by_way_of_nodes = nodes, shards, by_way_of_nodes
         self._place = Path()
         self._nodes: list[Node] = []
 
@@ -103,7 +105,14 @@ class BrokerOnNodes(Broker):
         return [
             *(sys.executable, "-m", "broker", "serve", "--host", self.host, "--port", "0"),
             *("--workers", str(self._workers), "--shards-per-topic", str(self._shards), "--database-url", url),
+            *(("--hot-database-url", self._hot_url()) if self._by_way_of_nodes else ()),
         ]
+
+    def _hot_url(self) -> str:
+        _, *others = self._nodes
+        ports = ",".join(str(node.port) for node in others)
+        hosts = ",".join(str(self._place) for _ in others)
+        return f"postgresql://postgres@/postgres?host={hosts}&port={ports}"
 
     def _begin_nodes(self) -> None:
         self._place = Path(tempfile.mkdtemp(prefix="pubsub-bench-nodes-"))
