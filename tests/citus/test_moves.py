@@ -18,18 +18,12 @@ from broker.store.driver.database import Database
 from tests.citus.test_serving import Traffic, make_database
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually
-from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
+from tests.fixtures.citus import MOVE_SHARD, NEEDS_CITUS, Node, Nodes
 from tests.fixtures.log import SECOND, Log, make_log
 from tests.fixtures.waiting import waiting_sessions
 from tests.store.interleavings.steps import paused
 
 pytestmark = NEEDS_CITUS
-
-_MOVE = """
-    SELECT citus_move_shard_placement(p.shardid, p.nodename, p.nodeport, n.nodename, n.nodeport, %s)
-    FROM citus_shards AS p JOIN pg_dist_node AS n ON n.groupid <> 0 AND n.nodeport <> p.nodeport
-    WHERE p.shardid = get_shard_id_for_distribution_column('broker.shards', %s) ORDER BY n.nodeport LIMIT 1
-"""
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +35,7 @@ def moving_url(citus_nodes: Nodes) -> Iterator[str]:
 
 
 def move_shard(nodes: Nodes, url: str, shard_id: int, how: str = "force_logical") -> None:
-    """All that belongs to a shard, and what lies with it, to another worker."""
-    nodes.coordinator.ask(_MOVE, how, shard_id, database=str(make_url(url).database))
+    nodes.coordinator.ask(MOVE_SHARD, how, shard_id, database=str(make_url(url).database))
 
 
 async def _until_held_up(database: Database, move: "asyncio.Task[Any]") -> None:

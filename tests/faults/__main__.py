@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from tests.faults.faults import KINDS
-from tests.faults.layouts import FEATURES, fixed_layout
+from tests.faults.layouts import FEATURES, fixed_layout, is_possible
 from tests.faults.run import recheck
 from tests.faults.soak import Report, SoakPlan, line, soak
 
@@ -37,7 +37,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=list(KINDS), help="a kind of fault (default: by seed)")
     parser.add_argument("--run-seconds", type=float, default=RUN_SECONDS, help="of each run, without its drain")
     parser.add_argument("--check", type=Path, help="check this history, and nothing else")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if "citus" in arguments.features and not is_possible("citus"):
+        parser.error("--with citus: TEST_CITUS_BIN names no PostgreSQL with Citus")
+    return arguments
 
 
 def _print(report: Report) -> None:

@@ -10,13 +10,13 @@ import signal
 
 import psutil
 import psycopg
-from psycopg.abc import Query
 
 from tests.faults.world import Session, World
 
 _OF_BROKERS = "application_name = 'broker' AND datname = current_database() AND pid <> pg_backend_pid()"
 _A_SESSION = f"SELECT pid FROM pg_stat_activity WHERE {_OF_BROKERS} ORDER BY random() LIMIT 1"
 _AT_ONCE = 10  # so many connections are made at a time
+_LOCKED = 200  # rows of a shard, at the most
 _BUSY_SESSIONS = f"SELECT pid FROM pg_stat_activity WHERE {_OF_BROKERS} AND state = 'active'"
 
 
@@ -28,10 +28,12 @@ class StopPostgres:
     def __init__(self) -> None:
         self._stopped: list[psutil.Process] = []
 
+    def choose(self, world: World) -> psutil.Process:
+        """A postmaster."""
+        return _postmaster(world)
+
     async def inject(self, world: World) -> None:
-        postmaster = world.postmaster()
-        if postmaster is None:
-            raise psutil.NoSuchProcess(0)
+        postmaster = self.choose(world)
         postmaster.suspend()
         self._stopped.append(postmaster)
         for backend in postmaster.children():
@@ -51,14 +53,19 @@ class CrashPostgres:
     name = "crash postgres"
 
     async def inject(self, world: World) -> None:
-        postmaster = world.postmaster()
-        if postmaster is None:
-            raise psutil.NoSuchProcess(0)
+        postmaster = _postmaster(world)
         postmaster.send_signal(signal.SIGQUIT)
         await asyncio.to_thread(psutil.wait_procs, [postmaster], 20)
 
     async def heal(self, world: World) -> None:
         """It heals by itself."""
+
+
+def _postmaster(world: World) -> psutil.Process:
+    postmaster = world.postmaster()
+    if postmaster is None:
+        raise psutil.NoSuchProcess(0)
+    return postmaster
 
 
 class _Repeated:
@@ -123,20 +130,11 @@ class Deadlocks(_Repeated):
     name = "deadlocks"
 
     async def once(self, session: Session, world: World) -> float:
-        await session.execute("SET deadlock_timeout = '10s'")
-        orders: tuple[tuple[Query, Query], ...] = (
-            (
-                "SELECT 1 FROM delivery_attempts ORDER BY shard_id DESC, attempt_id DESC LIMIT 200 FOR UPDATE",
-                "SELECT 1 FROM cursors ORDER BY shard_id DESC, subscription_id DESC FOR UPDATE",
-            ),
-            (
-                "SELECT 1 FROM shards ORDER BY shard_id DESC FOR UPDATE",
-                "SELECT 1 FROM cursors ORDER BY shard_id DESC, subscription_id DESC FOR UPDATE",
-            ),
-        )
         async with session.transaction(force_rollback=True):
-            for query in world.dice.choice(orders):
-                await session.execute(query)
+            await session.execute("SET LOCAL citus.propagate_set_commands = 'local'")  # says nothing elsewhere
+            await session.execute("SET LOCAL deadlock_timeout = '10s'")
+            for table in (world.dice.choice(("delivery_attempts", "shards")), "cursors"):
+                await _lock_rows(session, table, "DESC")
                 await asyncio.sleep(world.dice.uniform(0.02, 0.1))
         return world.dice.uniform(0.1, 0.5)
 
@@ -195,9 +193,17 @@ class LockRowsForLong(_Session):
     name = "lock rows for long"
 
     async def hold(self, session: Session, world: World) -> None:
-        table = world.dice.choice((b"shards", b"cursors"))
-        await session.execute(b"BEGIN")
-        await session.execute(b"SELECT 1 FROM " + table + b" ORDER BY shard_id FOR UPDATE")
+        await session.execute("BEGIN")
+        await _lock_rows(session, world.dice.choice(("shards", "cursors")), "ASC")
+
+
+async def _lock_rows(session: Session, table: str, order: str) -> None:
+    """Some of each shard, one shard after the other: where these lie on nodes no statement locks several."""
+    shard_ids = await session.execute(f"SELECT DISTINCT shard_id FROM {table} ORDER BY 1 {order}".encode())
+    key = {"delivery_attempts": "attempt_id", "cursors": "subscription_id", "shards": "shard_id"}[table]
+    query = f"SELECT 1 FROM {table} WHERE shard_id = %s ORDER BY {key} {order} LIMIT {_LOCKED} FOR UPDATE"
+    for shard_id in await shard_ids.fetchall():
+        await session.execute(query.encode(), shard_id)
 
 
 class HoldVacuumBack(_Repeated):

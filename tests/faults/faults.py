@@ -35,6 +35,7 @@ from tests.faults.database_faults import (
 from tests.faults.endpoint_faults import flapping_endpoints, hanging_endpoints, resetting_endpoints
 from tests.faults.machine_faults import FillTheDisk, StepTheClock
 from tests.faults.network_faults import broken_network
+from tests.faults.node_faults import KillANode, KillTheCoordinator, MoveAShard, StopANode
 from tests.faults.process_faults import KillABroker, KillAWorker, StopAWorker, StopAWorkerForLong
 from tests.faults.version_faults import ChangeAVersion, Migrate, ReplaceAllBrokers
 from tests.faults.world import World
@@ -51,7 +52,10 @@ class Fault(Protocol):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """How to make one, how often it is chosen, for how many seconds it stays, and what the World must give."""
+    """How to make one, how often it is chosen, for how many seconds it stays, and what the World must give.
+
+    `one_server`: why it cannot happen to a database that lies on several.
+    """
 
     make: Callable[[], Fault]
     weight: float
@@ -59,6 +63,7 @@ class Kind(msgspec.Struct, frozen=True):
     most: float
     needs: str = ""
     delays: bool = False  # what brokers send reaches clients late
+    one_server: str = ""
 
 
 KINDS: dict[str, Kind] = {
@@ -66,8 +71,8 @@ KINDS: dict[str, Kind] = {
     "kill a broker": Kind(KillABroker, 2, 0, 0),
     "stop a worker": Kind(StopAWorker, 4, 0.5, 6),
     "stop a worker for long": Kind(StopAWorkerForLong, 1, 11, 16),
-    "stop postgres": Kind(StopPostgres, 2, 0.5, 5),
-    "crash postgres": Kind(CrashPostgres, 2, 0, 0),
+    "stop postgres": Kind(StopPostgres, 2, 0.5, 5, one_server="there it stops a node"),
+    "crash postgres": Kind(CrashPostgres, 2, 0, 0, one_server="there it kills a node"),
     "terminate sessions": Kind(TerminateSessions, 4, 0.5, 4),
     "cancel statements": Kind(CancelStatements, 4, 1, 5),
     "lock rows for long": Kind(LockRowsForLong, 1, 9, 10),
@@ -84,6 +89,10 @@ KINDS: dict[str, Kind] = {
     "rotate the key": Kind(RotateTheKey, 5, 0, 0, needs="guarded"),
     "take the role": Kind(TakeTheRole, 5, 0.5, 4, needs="guarded"),
     "migrate": Kind(Migrate, 1, 0, 0, needs="versions"),
+    "kill a node": Kind(KillANode, 4, 0.2, 6, needs="citus"),
+    "kill the coordinator": Kind(KillTheCoordinator, 2, 0, 3, needs="citus"),
+    "stop a node": Kind(StopANode, 4, 0.5, 6, needs="citus"),
+    "move a shard": Kind(MoveAShard, 6, 0, 0, needs="citus"),
 }
 # Of the network: how often, and how long.
 _NETWORK: dict[str, tuple[float, float, float]] = {
@@ -118,7 +127,9 @@ class Planned(msgspec.Struct, frozen=True):
 
 def kinds_for(gives: Collection[str]) -> list[str]:
     """What a World that gives this can suffer."""
-    return [name for name, kind in KINDS.items() if kind.needs in gives]
+    return [
+        name for name, kind in KINDS.items() if kind.needs in gives and not (kind.one_server and "citus" in gives)
+    ]
 
 
 def make_schedule(

@@ -10,9 +10,10 @@ import msgspec
 from tests.faults.disk import can_mount
 from tests.faults.versions import has_release
 from tests.faults.world import World
+from tests.fixtures.citus import PROGRAMS
 
 RUNS_EACH = 4  # one after the other, before the next layout's turn
-FEATURES = ("external", "disk", "clocks", "versions", "guarded")  # arguments of World
+FEATURES = ("external", "disk", "clocks", "versions", "guarded", "citus")  # arguments of World
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -27,9 +28,11 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def is_possible(feature: str) -> bool:
-    return {"disk": can_mount, "versions": has_release}.get(feature, lambda: True)()
+    asked = {"disk": can_mount, "versions": has_release, "citus": lambda: bool(PROGRAMS)}
+    return asked.get(feature, lambda: True)()
 
 
+ON_CITUS = Layout("two brokers on Citus", 2, ("citus",))
 LAYOUTS = (
     Layout("a broker that embeds PostgreSQL"),
     Layout("two brokers behind proxies", 2, ("external",)),
@@ -38,6 +41,7 @@ LAYOUTS = (
     Layout("a machine of its own", 1, ("disk", "clocks")),
     Layout("two versions", 2, ("versions",)),
     Layout("a guarded broker", 1, ("guarded",)),
+    *([ON_CITUS] if is_possible("citus") else []),  # without it, it would be two brokers once more
 )
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.faults import KINDS, Planned, kinds_for, make_schedule
-from tests.faults.layouts import LAYOUTS, RUNS_EACH, Layout, is_possible, layout_of
+from tests.faults.layouts import LAYOUTS, ON_CITUS, RUNS_EACH, Layout, is_possible, layout_of
 from tests.faults.run import Result, run
+from tests.fixtures.citus import NEEDS_CITUS
 
 
 async def _run(directory: Path, layout: Layout, schedule: list[Planned], *, seed: int, seconds: float) -> Result:
@@ -80,6 +81,8 @@ async def test_nor_do_keys_and_roles_that_change_while_callers_must_show_who_the
         pytest.param(5, Layout("lone"), marks=pytest.mark.ci),
         (6, Layout("two behind proxies", 2, ("external",))),
         pytest.param(7, Layout("two", 2), marks=pytest.mark.ci),
+        pytest.param(11, ON_CITUS, marks=NEEDS_CITUS),
+        pytest.param(12, ON_CITUS, marks=NEEDS_CITUS),
     ],
     ids=lambda value: str(getattr(value, "name", value)),
 )

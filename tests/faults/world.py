@@ -24,8 +24,10 @@ from tests.faults.clocks import Clocks
 from tests.faults.disk import Disk
 from tests.faults.guard import Guard
 from tests.faults.network import Network
+from tests.faults.nodes import RunningNodes
 from tests.faults.versions import Versions
 from tests.fixtures.broker import NO_TLS, BrokerProcess
+from tests.fixtures.citus import Nodes
 
 ENVIRONMENT = {
     "BROKER_PULL_WAIT_SECONDS": "1",
@@ -50,7 +52,8 @@ class World:
 
     `disk`: the database has one of its own, which can be filled; `clocks`: the brokers have their own, which can be
     set; `versions`: the brokers are of the release at first, and can be replaced.  `guarded`: a lone broker asks
-    who calls, over TLS (`guard`).
+    who calls, over TLS (`guard`).  `citus`: the database lies on nodes of Citus, and each other broker goes by way
+    of its workers.
 
     `urls` is where clients find the brokers; `gives` names what kinds of faults may need; `dice` decide for faults.
     """
@@ -65,6 +68,7 @@ class World:
         clocks: bool = False,
         versions: bool = False,
         guarded: bool = False,
+        citus: bool = False,
         seed: int = 0,
     ) -> None:
         self.urls: list[str] = []
@@ -74,6 +78,7 @@ class World:
         self.client_doors: list[str] = []
         self.database_doors: list[str] = []
         given = {"external": external, "disk": disk, "clocks": clocks, "versions": versions, "guarded": guarded}
+        given["citus"] = citus
         self.gives = {""} | {name for name, is_given in given.items() if is_given}
         self._external = external
         self._database_urls: list[str] = []  # as the brokers have them
@@ -85,6 +90,7 @@ class World:
         self.clocks = Clocks(directory / "clocks") if clocks else None
         self.versions = Versions(directory / "versions", brokers=brokers) if versions else None
         self.guard = Guard(directory.with_name(f"{directory.name}-guard")) if guarded else None
+        self.citus = RunningNodes() if citus else None
         self._cluster = Cluster(self._directory)  # for its URL; the broker or a process of its own runs it
         self._postgres: subprocess.Popen[str] | None = None
         self._launched: list[BrokerProcess] = []  # all that were ever started
@@ -94,11 +100,11 @@ class World:
 
     @property
     def database_url(self) -> str:
-        return self._cluster.url
+        return self.citus.url if self.citus else self._cluster.url
 
     @property
     def superuser_url(self) -> str:
-        return self._cluster.superuser_url
+        return self.citus.url if self.citus else self._cluster.superuser_url
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
@@ -116,7 +122,9 @@ class World:
             self.disk.mount()
         if self.versions is not None:
             self.versions.prepare()
-        if self._external or self._count > 1 or self.versions is not None:
+        if self.citus is not None:
+            self.citus.start()
+        elif self._external or self._count > 1 or self.versions is not None:
             self._start_postgres()
         for place in range(self._count):
             self._database_urls.append(self._way_to_database(place))
@@ -134,6 +142,8 @@ class World:
                 broker.kill()
         if self._postgres is not None:
             self._postgres.communicate("")
+        if self.citus is not None:
+            self.citus.stop()
         self.network.stop()
         if self.disk is not None:
             self.disk.unmount()
@@ -141,7 +151,7 @@ class World:
 
     def _way_to_database(self, place: int) -> str:
         if not self._external:
-            return self._cluster.url
+            return self.database_url
         self.database_doors.append(f"database of {place}")
         return self.network.open_database(self.database_doors[place], self._cluster.url)
 
@@ -163,10 +173,12 @@ class World:
 
     def _start(self, place: int, port: int) -> BrokerProcess:
         arguments = ["--port", str(port), "--workers", str(WORKERS if self._count == 1 else 1)]
-        if self._postgres is None:
+        if self._postgres is None and self.citus is None:
             arguments += ["--data-dir", str(self._directory)]
         else:
             arguments += ["--database-url", self._database_urls[place]]
+        if self.citus is not None and place % 2:
+            arguments += ["--hot-database-url", Nodes.hot_url(self.citus.url)]
         arguments += self.guard.options if self.guard else ()
         own = self.clocks.environment(place) if self.clocks else {}
         options = self.versions.options(place) if self.versions else {}
