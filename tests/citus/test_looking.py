@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from broker.store.resources import events
+from tests.citus.test_serving import make_database
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.citus import NEEDS_CITUS
 from tests.fixtures.metrics import scrape
@@ -149,3 +151,11 @@ async def test_a_scrape_has_what_logs_take_and_what_subscriptions_lag(rest: Rest
         )
 
     await eventually(told, seconds=60)
+
+
+async def test_what_events_are_told_of_is_found(served_url: str) -> None:
+    async with make_database(served_url) as (database, now), database.transaction() as connection:
+        topic = "projects/told/topics/events"
+        await events.write_event_topic(connection, project="projects/told", topic=topic, now=now - 2 * events.LATE)
+        assert await events.find_conditions(connection, now=now) == []
+        await events.write_event_topic(connection, project="projects/told", topic="", now=now)

@@ -13,14 +13,18 @@ looked AS (
     SET dead_letters_until = %(until)s
     FROM watched w
     WHERE p.project = w.project AND w.dead_letters_until < %(until)s::timestamptz
+),
+letters AS MATERIALIZED (  -- where they lie on nodes they cannot be joined with tables of the coordinator's own
+    SELECT subscription, source_topic, publish_time, reason
+    FROM dead_letters
+    WHERE publish_time >= (SELECT min(dead_letters_until) FROM watched) AND publish_time < %(until)s::timestamptz
 )
 SELECT w.project, d.subscription AS subject, count(*) AS amount,
     (array_agg(d.reason ORDER BY d.publish_time DESC))[1] AS why
-FROM dead_letters d
+FROM letters d
 JOIN watched w
     ON split_part(d.subscription, '/', 2) = w.project_id
     AND d.publish_time >= w.dead_letters_until
     AND d.source_topic <> w.event_topic
     AND EXISTS (SELECT FROM subscriptions AS s WHERE s.name = d.subscription)
-WHERE d.publish_time >= (SELECT min(dead_letters_until) FROM watched) AND d.publish_time < %(until)s::timestamptz
 GROUP BY w.project, d.subscription
