@@ -1,7 +1,6 @@
 """What Citus costs beside plain PostgreSQL on the same machine, and what nodes cost that are added (L1)."""
 
 import statistics
-from functools import partial
 
 from benchmarks.bench import Bench, Sample, fresh_place, median_cpu, say
 from benchmarks.nodes import PROGRAMS, BrokerOnNodes
@@ -11,21 +10,16 @@ from benchmarks.side_by_side import (
     PUBLISH,
     WAITING_P50,
     Figure,
-    Side,
     Taken,
-    side_by_side,
+    plain_topics,
     take_drain,
-    take_lone_publish,
     take_publish,
-    take_through,
-    take_waiting_pull,
 )
 from benchmarks.wire import LoadFailed
 
 _MARKS = {PUBLISH: 0.35, DRAIN: 0.5, WAITING_P50: 2.0}
 _NODES, _PROCESSES = (0, 1, 2, 3), (1, 2)
 _SHARDS = 12  # of a topic, so that they lie evenly on one, two or three nodes
-_TAKES = [take_publish, take_drain, take_through, take_lone_publish, take_waiting_pull]
 
 
 def citus(bench: Bench) -> list[Row]:
@@ -40,34 +34,26 @@ def citus_any_node(bench: Bench) -> list[Row]:
 
 def _beside_one_server(bench: Bench, words: str, *, by_way_of_nodes: bool) -> list[Row]:
     if not PROGRAMS:
-        say("citus: TEST_CITUS_BIN names no PostgreSQL with Citus")
-        return [Row(measure="citus", unit="", error="broker: TEST_CITUS_BIN is not set")]
+        return _absent("citus")
     workers = bench.options.workers
     plain = BrokerOnNodes(None, workers=workers)
     spread = BrokerOnNodes(2, workers=workers, by_way_of_nodes=by_way_of_nodes)
-    try:
-        for server in (plain, spread):
-            bench.use(server)
-            bench.warm_up(server, bench.options.warm_up_seconds)
-        sides = Side(plain, partial(fresh_place, plain)), Side(spread, partial(fresh_place, spread))
-        rows = side_by_side(bench, _TAKES, *sides, words)
-    except LoadFailed as error:
-        say(f"citus: FAILED: {error}")
-        return [Row(measure="citus", unit="", error=f"broker: {error}")]
-    finally:
-        spread.stop()
-        plain.stop()
+    rows = plain_topics(bench, "citus", plain, spread, words)
     marks = {f"{figure.name}, {words}": mark for figure, mark in _MARKS.items()}
     for row in rows:
         row.mark = marks.get(row.measure)
     return rows
 
 
+def _absent(measure: str) -> list[Row]:
+    say(f"{measure}: TEST_CITUS_BIN names no PostgreSQL with Citus")
+    return [Row(measure=measure, unit="", error="broker: TEST_CITUS_BIN is not set")]
+
+
 def citus_nodes(bench: Bench) -> list[Row]:
     """Nodes are added, and broker processes: what a message costs then, and whom.  Rounds by turns."""
     if not PROGRAMS:
-        say("citus-nodes: TEST_CITUS_BIN names no PostgreSQL with Citus")
-        return [Row(measure="citus-nodes", unit="", error="broker: TEST_CITUS_BIN is not set")]
+        return _absent("citus-nodes")
     taken: dict[tuple[Figure, int, int], list[Sample]] = {}
     rows = []
     for _ in range(bench.options.rounds):

@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
-from benchmarks.bench import Bench, Place, Sample, median_cpu, say, take_sample
+from benchmarks.bench import Bench, Place, Sample, fresh_place, median_cpu, say, take_sample
 from benchmarks.latency import latency_load, percentile
 from benchmarks.report import Row, number
 from benchmarks.servers import Server
@@ -101,6 +102,26 @@ def side_by_side(bench: Bench, takes: Sequence[Take], without: Side, carrying: S
         say(f"{words}: FAILED: {failed}")
     rows = [_row(figure, *taken, words) for figure, taken in samples.items()]
     return [*rows, Row(measure=words, unit="", error=error)] if error else rows
+
+
+_PLAIN = (take_publish, take_drain, take_through, take_lone_publish, take_waiting_pull)
+
+
+def plain_topics(bench: Bench, measure: str, without: Server, carrying: Server, words: str) -> list[Row]:
+    """Plain topics of two servers, which are started for it, warmed up and stopped."""
+    servers = without, carrying
+    try:
+        for server in servers:
+            bench.use(server)
+            bench.warm_up(server, bench.options.warm_up_seconds)
+        one, other = (Side(server, partial(fresh_place, server)) for server in servers)
+        return side_by_side(bench, _PLAIN, one, other, words)
+    except LoadFailed as error:
+        say(f"{measure}: FAILED: {error}")
+        return [Row(measure=measure, unit="", error=f"broker: {error}")]
+    finally:
+        for server in reversed(servers):
+            server.stop()
 
 
 def _wait_for_rest(servers: Sequence[Server]) -> None:
