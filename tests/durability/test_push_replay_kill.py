@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.cli.processes import run_broker
-from tests.durability.killing import drain_patiently, kill_until_done
+from tests.durability.killing import drain_patiently, kill_until_done, patiently
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, Rest, eventually, message, text
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes
@@ -73,10 +73,11 @@ async def test_a_recovery_is_exact_whatever_is_killed(start_broker: StartBroker,
         metadata = await kill_until_done(broker, rest, name, random.Random(SEED))
         assert metadata["counts"] == {"redriven": str(MESSAGES), "replayed": str(MESSAGES)}
         assert metadata["done"] == str(2 * MESSAGES)
-        await rest.ok("POST", f"{rest.subscription()}:modifyPushConfig", {"pushConfig": {}})  # so does none
+        no_config: Json = {"pushConfig": {}}  # which ends it too
+        await patiently(lambda: rest.ok("POST", f"{rest.subscription()}:modifyPushConfig", no_config))
         _assert_whole(await drain_patiently(rest), "failed", "old")
         for other in ("bystander", "dead-sub"):
-            assert await rest.pull(other) == []
+            assert await patiently(lambda other=other: rest.pull(other)) == []  # type: ignore[misc]
 
 
 async def _give_up(rest: Rest) -> None:
@@ -138,9 +139,9 @@ async def test_a_replay_for_a_new_endpoint_is_exact_whatever_is_killed(
         name = (await rest.ok("POST", f"{rest.subscription()}:replayMissing", body))["name"]
         metadata = await kill_until_done(broker, rest, name, random.Random(SEED))
         assert metadata["counts"] == {"replayed": str(MESSAGES), "delivered": str(MESSAGES)}
-        await rest.ok("POST", f"{rest.subscription()}:resume", {})
+        await patiently(lambda: rest.ok("POST", f"{rest.subscription()}:resume", {}))
         _assert_whole(await pushes.taken_all(second, 2 * MESSAGES), "before", "backlog")
-        await eventually(lambda: _is_settled(rest))
+        await eventually(lambda: patiently(lambda: _is_settled(rest)))
         assert len(await pushes.taken(second)) == 2 * MESSAGES
 
 
