@@ -108,6 +108,7 @@ async def test_nothing_waits_for_one_who_looks(log: Log) -> None:
         assert await _blocked(log) == set()
 
 
+@pytest.mark.one_server("on nodes it is a node's transaction that locks rows")
 @pytest.mark.parametrize(
     ("module", "name", "old", "new"),
     [
