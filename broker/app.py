@@ -112,7 +112,7 @@ class Broker:
         most = config.request_memory_mb * 1_000_000
         self.requests, self.answers = RequestMemory(most), AnswerMemory(most)
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
-        parts, shared = (self._database, self._clock, self._tasks), (self.counters, self.company)
+        parts, shared = (self._database, self._clock, self._tasks), (self.loop_turns, self.counters, self.company)
         self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, *shared)
         self.long_poll, self.quotas = self._long_poll(), self._quotas()
         self._outstanding, self._schema_checks = Outstanding(*parts[:2]), SchemaChecks(self._resources)
@@ -125,7 +125,7 @@ class Broker:
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.transforms, self.pusher = self._transforming(acks), self._pusher(acks)
-        self._publishes = make_publishes(config, *parts, self._wake_ups, self.loop_turns, *shared)
+        self._publishes = make_publishes(config, *parts, self._wake_ups, *shared)
         self.shard_heads = ShardHeads(self._database, watched=self._watched_shards, wake=self.wake)
         self.passes = self._passes(attempt_ids, acks)
         self.services = self._services(acks, attempt_ids)
@@ -134,7 +134,8 @@ class Broker:
     def _passes(self, attempt_ids: AttemptIds, acks: AckCoalescer) -> Passes:
         parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
         more = self._secrets, self.states, self.counters, attempt_ids, self.quotas, self._schema_checks
-        passes = Passes(self._config, *parts, *more, self.transforms.of_topics, self.company, acks, self.looks)
+        shared = self.transforms.of_topics, self.company, self.loop_turns, acks, self.looks
+        passes = Passes(self._config, *parts, *more, *shared)
         self._operation_news.wake_runner = passes.operations.wake
         return passes
 

@@ -64,12 +64,18 @@ def make_claims(
     tasks: Tasks,
     attempt_ids: AttemptIds,
     jitter: Jitter,
+    loop_turns: LoopTurns,
     counters: Counters,
     company: Company,
 ) -> tuple[ClaimScheduler, ClaimScheduler]:
     """For pulls, and for pushes: a flood of one leaves connections to the other, to publishes and to acks."""
     parts = database, clock, attempt_ids, tasks
-    common: dict[str, Any] = {"jitter": jitter, "counters": counters, "company": company}
+    common: dict[str, Any] = {
+        "jitter": jitter,
+        "loop_turns": loop_turns,
+        "counters": counters,
+        "company": company,
+    }
     for_pulls = max(config.pool_size - 2, 1)
     return (
         ClaimScheduler(*parts, **common, turns_at_once=for_pulls, waits=True),

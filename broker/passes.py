@@ -9,6 +9,7 @@ from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.figures import Figures
 from broker.runtime.looks import PASS_SECONDS, Looks
+from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.message_relay import MessageRelay
 from broker.runtime.next_due import NextDue
 from broker.runtime.publish_coalescer import PublishCoalescer
@@ -64,13 +65,14 @@ class Passes:
         schemas: SchemaChecks,
         transforms: TopicTransforms,
         company: Company,
+        loop_turns: LoopTurns,
         acks: AckCoalescer,
         looks: Looks,
     ) -> None:
         parts, self._config, self._looks = (database, clock), config, looks
         self.secret_keeper = SecretKeeper(database, secrets, states)
         self.scrapes = Scrapes(counters.book, Figures(database, looks, clock, counters.book))
-        self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters, company)
+        self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters, company, loop_turns)
         self.next_due, self.next_tick = NextDue(), NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states)
         ticking = resources, wake_ups, quotas, schemas, transforms, states, counters

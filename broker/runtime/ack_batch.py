@@ -96,9 +96,16 @@ class Batch:
             if (nacked := {ordinal for ordinal, new in deadlines.items() if new.status != "delivering"})
         }
 
-    def is_acked(self, attempt: AttemptName, ordinal: int) -> bool:
+    def not_acked(self) -> Mapping[AttemptName, Mapping[int, NewDeadline]]:
+        """The new deadlines that count: an ack wins."""
         kinds = (self.acks, self.exactly_once_acks, self.acks_in_order)
-        return any(ordinal in acks.get(attempt, ()) for acks in kinds)
+        if not self.deadlines or kinds == ({}, {}, {}):
+            return self.deadlines
+        left = {}
+        for attempt, deadlines in self.deadlines.items():
+            acked = set[int]().union(*(acks.get(attempt, ()) for acks in kinds))
+            left[attempt] = {each: new for each, new in deadlines.items() if each not in acked}
+        return left
 
 
 def own(

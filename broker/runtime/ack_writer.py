@@ -159,14 +159,8 @@ class AckWriter:
         return RefusedAcks(stale, out_of_order)
 
     async def _write_deadlines(self, shard_id: int, batch: Batch) -> MessageNames:
-        not_acked = {
-            attempt: {
-                ordinal: deadline for ordinal, deadline in deadlines.items() if not batch.is_acked(attempt, ordinal)
-            }
-            for attempt, deadlines in batch.deadlines.items()
-        }
         stale: MessageNames = {}
-        for wave in _waves(not_acked):
+        for wave in _waves(batch.not_acked()):
             for changes in _statements(wave):
                 for attempt, ordinals in (await self._write_wave(shard_id, changes)).items():
                     stale.setdefault(attempt, set()).update(ordinals)
@@ -257,12 +251,20 @@ def _waves(
     """What may go together: of an attempt that holds a key one change, for it may take back what another names."""
     waves: list[list[tuple[AttemptName, tuple[NewDeadline, set[int]]]]] = []
     for attempt, ordinals in deadlines.items():
-        groups: dict[NewDeadline, set[int]] = {}
-        for ordinal, deadline in ordinals.items():
-            groups.setdefault(deadline, set()).add(ordinal)
-        for number, group in enumerate(groups.items()):
+        for number, group in enumerate(_groups(ordinals).items()):
             wave = number if attempt.ordered else 0
             if wave == len(waves):
                 waves.append([])
             waves[wave].append((attempt, group))
     return waves
+
+
+def _groups(ordinals: Mapping[int, NewDeadline]) -> dict[NewDeadline, set[int]]:
+    """Those that get the same; most often all do, and a thousand need not be told apart one by one."""
+    new = list(ordinals.values())
+    if new and new.count(new[0]) == len(new):
+        return {new[0]: set(ordinals)}
+    groups: dict[NewDeadline, set[int]] = {}
+    for ordinal, deadline in ordinals.items():
+        groups.setdefault(deadline, set()).add(ordinal)
+    return groups

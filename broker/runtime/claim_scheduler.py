@@ -16,6 +16,7 @@ import asyncio
 import random
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from broker.domain.errors import Aborted, Unavailable
 from broker.runtime.claim_lanes import Lane, Lanes, Member, State, Watch
@@ -26,6 +27,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_transforms import DeliveryTransforms
 from broker.runtime.fair_turns import FairTurns
 from broker.runtime.jitter import Jitter
+from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.retrying import retrying
 from broker.runtime.tasks import Tasks
 from broker.runtime.turn_counts import ClaimCounts
@@ -55,6 +57,7 @@ class ClaimScheduler:
         waits: bool,
         counters: Counters | None = None,
         company: Company | None = None,
+        loop_turns: LoopTurns | None = None,
     ) -> None:
         """`turns_at_once` claims, each on a connection.  `waits`: a claim for one waits for a cursor that somebody
         else holds; otherwise it is tried again in a moment.
@@ -62,7 +65,7 @@ class ClaimScheduler:
         self._counts = ClaimCounts(counters or Counters())
         self._database, self._clock, self._tasks = database, clock, tasks
         self._attempt_ids = attempt_ids
-        self._jitter = jitter
+        self._jitter, self._loop_turns = jitter, loop_turns or LoopTurns()
         self._turns_at_once = turns_at_once
         self._waits = waits
         self._members: dict[int, Member] = {}  # by subscription
@@ -237,7 +240,7 @@ class ClaimScheduler:
         if giving_way:
             await self._add_old_ones(lane.shard_id, giving_way, claimants)
         if claimants:
-            await self._claim(lane.shard_id, claimants)
+            await self._claim(lane, claimants)
 
     def _choose(self, lane: Lane) -> tuple[dict[Watch, Claimant], list[Watch]]:
         """Who is claimed for in this turn; and who gives way, unless what waits there has waited too long."""
@@ -299,29 +302,30 @@ class ClaimScheduler:
 
     # --- claims --------------------------------------------------------------------------------------------------
 
-    async def _claim(self, shard_id: int, claimants: Mapping[Watch, Claimant]) -> None:
+    async def _claim(self, lane: Lane, claimants: Mapping[Watch, Claimant]) -> None:
         left = dict(claimants)  # who has no answer yet
         try:
-            await self._claim_for(shard_id, claimants, left)
+            await self._claim_for(lane, claimants, left)
             for watch, claimant in tuple(left.items()):  # it failed, maybe because of one of them
-                await self._claim_for(shard_id, {watch: claimant}, left)
+                await self._claim_for(lane, {watch: claimant}, left)
         except BaseException:
             for watch, claimant in left.items():
                 self._fail(watch, claimant, Unavailable("The broker stops."))
             raise
 
     async def _claim_for(
-        self, shard_id: int, claimants: Mapping[Watch, Claimant], left: dict[Watch, Claimant]
+        self, lane: Lane, claimants: Mapping[Watch, Claimant], left: dict[Watch, Claimant]
     ) -> None:
         """In one transaction.  Takes from `left` who is answered: nobody, if it is worth to try each alone."""
         now, begun_at = self._clock.now(), asyncio.get_running_loop().time()
         request = ClaimRequest(
-            shard_id=shard_id,
+            shard_id=lane.shard_id,
             claimants=list(claimants.values()),
             now=now,
             clock=self._clock.now,
             jitter=self._jitter(),
             skip_locked=not self._waits,
+            turn=partial(self._loop_turns.turn, lane.path[0]),
         )
         try:
             claimed = await retrying(lambda: claim_at_any_node(self._database, request, self._attempt_ids), Aborted)
@@ -333,7 +337,7 @@ class ClaimScheduler:
         self._counts.claimed(claimed.values())
         for watch, claimant in claimants.items():
             del left[watch]
-            answer = Answer(shard_id, claimant, claimed[claimant.subscription_id], now, begun_at)
+            answer = Answer(lane.shard_id, claimant, claimed[claimant.subscription_id], now, begun_at)
             subscription = watch.member.consumer.subscription
             if subscription.transforms and self.transforms is not None and any(answer.claimed.deliveries):
                 self._transforming += 1

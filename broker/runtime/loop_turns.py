@@ -94,6 +94,11 @@ class LoopTurns:
         self._look_after()
         return True
 
+    async def turn(self, who: Hashable, cost: int) -> None:
+        """Wait until the step may be done, if there is anybody to wait for."""
+        if not self.begin(who, cost):
+            await self.wait(who, cost)
+
     async def wait(self, who: Hashable, cost: int) -> None:
         """Until the step may be done, which is now then."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

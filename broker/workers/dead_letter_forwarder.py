@@ -1,12 +1,15 @@
 """Moves messages that failed too often to their dead-letter topics (A5)."""
 
 import asyncio
+from functools import partial
 
 from broker.domain.dead_letter import DEADLINE
 from broker.domain.errors import NotFound
+from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
@@ -21,6 +24,7 @@ from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DEAD_LETTERED, EXPIRED
 from broker.telemetry.tally import Tally
 
+BESIDE = 4  # beside other projects' calls a batch is so many times as small: so are the steps that it takes
 _LOOK_SECONDS = 1.0  # a subscription waits so long for its first batch while others' have no end
 
 
@@ -35,8 +39,9 @@ class DeadLetterForwarder:
         wake_ups: WakeUps,
         counters: Counters,
         company: Company,
+        loop_turns: LoopTurns,
     ) -> None:
-        self._counters, self._company = counters, company
+        self._counters, self._company, self._loop_turns = counters, company, loop_turns
         self._database = database
         self._clock = clock
         self._resources = resources
@@ -93,7 +98,13 @@ class DeadLetterForwarder:
                 return 0, False  # they stay given up, and wait
             async with self._database.hot() as connection:
                 done = await forward_dead_letters(
-                    connection, subscription=subscription, shard_id=shard_id, topic=topic, now=self._clock.now()
+                    connection,
+                    subscription=subscription,
+                    shard_id=shard_id,
+                    topic=topic,
+                    now=self._clock.now(),
+                    part=BESIDE if self._company.is_there() else 1,
+                    turn=partial(self._loop_turns.turn, project_of(subscription.name)),
                 )
         except DeadLetterTopicFrozen:
             self._resources.drop(topic.name)

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from broker.domain.ack_id import AttemptName
 from broker.domain.retry_policy import RetryPolicy
 from broker.runtime import ack_writer
-from broker.runtime.ack_batch import NewDeadline
+from broker.runtime.ack_batch import Batch, NewDeadline
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_writer import AckWriter
 from broker.runtime.database_clock import DatabaseClock
@@ -139,3 +140,22 @@ async def test_messages_that_are_nacked_one_by_one_come_together(log: Log, acks:
     await acks.modify_ack_deadline(last, NewDeadline(0, "nacked", failure="push 500"), project=PROJECT)
     rows = await log.rows("SELECT bit_count(open), status, failure FROM delivery_attempts ORDER BY 1")
     assert rows == [(1, "nacked", "push 500"), (ack_writer.PARTS_BEFORE_MERGE - 1, "nacked", "nack")]
+
+
+class _Counted(NewDeadline):
+    """`asked`: how often messages that get it were told apart from others."""
+
+    asked = 0
+
+    def __hash__(self) -> int:
+        _Counted.asked += 1
+        return hash(self.seconds)
+
+
+async def test_a_thousand_messages_that_are_nacked_alike_are_not_told_apart_one_by_one() -> None:
+    attempt, deadline = AttemptName(1, 1, 1, 1_000), _Counted(0, "nacked")
+    batch = Batch(asyncio.get_running_loop().create_future())
+    batch.change(attempt, range(1_000), deadline)
+    [[(_, (_, ordinals))]] = ack_writer._waves(batch.not_acked())
+    assert ordinals == set(range(1_000))
+    assert _Counted.asked < 10

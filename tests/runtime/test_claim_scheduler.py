@@ -95,6 +95,16 @@ async def test_one_claim_serves_the_pulls_of_all_subscriptions_that_a_publish_wa
     assert [len(request.claimants) for request in claims] == [20]
 
 
+async def test_long_steps_of_a_claim_are_its_projects(
+    log: Log, long_poll: LongPoll, claims: list[ClaimRequest]
+) -> None:
+    """They stand in one row with those of others."""
+    await log.publish("a")
+    assert await texts(long_poll, log.subscription) == [b"a"]
+    turn: Any = claims[0].turn
+    assert (turn.func, turn.args) == (long_poll._scheduler._loop_turns.turn, ("projects/p",))
+
+
 async def test_what_is_wrong_with_one_subscription_fails_nobody_else(log: Log, long_poll: LongPoll) -> None:
     """They share a claim: its filter is none that PostgreSQL understands."""
     subscriptions = await others(log, 3)

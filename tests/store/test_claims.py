@@ -5,6 +5,7 @@ from datetime import timedelta
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.claim import bodies
 from broker.store.claim.request import Gone, Quiet
+from broker.store.claim.round_trip import COST, MANY
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 from tests.store.query_plans.recorder import Recorder
 
@@ -246,3 +247,20 @@ async def test_a_claim_at_one_place_reads_its_bodies_as_it_looks(log: Log) -> No
     assert texts(claimed.deliveries[0]) == ["a", "b", "c"]
     assert bodies._READ_BATCHES not in recorder.sent
     assert recorder.round_trips == 2
+
+
+async def test_many_messages_that_come_again_are_taken_up_in_turns_of_the_event_loop(log: Log) -> None:
+    """Found in the log, shared out, handed out with their bodies: each is a step that others are let in before."""
+    costs: list[int] = []
+
+    async def turn(cost: int) -> None:
+        costs.append(cost)
+
+    await log.publish(*map(str, range(1_000)))
+    [delivery] = await log.pull(1_000, turn=turn)
+    await log.nack(delivery, range(MANY))
+    assert len((await log.pull(1_000, turn=turn))[0].messages) == MANY
+    assert not costs, "fewer are taken up sooner than anybody could wait for it"
+    await log.nack(delivery)
+    assert len((await log.pull(1_000, turn=turn))[0].messages) == 1_000 - MANY
+    assert costs == [COST * (1_000 - MANY)] * 3

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,8 @@ from broker.domain.message_id import message_id
 from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.store.log.dead_letter_work import find_dead_letter_work
 from broker.store.log.dead_letters import (
+    AT_ONCE,
+    MAX_LETTERS,
     DeadLetterTopicClosed,
     Forwarded,
     forward_dead_letters,
@@ -49,7 +52,7 @@ async def fail(log: Log, times: int = ATTEMPTS) -> None:
             await log.nack(delivery)
 
 
-async def forward(log: Log, dead: Log, now: datetime | None = None) -> Forwarded:
+async def forward(log: Log, dead: Log, now: datetime | None = None, **options: Any) -> Forwarded:
     async with log.session() as session:
         return await forward_dead_letters(
             session,
@@ -57,6 +60,7 @@ async def forward(log: Log, dead: Log, now: datetime | None = None) -> Forwarded
             shard_id=log.shard_id,
             topic=dead.topic,
             now=now or log.start,
+            **options,
         )
 
 
@@ -300,3 +304,37 @@ async def test_many_dead_letters_go_in_several_transactions_too(
     assert [(each.count, each.more) for each in rounds] == [(40, True), (40, True), (20, False)]
     arrived = [text for delivery in await dead.pull() for text in texts([delivery])]
     assert sorted(arrived) == sorted(sent)
+
+
+async def test_each_step_that_makes_many_letters_waits_for_its_turn_and_none_makes_all(log: Log, dead: Log) -> None:
+    await log.publish(*map(str, range(2 * AT_ONCE + 1)))
+    await fail(log)
+    costs: list[int] = []
+
+    async def turn(cost: int) -> None:
+        costs.append(cost)
+
+    assert (await forward(log, dead, turn=turn)).count == 2 * AT_ONCE + 1
+    assert len(costs) == 3
+    assert costs[0] > costs[2] > 0
+
+
+async def test_a_part_of_a_batch_leaves_the_rest_for_the_next(log: Log, dead: Log) -> None:
+    count = MAX_LETTERS // 4 + 1
+    await log.publish(*map(str, range(count)))
+    await fail(log)
+    done = await forward(log, dead, part=4)
+    assert (done.count, done.more) == (MAX_LETTERS // 4, True)
+    done = await forward(log, dead, part=4)
+    assert (done.count, done.more) == (1, False)
+    assert sorted(map(int, texts(await dead.pull(1_000)))) == list(range(count))
+
+
+async def test_letters_with_keys_and_without_keep_their_order(log: Log, dead: Log) -> None:
+    """What follows each other with one key is made together."""
+    for key in ("a", "", "b", "", ""):
+        await log.publish(f"of {key!r}", key=key)
+    await fail(log)
+    await forward(log, dead)
+    letters = [(m.data.decode(), m.ordering_key) for each in await dead.pull() for m in each.messages]
+    assert letters == [("of 'a'", "a"), ("of ''", None), ("of 'b'", "b"), ("of ''", None), ("of ''", None)]

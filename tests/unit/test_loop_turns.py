@@ -145,3 +145,11 @@ async def test_who_is_alone_waits_for_nothing() -> None:
     with pytest.raises(StopIteration) as end:
         run.send(None)
     assert end.value.value == "done"
+
+
+async def test_a_step_after_another_waits_for_its_turn() -> None:
+    turns = LoopTurns()
+    await turns.turn("a", 1)
+    second = turns.turn("b", 1)
+    second.send(None)  # it waits
+    second.close()

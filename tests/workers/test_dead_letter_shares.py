@@ -19,16 +19,20 @@ from tests.fixtures.in_process import running_in_process
 
 @dataclass
 class _Forwarding:
-    """`batches`: of which subscription, from when, until when; `after_first` is done after the first."""
+    """`batches`: of which subscription, from when, until when; `turns`: what they waited for; `after_first` is done
+    after the first.
+    """
 
     broker: Broker
     rest: Rest
     batches: list[tuple[str, float, float]] = field(default_factory=list)
+    turns: list[Any] = field(default_factory=list)
     after_first: Callable[[], Awaitable[None]] | None = None
 
     async def forward(self, *arguments: Any, **named: Any) -> Any:
         clock = asyncio.get_running_loop().time
         begun_at = clock()
+        self.turns.append(named["turn"])
         done = await dead_letters.forward_dead_letters(*arguments, **named)
         self.batches.append((named["subscription"].name.rpartition("/")[2], begun_at, clock()))
         if self.after_first is not None:
@@ -93,3 +97,12 @@ async def test_half_of_the_time_is_left_to_others_while_they_are_there(
     assert await forwarding.run_once() == 23
     for (_, begun_at, ended_at), (_, next_at, _) in zip(forwarding.batches, forwarding.batches[1:], strict=False):
         assert next_at - ended_at >= ended_at - begun_at
+    assert len(forwarding.batches) == 23, "of one letter each, where one alone has five in a batch"
+
+
+async def test_its_long_steps_are_its_projects(forwarding: _Forwarding) -> None:
+    """They stand in one row with those of others."""
+    await forwarding.give_up("storm", 1)
+    await forwarding.run_once()
+    [turn] = forwarding.turns
+    assert (turn.func, turn.args) == (forwarding.broker.loop_turns.turn, ("projects/p",))

@@ -17,7 +17,7 @@ from broker.store.claim.fresh import look_at, place_of, shared_places
 from broker.store.claim.ordered import clear_away
 from broker.store.claim.past_time import look_beyond
 from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Gone, Locked
-from broker.store.claim.round_trip import RoundTrip
+from broker.store.claim.round_trip import COST, MANY, RoundTrip
 from broker.store.claim.share import share
 from broker.store.claim.work import Cursor, Work
 from broker.store.claim.write import write
@@ -52,9 +52,11 @@ async def claim_messages(
         if not works:
             await connection.run(*NOTHING_CHANGED)
             return outcomes
-        await _look_further(connection, request, works, bodies)
+        again = await _look_further(connection, request, works, bodies)
+        if again > MANY:
+            await request.turn(COST * again)
         share(request, works)
-        return {**outcomes, **await write(connection, request, works, attempt_ids, bodies)}
+        return {**outcomes, **await write(connection, request, works, attempt_ids, bodies, again)}
     except NeedsCoordinator:  # who claims there finds nothing locked
         await connection.undo()
         raise
@@ -100,7 +102,7 @@ async def _lock_and_look(
         others = request.where([claimant.subscription_id for claimant in missing])
         trip.add((_READ_CURSORS, others), take=lambda rows: existing.update(row.subscription_id for row in rows))
     if trip:
-        await trip.run(connection)
+        await trip.run(connection, request.turn)
     held = existing - paused
     return works, [(each, Locked() if each.subscription_id in held else Gone()) for each in missing]
 
@@ -114,7 +116,7 @@ async def _of_one(connection: HotConnection, request: ClaimRequest, bodies: Bodi
     trip.add((BEGIN, {}))
     trip.add((_LOCK_CURSORS, request.where([claimant.subscription_id])), take=locked.extend)
     _look_first(trip, request, [work], bodies)
-    await trip.run(connection)
+    await trip.run(connection, request.turn)
     if not locked or locked[0].paused:
         return [], [(claimant, Gone())]
     work.cursor = _cursor(locked[0])
@@ -133,18 +135,23 @@ def _look_first(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work], b
 
 async def _look_further(
     connection: HotConnection, request: ClaimRequest, works: Sequence[Work], bodies: Bodies
-) -> None:
-    """What the log has of what is due; then what is fresh of keys that are free, and those that come free here."""
+) -> int:
+    """What the log has of what is due; then what is fresh of keys that are free, and those that come free here.
+
+    Returns how many messages without keys were asked for that are due.
+    """
     trip = RoundTrip()
     look_up_due(trip, request, works)
+    again = trip.messages
     if trip:
-        await trip.run(connection)
+        await trip.run(connection, request.turn)
     trip = RoundTrip()
     trip.add(*clear_away(request, works))
     look_at(trip, request, [work.place for work in works if work.claimant.ordered], bodies)
     if trip:
-        await trip.run(connection)
+        await trip.run(connection, request.turn)
     trip = RoundTrip()
     look_beyond(trip, request, works, bodies)
     if trip:
-        await trip.run(connection)
+        await trip.run(connection, request.turn)
+    return again

@@ -114,6 +114,7 @@ def pass_due(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> N
 
 def _look_up_rows(trip: RoundTrip, request: ClaimRequest, asked: Sequence[tuple[Work, DueAttempt]]) -> None:
     if asked:
+        trip.messages += sum(len(row.asked) for _, row in asked)
         runs = [_run(work, row) for work, row in asked]
         distinct = list(dict.fromkeys(runs))  # of endpoints that fail together most are the same
         wanted = _wanted(request, distinct)
@@ -171,14 +172,17 @@ def _take_messages(
     existing: dict[tuple[Any, ...], dict[int, Stretch]] = {run: {} for run in distinct}
     at = request.handed_out_at()
     for row in rows:
-        found = Stretch(row.seq, 1, row.publish_time, row.batch, row.size, expires_at=row.expires_at)
-        existing[distinct[row.run - 1]][row.seq] = found
+        publish_time, batch, expires_at = row.publish_time, row.batch, row.expires_at
+        existing[distinct[row.run - 1]].update(
+            (seq, Stretch(seq, 1, publish_time, batch, size, None, expires_at))
+            for seq, size in zip(row.seqs, row.sizes, strict=True)
+        )
     for (work, attempt), run in zip(asked, runs, strict=True):
         of_run = existing[run]
         # What the log does not hold any more is not due any more, or it would be due for ever.
         gone = [seq for seq in attempt.asked if seq not in of_run]
         there = [of_run[seq] for seq in attempt.asked if seq in of_run]
-        past = [] if attempt.redriven else [message for message in there if message.is_past(at)]
+        past = [each for each in there if each.expires_at is not None and each.is_past(at) and not attempt.redriven]
         attempt.gone, attempt.past = [*attempt.gone, *gone], [*attempt.past, *past]
         attempt.drop([*gone, *(message.first_seq for message in past)])
         number = attempt.attempt_number + 1

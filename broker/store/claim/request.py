@@ -12,6 +12,7 @@ from broker.domain.journal import Journal
 from broker.domain.ordered_run import Preferred, nobody
 from broker.domain.push_config import Digest
 from broker.domain.retry_policy import RetryPolicy
+from broker.store.driver.loop_steps import Turn, at_once
 
 MAX_CLAIMANTS = 1_000  # cursors that one claim locks
 MAX_BYTES = 32_000_000  # of the bodies that one claim reads, each once; one larger message still goes alone
@@ -77,7 +78,7 @@ class ClaimRequest:
     A claim for one subscription waits for its cursor, unless there are others to go on with (`skip_locked`); one
     for several leaves those that somebody else holds alone.
     `now` is the database's time, and so is what `clock()` says later (None: still `now`); `jitter` (0 to 0.1)
-    lengthens retry delays.
+    lengthens retry delays; `turn` is waited for before long steps.
     """
 
     shard_id: int
@@ -86,6 +87,7 @@ class ClaimRequest:
     jitter: float = 0.0
     clock: Callable[[], datetime] | None = None
     skip_locked: bool = False
+    turn: Turn = at_once
 
     def __post_init__(self) -> None:
         if len(self.claimants) > MAX_CLAIMANTS:

@@ -44,10 +44,16 @@ class _Attempt(msgspec.Struct, frozen=True):
 
 
 async def write(
-    connection: HotConnection, request: ClaimRequest, works: Sequence[Work], attempt_ids: AttemptIds, bodies: Bodies
+    connection: HotConnection,
+    request: ClaimRequest,
+    works: Sequence[Work],
+    attempt_ids: AttemptIds,
+    bodies: Bodies,
+    again: int,
 ) -> Mapping[int, Claimed]:
     """Make it so, durably if anything is handed out; what became of each, by subscription_id.
 
+    `again`: so many messages were due.
     Raises NeedsCoordinator; nothing is written then.
     """
     attempts = list(_attempts(request, works, attempt_ids))
@@ -71,7 +77,8 @@ async def write(
     trip.add(*read_bodies(request, [attempt.parcel.stretches for attempt in attempts], bodies), take=bodies.add)
     # Without attempts nothing need wait for the disk: what was passed over would only be passed over again.
     trip.add(*(((COMMIT, {}),) if attempts else NOTHING_CHANGED))
-    await trip.run(connection)
+    trip.messages = again
+    await trip.run(connection, request.turn)
     deliveries = _deliveries(request, attempts, bodies)
     return {
         work.subscription_id: Claimed(

@@ -1,11 +1,10 @@
 """Dead letters: from a subscription that gave a message up to its dead-letter topic, in one transaction (A5)."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.driver.loop_steps import Turn, at_once
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.due_attempt import DueAttempt, due_attempt, replacements
 from broker.store.log.journal import journal_statement
@@ -35,7 +35,8 @@ _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 
 _MAX_ROWS = 20  # in one transaction, with MAX_LETTERS of their messages
 MAX_LETTERS = 1_000
-_AT_ONCE = 100  # letters, between which the event loop has a turn for others
+AT_ONCE = 100  # letters, that are made in one step
+_COST = 2_500  # of a letter in a step (runtime/loop_turns.py): some 5 µs
 _MAX_BYTES = 10_000_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
@@ -80,39 +81,64 @@ async def retry_exhausted_attempts(
 
 
 async def forward_dead_letters(
-    connection: HotConnection, *, subscription: Subscription, shard_id: int, topic: Topic, now: datetime
+    connection: HotConnection,
+    *,
+    subscription: Subscription,
+    shard_id: int,
+    topic: Topic,
+    now: datetime,
+    part: int = 1,
+    turn: Turn = at_once,
 ) -> Forwarded:
     """Publish a batch of given-up messages on the dead-letter topic and clear them here: both or neither.
 
+    `part`: the batch is a half of what it may be, a third, and so on; `turn` is waited for before long steps.
+
     Raises DeadLetterTopicClosed, DeadLetterTopicFrozen.
     """
+    most_rows, most_letters = max(_MAX_ROWS // part, 1), max(MAX_LETTERS // part, 1)
     try:
-        rows = await _lock_exhausted(connection, subscription, shard_id, now)
-        of_rows = _within(MAX_LETTERS, rows)
+        rows = await _lock_exhausted(connection, subscription, shard_id, now, most_rows)
+        of_rows = _within(most_letters, rows)
         messages = await _read(connection, shard_id, of_rows)
-        letters: dict[int, list[_Letter]] = {}
+        letters = _letters(of_rows, messages, topic)
         for row, given_up in of_rows:
-            for seq in given_up:
-                if seq in messages and messages[seq].data is not None:
-                    letter = _Letter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
-                    letters.setdefault(topic.shard_of(letter.source.ordering_key or ""), []).append(letter)
-            # What the log does not hold any more is given up as well; what the budget left out stays.
-            row.drop([seq for seq in given_up if seq not in messages or messages[seq].data is not None])
-            row.changed = True
-            if (
-                row.ordering_key is not None and row.status == "exhausted" and not {*given_up} & row.open.keys()
-            ):  # the next of the key may go out
-                row.status, row.next_delivery_at = "pending", now
-        await _write(connection, subscription, shard_id, rows, letters, now)
+            _take_out(row, given_up, messages, now)
+        await _write(connection, subscription, shard_id, rows, letters, now, turn)
     except BaseException:
         await connection.close()  # its transaction is open
         raise
-    left = any(row.open and row.status == "exhausted" for row in rows) or len(rows) == _MAX_ROWS
+    left = any(row.open and row.status == "exhausted" for row in rows) or len(rows) == most_rows
     return Forwarded(Counter(letter.reason for letter in chain(*letters.values())), sorted(letters), left)
 
 
+def _letters(
+    of_rows: Sequence[tuple[DueAttempt, list[int]]], messages: Mapping[int, StoredMessage], topic: Topic
+) -> dict[int, list[_Letter]]:
+    """By the shard that they are for."""
+    letters: dict[int, list[_Letter]] = {}
+    for row, given_up in of_rows:
+        for seq in given_up:
+            if seq in messages and messages[seq].data is not None:
+                letter = _Letter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
+                letters.setdefault(topic.shard_of(letter.source.ordering_key or ""), []).append(letter)
+    return letters
+
+
+def _take_out(
+    row: DueAttempt, given_up: Sequence[int], messages: Mapping[int, StoredMessage], now: datetime
+) -> None:
+    """What the log does not hold any more is given up as well; what the budget left out stays."""
+    row.drop([seq for seq in given_up if seq not in messages or messages[seq].data is not None])
+    row.changed = True
+    if (
+        row.ordering_key is not None and row.status == "exhausted" and not {*given_up} & row.open.keys()
+    ):  # the next of the key may go out
+        row.status, row.next_delivery_at = "pending", now
+
+
 async def _lock_exhausted(
-    connection: HotConnection, subscription: Subscription, shard_id: int, now: datetime
+    connection: HotConnection, subscription: Subscription, shard_id: int, now: datetime, most: int
 ) -> list[DueAttempt]:
     where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
     assert subscription.dead_letter_policy is not None
@@ -120,7 +146,7 @@ async def _lock_exhausted(
     *_, locked = await connection.run(
         (BEGIN, {}),
         (_MARK_EXHAUSTED_ATTEMPTS, {**where, **exhausting}),
-        (_LOCK_EXHAUSTED_ATTEMPTS, {**where, "max_rows": _MAX_ROWS}),
+        (_LOCK_EXHAUSTED_ATTEMPTS, {**where, "max_rows": most}),
     )
     return [due_attempt(row, failure=row.failure) for row in locked]
 
@@ -166,6 +192,7 @@ async def _write(
     rows: Iterable[DueAttempt],
     letters: dict[int, list[_Letter]],
     now: datetime,
+    turn: Turn,
 ) -> None:
     writes: list[Bound] = []
     changed = replacements([(subscription.subscription_id, row) for row in rows])
@@ -177,9 +204,9 @@ async def _write(
     published_at = now - timedelta(microseconds=now.microsecond % 1000)
     for letter_shard, batch in sorted(letters.items()):  # shard heads last, by id: the one lock order
         requests: list[EncodedMessages] = []
-        for some in (batch[at : at + _AT_ONCE] for at in range(0, len(batch), _AT_ONCE)):
-            requests += [encode_messages([_as_published(letter, subscription, shard_id)]) for letter in some]
-            await asyncio.sleep(0)
+        for some in (batch[at : at + AT_ONCE] for at in range(0, len(batch), AT_ONCE)):
+            await turn(sum(_COST + len(letter.source.data) for letter in some))
+            requests += _encoded(some, subscription, shard_id)
         writes += append_statements(letter_shard, requests, published_at)
         writes.append((_INSERT_DEAD_LETTERS, _known_of(batch, letter_shard, subscription, shard_id)))
     try:
@@ -213,28 +240,46 @@ def _journal_rows(letters: Sequence[_Letter], subscription: Subscription) -> lis
     ]
 
 
-def _as_published(letter: _Letter, subscription: Subscription, shard_id: int) -> NewMessage:
-    """The message as it is published anew; data, attributes and ordering key are kept.
+def _encoded(letters: Sequence[_Letter], subscription: Subscription, shard_id: int) -> Iterator[EncodedMessages]:
+    """As they are published anew; what follows each other with one ordering key goes together."""
+    source = _Source(subscription, shard_id)
+    for _, alike in groupby(letters, lambda letter: letter.source.ordering_key):
+        yield encode_messages([source.as_published(letter) for letter in alike])
 
-    Attributes of a publisher that are called like ours, or like Google's, are not: nobody could tell them apart.
-    There may be some more than the 100 that a publish may have.
-    """
-    message = letter.source
-    _, project, _, name = subscription.name.split("/")
-    publish_time = message.publish_time.astimezone(UTC).isoformat(timespec="milliseconds")
-    return NewMessage(
-        data=message.data,
-        attributes=_decode_attributes(message.attributes)
-        | {
-            "CloudPubSubDeadLetterSourceDeliveryCount": str(letter.delivery_attempts),
+
+class _Source:
+    """Where letters come from, as their attributes tell."""
+
+    def __init__(self, subscription: Subscription, shard_id: int) -> None:
+        _, project, _, name = subscription.name.split("/")
+        self._shard_id = shard_id
+        self._names = {
             "CloudPubSubDeadLetterSourceSubscription": name,
             "CloudPubSubDeadLetterSourceSubscriptionProject": project,
+        }
+        self._times: dict[datetime, str] = {}  # most are of a few batches
+
+    def as_published(self, letter: _Letter) -> NewMessage:
+        """The message as it is published anew; data, attributes and ordering key are kept.
+
+        Attributes of a publisher that are called like ours, or like Google's, are not: nobody could tell them
+        apart.  There may be some more than the 100 that a publish may have.
+        """
+        message = letter.source
+        publish_time = self._times.get(message.publish_time)
+        if publish_time is None:
+            publish_time = message.publish_time.astimezone(UTC).isoformat(timespec="milliseconds")
+            self._times[message.publish_time] = publish_time
+        attributes = {
+            "CloudPubSubDeadLetterSourceDeliveryCount": str(letter.delivery_attempts),
+            **self._names,
             "CloudPubSubDeadLetterSourceTopicPublishTime": publish_time,
-            SOURCE_MESSAGE_ID: id_of(shard_id, message),
+            SOURCE_MESSAGE_ID: id_of(self._shard_id, message),
             REASON: letter.reason,
-        },
-        ordering_key=message.ordering_key or "",
-    )
+        }
+        if message.attributes != "{}":
+            attributes = _decode_attributes(message.attributes) | attributes
+        return NewMessage(data=message.data, attributes=attributes, ordering_key=message.ordering_key or "")
 
 
 def _known_of(
