@@ -80,15 +80,21 @@ async def write(
     trip.messages = again
     await trip.run(connection, request.turn)
     deliveries = _deliveries(request, attempts, bodies)
-    return {
-        work.subscription_id: Claimed(
-            [deliveries.get((work.subscription_id, number), ()) for number in range(len(work.claimant.demands))],
-            _rest(work, upcoming.get(work.subscription_id)),
-            sum(row.expired for row in work.due) + sum(run.expired for run in work.runs),
-            count_past(work),
-        )
-        for work in works
-    }
+    return {work.subscription_id: _claimed(work, deliveries, upcoming.get(work.subscription_id)) for work in works}
+
+
+def _claimed(
+    work: Work, deliveries: Mapping[tuple[int, int], Sequence[Delivery]], upcoming: datetime | None
+) -> Claimed:
+    expired = 0
+    if work.due or work.runs:
+        expired = sum(row.expired for row in work.due) + sum(run.expired for run in work.runs)
+    return Claimed(
+        [deliveries.get((work.subscription_id, number), ()) for number in range(len(work.claimant.demands))],
+        _rest(work, upcoming),
+        expired,
+        count_past(work),
+    )
 
 
 def _asks_for_next(work: Work) -> bool:
