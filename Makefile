@@ -41,6 +41,9 @@ check: $(VENV)/.dev ## format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Tests start many processes: the first one compiles for all, whatever the shell says.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+
 test: $(VENV)/.dev ## the tests, on a real PostgreSQL
 	$(BIN)/pytest -n 3 -m "not slow" $(ARGS)
 

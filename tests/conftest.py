@@ -1,6 +1,9 @@
+import gc
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Else gRPC's threads look at every fork of a test's process, and now and then break a child before it is another
@@ -32,3 +35,14 @@ _CALM: dict[str, object] = {"deadline": None, "suppress_health_check": [HealthCh
 settings.register_profile("same", derandomize=True, **_CALM)  # type: ignore[arg-type]
 settings.register_profile("explore", **_CALM)  # type: ignore[arg-type]
 settings.load_profile("same")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Ten thousand tests stay until the end: garbage is not looked for among them, each time again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
