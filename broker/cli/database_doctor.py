@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from broker.domain.database_url import without_password
+from broker.store.engine.prepared import WHAT_TO_DO
 from broker.store.schema.fleet import SPARE, Fleet, read_fleet
 from broker.store.schema.hot_nodes import look_at_nodes
+from broker.store.schema.prepared_transactions import look_at_prepared
 from broker.store.schema.refused_messages import look_at_staged
 from broker.store.schema.replica_state import look_at_replica
 from broker.store.schema.schema_state import DatabaseUnreachable, inspect, why_not_served
@@ -41,6 +43,7 @@ def look_at_database(database_url: str) -> Iterator[Found]:
     yield "schema", "mend" if problem else "ok", problem or f"{state.schema} at {state.revision}", ""
     if not problem:
         yield from _of_transactions(database_url, state.schema)
+        yield from _of_prepared(database_url)
     yield from _of_settings(server)
     yield _of_disk(server)
     if not problem:
@@ -95,6 +98,13 @@ def _of_transactions(database_url: str, schema: str) -> Iterator[Found]:
         yield "transactions", "look", found, "is their topic frozen? does a broker of this version run?"
     if staged.refused:
         yield "transactions", "look", f"{staged.refused:,} messages are put aside", "broker sql refused lists them"
+
+
+def _of_prepared(database_url: str) -> Iterator[Found]:
+    """Commits in two phases that Citus should have ended; nothing if there is nothing."""
+    for each in look_at_prepared(database_url):
+        found = f"{each.name} is prepared at {each.node} for {each.seconds} s, and keeps its locks"
+        yield "prepared transaction", "mend", found, WHAT_TO_DO
 
 
 def _of_settings(server: ServerSettings) -> Iterator[Found]:

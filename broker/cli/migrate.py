@@ -67,4 +67,8 @@ def _move(database_url: str, schema: str) -> None:
 
 def _distribute(database_url: str, schema: str) -> None:
     count = migrations.distribute_tables(database_url, schema=schema)
-    say(f"{count} tables were distributed." if count else "There is nothing to be distributed.")
+    say(
+        f"{count} tables were distributed or made known to Citus."
+        if count
+        else "There is nothing to be distributed."
+    )

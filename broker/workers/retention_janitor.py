@@ -9,6 +9,7 @@ from broker.store.access.audit_entries import delete_old_audit_entries
 from broker.store.driver.database import Database, translate_errors
 from broker.store.log.identities import drop_identities_behind
 from broker.store.log.imports import delete_old_parts
+from broker.store.log.in_doubt import tell_of_doubts
 from broker.store.log.journal import delete_old_journal
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_dead_letters, delete_unwanted, drop_partitions_behind, tidying
@@ -57,7 +58,8 @@ class RetentionJanitor:
                 partial(delete_old_operations, days=self._operation_days),
                 partial(delete_old_parts, days=self._operation_days),
             )
-            for part in (*_PARTS, partial(drop_partitions_behind, states=self._states), *kept):
+            told = (partial(part, states=self._states) for part in (drop_partitions_behind, tell_of_doubts))
+            for part in (*_PARTS, *told, *kept):
                 try:
                     with translate_errors():
                         await part(connection, now=now)

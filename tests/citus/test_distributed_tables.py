@@ -17,10 +17,10 @@ from broker.cli.schema import check_schema
 from broker.cli.stop import Stop
 from broker.store.driver.database import Database
 from broker.store.engine import engine
+from broker.store.engine.distributed_tables import TABLES
 from broker.store.log.partitions import drop_detached_leftovers, drop_partition, list_partitions
 from broker.store.log.retention import drop_partitions_behind
 from broker.store.schema import migrations
-from broker.store.schema.citus import TABLES
 from broker.store.schema.schema_state import DatabaseUnreachable, inspect
 from tests.fixtures.broker import NO_TLS, BrokerProcess
 from tests.fixtures.citus import NEEDS_CITUS, Nodes
@@ -67,11 +67,13 @@ def is_refused(url: str, said: str) -> None:
 
 
 def test_distributed_tables_are_refused_until_they_are_taken_back(citus_url: str) -> None:
+    ask(citus_url, "CREATE TABLE broker.two_phases (said boolean)")
     for distribute, table in (
         ("create_distributed_table('broker.message_batches', 'shard_id')", "message_batches"),
         ("create_reference_table('broker.push_states')", "push_states"),
         ("citus_add_local_table_to_metadata('broker.cursors')", "cursors"),
         ("create_distributed_table('broker.cursors', 'subscription_id')", "cursors"),
+        ("create_reference_table('broker.two_phases')", "two_phases"),
     ):
         ask(citus_url, f"SELECT {distribute}")
         is_refused(citus_url, f"known to Citus in a way that no broker can serve ({table})")
@@ -133,7 +135,7 @@ def test_tables_of_others_may_be_distributed(citus_url: str) -> None:
 @pytest.fixture
 async def distributed(citus_url: str) -> AsyncIterator[Database]:
     """A database whose tables of messages lie on the two workers, and its partitions around now."""
-    assert migrations.distribute_tables(citus_url) == len(TABLES)
+    assert migrations.distribute_tables(citus_url) == len(TABLES) + 1
     database = Database(in_schema(citus_url), pool_size=2)
     await begin(database)
     yield database
@@ -143,7 +145,7 @@ async def distributed(citus_url: str) -> AsyncIterator[Database]:
 def test_tables_are_distributed_once_and_with_their_rows(citus_url: str) -> None:
     eight = "SELECT 1, n, now() FROM generate_series(1, 8) AS n"
     ask(citus_url, f"INSERT INTO broker.shards (topic_id, ordinal, last_publish_time) {eight}")
-    assert migrations.distribute_tables(citus_url) == len(TABLES)
+    assert migrations.distribute_tables(citus_url) == len(TABLES) + 1
     assert migrations.distribute_tables(citus_url) == 0
     assert ask(citus_url, "SELECT count(*) FROM broker.shards") == [(8,)]
     assert ask(citus_url, "SELECT pg_relation_size('broker.shards')") == [(0,)]
@@ -165,7 +167,24 @@ def test_a_table_of_a_newer_version_is_distributed_beside_brokers(citus_url: str
             citus_url, f"SELECT create_distributed_table('broker.{table}', 'shard_id', colocate_with => '{beside}')"
         )
     ask(citus_url, "INSERT INTO broker.processes (process_id, seen_at) VALUES ('a', now())")
-    assert migrations.distribute_tables(citus_url) == 1
+    assert migrations.distribute_tables(citus_url) == 2
+
+
+def test_what_was_distributed_before_transactions_were_one_is_refused_until_it_is_done_again(
+    citus_url: str,
+) -> None:
+    migrations.distribute_tables(citus_url)
+    ask(citus_url, "INSERT INTO broker.processes (process_id, seen_at) VALUES ('a', now())")
+    ask(citus_url, "DROP TABLE broker.two_phases")
+    is_refused(citus_url, "has no table two_phases, by which Citus keeps all of a transaction or nothing")
+    assert migrations.distribute_tables(citus_url) == 1  # beside brokers
+    assert check_schema(citus_url, "").schema == "broker"
+
+
+def test_the_coordinator_must_be_known_to_its_cluster(citus_url: str) -> None:
+    ask(citus_url, "SELECT citus_remove_node(nodename, nodeport) FROM pg_dist_node WHERE groupid = 0")
+    with pytest.raises(DatabaseUnreachable, match="does not know where its coordinator is"):
+        migrations.distribute_tables(citus_url)
 
 
 def test_nothing_is_distributed_where_there_is_nothing_to_distribute_over(

@@ -160,12 +160,9 @@ def test_of_acks_nothing_is_said_where_clocks_step_further_than_leases_last() ->
 
 
 @pytest.mark.parametrize("killed", ["kill the coordinator", "kill a node"])
-def test_where_a_node_is_killed_a_message_of_a_transaction_and_a_tick_may_come_twice(killed: str) -> None:
+def test_where_a_node_is_killed_a_message_of_a_transaction_and_a_tick_come_once_all_the_same(killed: str) -> None:
     parts = Parts()
     parts.ticked.came.append((14, 3, 104.0))
     parts.relayed.came.append(Came(29, "A"))
     parts.history.add(Fault(who="f", began=1, ended=2, name=killed))
-    assert check(parts.history) == []
-    _leave_out(parts, "H")
-    parts.ticked.came.pop(0)
-    assert {violation.rule for violation in check(parts.history)} == {"lost", "missed"}
+    assert {"doubled", "stored twice"} <= {violation.rule for violation in check(parts.history)}

@@ -233,6 +233,7 @@ class Database:
             took=self._took,
             whole_pipelines=whole,
             is_distributed=engine.is_distributed,
+            say_two_phases=engine.say_two_phases,
             gives_numbers=gives_numbers,
         )
 
@@ -329,8 +330,11 @@ class Database:
             return await self._connect(autocommit=True)
 
     async def _connect(self, *, autocommit: bool = False) -> PatientConnection:
-        connection = await PatientConnection.connect(autocommit=autocommit, **self._parameters)
+        connection = await PatientConnection.connect(autocommit=True, **self._parameters)
         await self._set_patience(connection)
+        if said := (await find_engine(connection)).say_two_phases:
+            connection.say_two_phases(said)
+        await connection.set_autocommit(autocommit)
         return connection
 
     async def _set_patience(self, connection: PatientConnection) -> None:

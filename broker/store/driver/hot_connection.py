@@ -29,6 +29,7 @@ from broker.store.driver.binary import OIDS, encode_int8s
 from broker.store.driver.held_shards import HOLD_SHARDS, shards_locked_by
 from broker.store.driver.replication import is_unreplicated, unreplicated
 from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, ROLLBACK, Statement
+from broker.store.engine.two_phases import Written
 
 _BINARY = 1
 # When the server dies with something of ours unread, the socket has an error.  uvloop then calls the reader a last
@@ -82,15 +83,18 @@ class HotConnection:
         took: Callable[[float], None] = lambda _: None,
         whole_pipelines: bool = True,
         is_distributed: bool = False,
+        say_two_phases: str = "",
         gives_numbers: bool = True,
     ) -> None:
         """`took(seconds)`: a round trip has ended; `whole_pipelines`: each is a transaction, up to its Sync;
-        `is_distributed`: as Engine has it; `gives_numbers`: what identity columns get is in the order of all
-        nodes, as the coordinator's.
+        `is_distributed`, `say_two_phases`: as Engine has them; `gives_numbers`: what identity columns get is in the
+        order of all nodes, as the coordinator's.
         """
         self.whole_pipelines, self.is_distributed = whole_pipelines, is_distributed
         self.gives_numbers = gives_numbers
         self._shards_move = is_distributed
+        self._say_two_phases = Statement(b"say_two_phases", say_two_phases.encode()) if say_two_phases else None
+        self._written = Written()  # by the transaction that is open
         self._took = took
         self._owner = connection  # closes the socket when it goes
         connection.add_notice_handler(self._noticed)
@@ -177,6 +181,8 @@ class HotConnection:
             self._answered_at = self._loop.time()
         self._in_flight.append(batch)
         given = [statement for statement, _ in bound]
+        if self._shards_move and not self._begun:
+            self._written.forget()
         is_whole = self.whole_pipelines or len(bound) < 2 or self._begun or given[0] is BEGIN
         if COMMIT in given and not self._begun and given[0] is not BEGIN:  # PostgreSQL would only warn
             raise RuntimeError(f"{given[0].name.decode()} is to be committed, and no transaction was begun")
@@ -184,7 +190,7 @@ class HotConnection:
             self._queue(batch, BEGIN)
         for (statement, named), parameters in zip(bound, values, strict=True):
             if self._shards_move:
-                self._hold_shards(batch, statement, named)
+                self._on_nodes(batch, statement, named)
             self._queue(batch, statement, parameters, asked=statement)
         self._pgconn.pipeline_sync()
         if not is_whole:  # behind a Sync, so that it runs whatever came before: it ends what has failed as well
@@ -212,8 +218,12 @@ class HotConnection:
         self._pgconn.send_query_prepared(statement.name, parameters, [_BINARY] * len(parameters), _BINARY)
         batch.asked.append(asked)
 
-    def _hold_shards(self, batch: _Batch, statement: Statement, given: dict[str, Any]) -> None:
-        """Shards do not move from here to the end of the transaction where rows of them are going to be locked."""
+    def _on_nodes(self, batch: _Batch, statement: Statement, given: dict[str, Any]) -> None:
+        """Shards do not move from here to the end of the transaction where rows of them are going to be locked; and
+        what is written to the catalog besides is kept with what is written to them, or neither.
+        """
+        if self._say_two_phases and self._written.is_to_be_said(statement.parts_written):
+            self._queue(batch, self._say_two_phases)
         if shard_ids := shards_locked_by(statement, given):
             self._queue(batch, HOLD_SHARDS, [encode_int8s(sorted(shard_ids))])
 

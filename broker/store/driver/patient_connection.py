@@ -7,18 +7,20 @@ that takes no time, and PostgreSQL undoes what was not committed (client_connect
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg
-from psycopg import waiting
-from psycopg.abc import PQGen
+from psycopg import sql, waiting
+from psycopg.abc import Params, PQGen, Query
 from psycopg.errors import Diagnostic
+from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.rows import AsyncRowFactory, TupleRow, tuple_row
 
 from broker.store.driver.replication import is_unreplicated, unreplicated
+from broker.store.engine.two_phases import Written, parts_written
 
 _INTERVAL_SECONDS = 0.1  # between two looks, as psycopg's own
 _ROLLBACK_SECONDS = _CHECK_SECONDS = 2.0
@@ -41,7 +43,21 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
     def __init__(self, pgconn: PGconn, row_factory: AsyncRowFactory[TupleRow] = tuple_row) -> None:
         super().__init__(pgconn, row_factory)
         self._unreplicated = False
+        self._written = Written()  # by the transaction that is open; of use with `say_two_phases` alone
+        self._say_two_phases = b""
         self.add_notice_handler(self._noticed)
+
+    def say_two_phases(self, statement: str) -> None:
+        """Before its transactions write to both of the parts that would be committed one behind the other."""
+        self._say_two_phases = statement.encode()
+        self.cursor_factory = _SayingCursor
+
+    def to_be_said(self, query: Query) -> bytes:
+        """What goes before a statement (b"": nothing)."""
+        if self.autocommit and self.info.transaction_status == TransactionStatus.IDLE:
+            return b""  # it is a transaction of its own
+        is_to_be = self._written.is_to_be_said(parts_written(_text(query)))
+        return self._say_two_phases if is_to_be else b""
 
     def _noticed(self, notice: Diagnostic) -> None:
         self._unreplicated = self._unreplicated or is_unreplicated(notice)
@@ -63,6 +79,9 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
         except BaseException:
             self.pgconn.finish()
             raise
+        finally:
+            if self._say_two_phases and self.info.transaction_status == TransactionStatus.IDLE:
+                self._written.forget()
         if self._unreplicated:
             self.pgconn.finish()
             raise unreplicated()
@@ -92,3 +111,29 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
             yield
         finally:
             self.patience = patience
+
+
+class _SayingCursor(psycopg.AsyncCursor[TupleRow]):
+    """Says what its connection has to say first."""
+
+    async def execute(self, query: Query, params: Params | None = None, **options: Any) -> Self:
+        if said := _of(self).to_be_said(query):
+            await super().execute(said)
+        return await super().execute(query, params, **options)  # type: ignore[arg-type]  # no template
+
+    async def executemany(self, query: Query, params_seq: Iterable[Params], **options: Any) -> None:
+        if said := _of(self).to_be_said(query):
+            await super().execute(said)
+        await super().executemany(query, params_seq, **options)
+
+
+def _of(cursor: _SayingCursor) -> PatientConnection:
+    connection = cursor.connection
+    assert isinstance(connection, PatientConnection)
+    return connection
+
+
+def _text(query: Query) -> str:
+    if isinstance(query, str):
+        return query
+    return query.decode() if isinstance(query, bytes) else sql.as_string(query)

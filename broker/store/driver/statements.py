@@ -15,6 +15,7 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from broker.store.driver.binary import ENCODERS, OIDS
+from broker.store.engine.two_phases import parts_written
 
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 _PARAMETERS = re.compile(r"^-- parameters: ((?:.+)(?:\n--     .+)*)$", re.MULTILINE)
@@ -49,6 +50,10 @@ class Statement:
             return tuple
         row: Any = namedtuple("Row", self.columns)  # type: ignore[misc]  # of what types, PostgreSQL knows
         return partial(tuple.__new__, row)  # as its _make, without Python
+
+    @cached_property
+    def parts_written(self) -> int:
+        return parts_written(self.text.decode())
 
 
 @cache

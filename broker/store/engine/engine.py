@@ -10,6 +10,8 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 
+from broker.store.engine.two_phases import SAY_TWO_PHASES
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -18,7 +20,8 @@ class Engine:
     table without a lock that publishes wait for.  `size_of`: the function that says how large a table is.
     `changing_tables`: what a transaction that makes or drops partitions is told.  `is_distributed`: the hot tables
     lie on several nodes by their shard, and those of the catalog do not: no statement joins the two, locks rows of
-    several shards, or is one snapshot over them.
+    several shards, or is one snapshot over them.  `say_two_phases`: a statement, without which a transaction that
+    writes to both would not be kept as a whole.
     """
 
     name: str
@@ -28,6 +31,7 @@ class Engine:
     size_of: str = "pg_total_relation_size"
     changing_tables: Mapping[str, str] = field(default_factory=dict)
     is_distributed: bool = False
+    say_two_phases: str = ""
 
 
 POSTGRES = Engine("PostgreSQL")
@@ -49,6 +53,7 @@ CITUS = Engine(
         "citus.propagate_set_commands": "local",
     },
     is_distributed=True,
+    say_two_phases=SAY_TWO_PHASES,
 )
 
 _HAS_CITUS = b"SELECT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus')"

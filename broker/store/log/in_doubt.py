@@ -1,11 +1,14 @@
 """Commits of several nodes whose end one of them has not heard of: Citus ends them, within a minute (L1)."""
 
-from broker.store.driver import statements
+from datetime import datetime
+
 from broker.store.driver.database import Connection
 from broker.store.engine.engine import find_engine
+from broker.store.engine.prepared import LONG_SECONDS, READ_PREPARED, WHAT_TO_DO
+from broker.telemetry.state_changes import StateChanges
 
-_READ_PREPARED = statements.load("read_prepared")
 _LOOKS = 20  # what is merely under way is over by then
+_KIND = "commits in doubt"
 
 
 async def is_nothing_in_doubt(connection: Connection) -> bool:
@@ -24,9 +27,25 @@ async def is_nothing_in_doubt(connection: Connection) -> bool:
     return not left
 
 
-async def _prepared(connection: Connection) -> set[tuple[int, str]]:
+async def _prepared(connection: Connection) -> set[tuple[str, str]]:
     """By node, with its name there; what a node that is away has is not known, and counts as one."""
-    found: set[tuple[int, str]] = set()
-    for node, answers, gids in await (await connection.execute(_READ_PREPARED)).fetchall():
-        found |= {(node, gid) for gid in gids.split()} if answers else {(node, "")}
+    found: set[tuple[str, str]] = set()
+    for node, answers, prepared in await (await connection.execute(READ_PREPARED)).fetchall():
+        found |= {(node, gid) for gid, _ in prepared} if answers else {(node, "")}
     return found
+
+
+async def tell_of_doubts(connection: Connection, *, now: datetime, states: StateChanges) -> None:
+    """Tell the operator of nodes that wait for longer than Citus takes: what they have locked nobody gets."""
+    del now  # each node has its own
+    if not (await find_engine(connection)).is_distributed:
+        return
+    for node, answers, prepared in await (await connection.execute(READ_PREPARED)).fetchall():
+        waiting = [(seconds, gid) for gid, seconds in prepared or () if seconds > LONG_SECONDS]
+        if waiting:
+            seconds, gid = max(waiting)
+            why = f"{gid}, and {len(waiting) - 1} more" if len(waiting) > 1 else gid
+            what = f"the node {node} does not hear how a commit ended, and keeps its locks"
+            states.begins(_KIND, node, what, f"{why}; {WHAT_TO_DO}", lasted=seconds)
+        elif answers:
+            states.ends(_KIND, node, f"the node {node} has heard how all commits ended")

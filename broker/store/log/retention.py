@@ -126,9 +126,10 @@ async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
     async with _dropping(connection) as may_drop:
         if may_drop:
             await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
-    cursor = await connection.execute(_DELETE_CLOSED_SHARDS)
-    gone = [shard_id for (shard_id,) in await cursor.fetchall()]
-    await connection.execute(b"DELETE FROM known_shards WHERE shard_id = ANY (%s)", [gone])
+    async with connection.transaction():
+        cursor = await connection.execute(_DELETE_CLOSED_SHARDS)
+        gone = [shard_id for (shard_id,) in await cursor.fetchall()]
+        await connection.execute(b"DELETE FROM known_shards WHERE shard_id = ANY (%s)", [gone])
     return deleted
 
 

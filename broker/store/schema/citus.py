@@ -5,31 +5,25 @@ subscriptions and the like) stays on the coordinator (docs/decisions/0053).  A d
 the broker's tables as plain ones, is served as any other.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import psycopg
 
+from broker.store.engine.distributed_tables import COLUMN, TABLES, TWO_PHASES
+
 _Connection = psycopg.Connection[Any]
 
-COLUMN = "shard_id"
-# The others lie with the first.
-TABLES = (
-    *("shards", "message_batches", "straggler_batches", "cursors", "delivery_attempts", "delivery_journal"),
-    *("snapshot_positions", "snapshot_outstanding", "dead_letters", "message_identities"),
-    *("scheduled_messages", "scheduled_ids", "retracted_messages"),
-)
-
 _HAS_CITUS = "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL"
-# Of each table that Citus knows whether it lies by its shard_id with the first; also reference tables, and those of
-# a schema that is distributed as a whole.  Of partitions their table tells.
+# Of each table that Citus knows whether it lies by its shard_id with the first, or alone on the coordinator; also
+# reference tables, and those of a schema that is distributed as a whole.  Of partitions their table tells.
 _KNOWN = """
-    SELECT c.relname, coalesce(
+    SELECT c.relname, CASE WHEN c.relname = %(alone)s THEN p.partmethod = 'n' AND p.repmodel = 's' ELSE coalesce(
         p.partmethod = 'h' AND column_to_column_name(p.logicalrelid, p.partkey) = %(column)s
         AND p.colocationid = (
             SELECT colocationid FROM pg_catalog.pg_dist_partition JOIN pg_class ON oid = logicalrelid
             WHERE relname = %(first)s AND relnamespace = c.relnamespace
-        ), false)
+        ), false) END
     FROM pg_catalog.pg_dist_partition AS p JOIN pg_class AS c ON c.oid = p.logicalrelid
     WHERE c.relnamespace = to_regnamespace(quote_ident(%(schema)s)) AND NOT c.relispartition
     ORDER BY c.relname
@@ -47,8 +41,13 @@ def known_to_citus(connection: _Connection, schema: str) -> dict[str, bool]:
     """The tables of a schema that are not plain ones, and whether each lies as a broker needs it."""
     if connection.execute(_HAS_CITUS).fetchone() != (True,):
         return {}
-    where = {"column": COLUMN, "first": TABLES[0], "schema": schema}
+    where = {"column": COLUMN, "first": TABLES[0], "alone": TWO_PHASES, "schema": schema}
     return dict(connection.execute(_KNOWN, where).fetchall())
+
+
+def wrongly_known(known: Mapping[str, bool]) -> list[str]:
+    """Of what is known to Citus, what no broker can serve so."""
+    return [name for name, is_right in known.items() if not is_right or name not in (*TABLES, TWO_PHASES)]
 
 
 def undistributed(connection: _Connection, schema: str) -> list[str]:
@@ -81,7 +80,7 @@ def why_not_served_distributed(connection: _Connection, schema: str) -> str:
     known = known_to_citus(connection, schema)
     if not known:
         return ""
-    if wrong := [name for name, is_right in known.items() if not is_right or name not in TABLES]:
+    if wrong := wrongly_known(known):
         return (
             f"tables of the schema {schema} are known to Citus in a way that no broker can serve "
             f"({_named(wrong)}): docs/operations.md has the way back, under Citus"
@@ -90,6 +89,11 @@ def why_not_served_distributed(connection: _Connection, schema: str) -> str:
         return (
             f"tables of the schema {schema} are distributed over the nodes of Citus, and others that must lie with "
             f"them are not ({_named(missing)}): stop all brokers and run `broker migrate --distribute`"
+        )
+    if TWO_PHASES not in known:
+        return (
+            f"the schema {schema} has no table {TWO_PHASES}, by which Citus keeps all of a transaction or nothing: "
+            "run `broker migrate --distribute` again, also beside brokers"
         )
     return ""
 

@@ -10,7 +10,8 @@ from psycopg import sql
 
 from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters
-from broker.store.schema.citus import COLUMN, TABLES, citus_version, known_to_citus, undistributed
+from broker.store.engine.distributed_tables import COLUMN, TABLES, TWO_PHASES
+from broker.store.schema.citus import citus_version, known_to_citus, undistributed, wrongly_known
 from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience, migrate_patiently
 from broker.store.schema.schema_move import be_alone
 
@@ -19,6 +20,7 @@ _Connection = psycopg.Connection[Any]
 _NODES = """
     SELECT count(*) FROM pg_catalog.pg_dist_node WHERE isactive AND shouldhaveshards AND noderole = 'primary'
 """
+_KNOWS_ITSELF = "SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_node WHERE groupid = 0)"
 _IS_VIEW = "SELECT relkind = 'v' FROM pg_class WHERE oid = %s::regclass"
 
 
@@ -60,7 +62,7 @@ def _distribute_all(connection: _Connection, schema: str) -> int:
     _keep_what_is_known(connection)
     for table in missing:
         _distribute(connection, table)
-    return len(missing)
+    return len(missing) + _have_two_phases(connection, schema)
 
 
 def _why_not(connection: _Connection, schema: str) -> str:
@@ -72,8 +74,12 @@ def _why_not(connection: _Connection, schema: str) -> str:
         )
     if connection.execute(_NODES).fetchone() == (0,):
         return "the Citus cluster has no node that takes shards: SELECT citus_add_node(HOST, PORT) first"
-    known = known_to_citus(connection, schema)
-    if wrong := [name for name, is_right in known.items() if not is_right or name not in TABLES]:
+    if connection.execute(_KNOWS_ITSELF).fetchone() != (True,):
+        return (
+            "the Citus cluster does not know where its coordinator is: "
+            "SELECT citus_set_coordinator_host(HOST, PORT) first"
+        )
+    if wrong := wrongly_known(known_to_citus(connection, schema)):
         return (
             f"Citus has tables of the schema in another way ({', '.join(wrong)}): "
             "docs/operations.md has the way back, under Citus"
@@ -112,3 +118,12 @@ def _distribute(connection: _Connection, table: str) -> None:
         "SELECT create_distributed_table(%s::regclass, %s, colocate_with => %s)", [table, COLUMN, beside]
     )
     connection.execute("SELECT truncate_local_data_after_distributing_table(%s::regclass)", [table])
+
+
+def _have_two_phases(connection: _Connection, schema: str) -> int:
+    """The table by which a transaction says that it is one (store/engine/two_phases.py).  Returns 1 if new."""
+    if TWO_PHASES in known_to_citus(connection, schema):
+        return 0
+    connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} (said boolean)").format(sql.Identifier(TWO_PHASES)))
+    connection.execute("SELECT citus_add_local_table_to_metadata(%s::regclass)", [TWO_PHASES])
+    return 1

@@ -5,7 +5,6 @@ which they did; nothing comes of those that were rolled back, and acks in them d
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from tests.faults.checks.in_doubt import may_be_twice
 from tests.faults.checks.view import View
 from tests.faults.checks.violation import Violation, violation
 from tests.faults.checks.withdrawn import all_of
@@ -27,7 +26,7 @@ def check_transactions(view: View) -> Iterator[Violation]:
         for name in ids.keys() - {name for _, each in transactions for name in each.names}:
             yield violation("invented", f"nobody published {name}", [at])
         for name, of_name in ids.items():
-            if len(of_name) > 1 and not may_be_twice(view):
+            if len(of_name) > 1:
                 yield violation("stored twice", f"{name} came under the ids {sorted(of_name)}", [at])
         for number, each in transactions:
             came = [name for name in each.names if name in ids]
@@ -47,16 +46,11 @@ def check_commit_order(view: View) -> Iterator[Violation]:
         last: dict[str, tuple[int, str]] = {}
         for number, each in all_of(view, Transaction):
             for name in each.names if each.key else ():
-                for id_ in _first_or_all(view, ids.get(name, set())):
+                for id_ in ids.get(name, set()):
                     if id_ < last.get(each.key, (0, ""))[0]:
                         text = f"{name} came before {last[each.key][1]}, which was committed earlier"
                         yield violation("commit order", text, [number, at])
                     last[each.key] = id_, name
-
-
-def _first_or_all(view: View, ids: set[int]) -> set[int]:
-    """What is done twice comes in order each time."""
-    return {min(ids)} if ids and may_be_twice(view) else ids
 
 
 def check_acks_in_transactions(view: View) -> Iterator[Violation]:

@@ -1,0 +1,306 @@
+"""A coordinator that is killed between a node's part of a transaction and its own: all of it is kept, or nothing.
+
+Nodes are held where a commit is on their disk and not answered yet, so that the moment is no matter of luck.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import Enum
+from itertools import count
+
+import psycopg
+import pytest
+from sqlalchemy import make_url, text
+
+from broker.cli.database_doctor import look_at_database
+from broker.domain.errors import BrokerError
+from broker.domain.message import NewMessage
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.tasks import Tasks
+from broker.store.driver.database import Database, translate_errors
+from broker.store.driver.statements import BEGIN, COMMIT, Statement
+from broker.store.engine import engine
+from broker.store.log import in_doubt
+from broker.store.log.in_doubt import tell_of_doubts
+from broker.store.log.messages import append_messages, encode_messages
+from broker.store.resources import schedules as store
+from broker.store.resources import topics
+from broker.store.schema import migrations, prepared_transactions
+from broker.telemetry.state_changes import StateChanges
+from tests.fixtures.application import Application, publish
+from tests.fixtures.broker import eventually
+from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
+from tests.fixtures.database import in_schema
+from tests.fixtures.log import Log, make_log
+from tests.fixtures.relaying import Relaying
+from tests.workers import test_copying as copying
+from tests.workers import test_schedules as schedules
+
+pytestmark = NEEDS_CITUS
+
+_NAMES = map("t{}".format, count())  # of topics
+_LABEL = b"""UPDATE topics SET labels = '{"a": "b"}' WHERE topic_id = %s"""
+_CLOSE = b"UPDATE shards SET open = false WHERE shard_id = %s"
+
+
+class Way(Enum):
+    """When the coordinator is killed; without the mend, as Citus does it by itself."""
+
+    NODE_IS_DONE = "a node has done its part"
+    COMMITTED = "the coordinator has committed, and no node has heard of it"
+    BY_ITSELF = "a node has done its part, and nobody said that it is to be one"
+
+
+EACH_WAY = pytest.mark.parametrize("way", Way, indirect=True)
+AT_A_NODE = pytest.mark.parametrize("way", [Way.NODE_IS_DONE, Way.BY_ITSELF], indirect=True)
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
+    if request.param is Way.BY_ITSELF:
+        monkeypatch.setattr(engine, "CITUS", replace(engine.CITUS, say_two_phases=""))
+    assert isinstance(request.param, Way)
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def spread_url(citus_nodes: Nodes) -> Iterator[str]:
+    with citus_nodes.database() as url:
+        migrations.upgrade(url)
+        migrations.distribute_tables(url)
+        yield in_schema(url)
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, spread_url: str) -> str:
+    """Connections come behind `way`."""
+    if "way" in request.fixturenames:
+        request.getfixturevalue("way")
+    return spread_url
+
+
+@pytest.fixture
+async def log(database: Database, now: datetime) -> Log:
+    return await make_log(database, now, next(_NAMES))
+
+
+@dataclass
+class Killing:
+    """The coordinator is killed in the midst of what commits on it and on a node, and comes back."""
+
+    nodes: Nodes
+    database: Database
+    way: Way
+
+    @property
+    def name(self) -> str:
+        return str(make_url(self.database.url).database)
+
+    async def in_the_midst_of(self, begin: Callable[[], Awaitable[object]]) -> None:
+        coordinator, workers = self.nodes.coordinator, self.nodes.workers
+        held = [coordinator] if self.way is Way.COMMITTED else workers
+        async with AsyncExitStack() as stack:
+            for node in held:
+                await stack.enter_async_context(commits_held(node))
+            acting = asyncio.ensure_future(begin())
+            await eventually(lambda: acting.done() or any(_waits(node, self.name) for node in held))
+            assert not acting.done(), acting
+            coordinator.stop("immediate")
+            with suppress(BrokerError):
+                await acting
+            prepared = self.prepared()
+            coordinator.start()
+        assert prepared == (0 if self.way is Way.BY_ITSELF else 1)
+        await eventually(lambda: not any(_waits(node, self.name) for node in held))
+        await eventually(self._answers)
+        coordinator.ask("SELECT recover_prepared_transactions()", database=self.name)
+        assert self.prepared() == 0
+
+    def prepared(self) -> int:
+        """How many transactions of the database nodes have prepared."""
+        query = "SELECT count(*) FROM pg_prepared_xacts WHERE database = %s"
+        return sum(worker.ask(query, self.name)[0][0] for worker in self.nodes.workers)
+
+    async def _answers(self) -> bool:
+        with suppress(BrokerError):
+            await self.database.now()
+            async with self.database.transaction() as connection:
+                await connection.execute(text("SELECT 1"))
+            return True
+        return False
+
+
+@pytest.fixture
+def killing(citus_nodes: Nodes, database: Database, way: Way) -> Killing:
+    return Killing(citus_nodes, database, way)
+
+
+@asynccontextmanager
+async def commits_held(node: Node) -> AsyncIterator[None]:
+    """Within the block they wait, on the node's disk, for a standby that is not there."""
+
+    async def commit() -> None:
+        while True:
+            await probe.execute(b"SELECT pg_logical_emit_message(true, '', '')")
+
+    async with await psycopg.AsyncConnection.connect(node.url(), autocommit=True) as probe:
+        node.ask("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        node.ask("SELECT pg_reload_conf()")
+        committing = asyncio.ensure_future(commit())
+        await eventually(lambda: _waits(node, "postgres"))
+        try:
+            yield
+        finally:
+            node.ask("ALTER SYSTEM RESET synchronous_standby_names")
+            node.ask("SELECT pg_reload_conf()")
+            committing.cancel()
+            with suppress(asyncio.CancelledError, psycopg.Error):
+                await committing
+
+
+def _waits(node: Node, database: str) -> bool:
+    query = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = %s AND wait_event = 'SyncRep')"
+    return node.ask(query, database) == [(True,)]
+
+
+@EACH_WAY
+async def test_what_an_application_has_committed_is_relayed_once(
+    killing: Killing, relaying: Relaying, application: Application
+) -> None:
+    with application.session() as session:
+        publish(session, "once", topic=relaying.log.topic.name)
+    await killing.in_the_midst_of(relaying.relay().run_once)
+    relay = relaying.relay()
+    while await relay.run_once():
+        pass
+    assert await relaying.came() == ["once"] * (2 if killing.way is Way.BY_ITSELF else 1)
+
+
+@AT_A_NODE
+async def test_a_tick_is_one_message(killing: Killing, log: Log) -> None:
+    clock, tasks = schedules.Hand(log.database), Tasks()
+    clock.moment = log.start
+    office = schedules.Office(log, clock, tasks)
+    await office.put()
+    office.after(1.25)
+    await killing.in_the_midst_of(office.ticker().tick_due)
+    ticker = office.ticker()
+    while await ticker.tick_due():
+        pass
+    assert await office.came() == [1] * (2 if killing.way is Way.BY_ITSELF else 1)
+    assert [record.number for record in await office.history()] == [1]
+    async with log.database.transaction() as connection:
+        await store.delete_schedule(connection, name=schedules.NAME)
+    await tasks.close()
+
+
+@AT_A_NODE
+async def test_a_step_of_an_operation_is_done_once(killing: Killing, log: Log) -> None:
+    clock, tasks = DatabaseClock(log.database), Tasks()
+    await clock.synchronise()
+    office = copying.Office(log, await make_log(log.database, log.start, next(_NAMES)), clock, tasks)
+    await log.publish("a", "b")
+    name = await office.start()
+    await killing.in_the_midst_of(office.runner(office.kind()).run_once)
+    ended = await office.run(office.runner(office.kind()), name=name)
+    assert (ended.state, ended.done) == ("SUCCEEDED", 2)
+    assert sorted(await office.copied()) == sorted(["a", "b"] * (2 if killing.way is Way.BY_ITSELF else 1))
+    await tasks.close()
+
+
+@EACH_WAY
+async def test_a_topic_is_deleted_or_takes_messages(killing: Killing, log: Log) -> None:
+    async def delete() -> None:
+        async with log.database.transaction() as connection:
+            await topics.delete_topic(connection, topic=log.topic)
+
+    await killing.in_the_midst_of(delete)
+    async with log.database.transaction() as connection:
+        found = await topics.find_topic(connection, name=log.topic.name)
+    message = encode_messages([NewMessage(data=b"later")])
+    async with log.database.hot() as hot:
+        takes = await append_messages(hot, shard_id=log.shard_id, requests=[message], now=log.start)
+    assert (found is not None, takes is not None) == {
+        Way.NODE_IS_DONE: (True, True),
+        Way.COMMITTED: (False, False),
+        Way.BY_ITSELF: (True, False),
+    }[killing.way]
+
+
+@AT_A_NODE
+async def test_a_transaction_of_a_session_that_commits_by_itself_is_one(killing: Killing, log: Log) -> None:
+    topic, shard = f"topic_id = {log.topic.topic_id}", f"shard_id = {log.shard_id}"
+
+    async def change() -> None:
+        async with log.database.connection() as connection:
+            with translate_errors():
+                async with connection.transaction():
+                    await connection.execute(_LABEL, [log.topic.topic_id])
+                    await connection.execute(_CLOSE, [log.shard_id])
+
+    await killing.in_the_midst_of(change)
+    labelled = await _number(log.database, f"SELECT count(*) FROM topics WHERE labels <> '{{}}' AND {topic}")
+    closed = await _number(log.database, f"SELECT count(*) FROM shards WHERE NOT open AND {shard}")
+    assert [labelled, closed] == [0, 1 if killing.way is Way.BY_ITSELF else 0]
+
+
+async def _number(database: Database, query: str) -> int:
+    async with database.connection() as connection:
+        row = await (await connection.execute(query.encode())).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+_MARK_TOPIC = Statement(b"mark_topic", b"UPDATE topics SET labels = '{}' WHERE topic_id = $1", (("id", "int8"),))
+_MARK_SHARD = Statement(b"mark_shard", b"UPDATE shards SET open = true WHERE shard_id = $1", (("id", "int8"),))
+
+
+async def test_nobody_waits_for_another_and_nothing_grows(database: Database, now: datetime) -> None:
+    logs = [await make_log(database, now, next(_NAMES)) for _ in range(2)]
+    async with database.hot() as one, database.hot() as other:
+        both = list(zip((one, other), logs, strict=True))
+        for connection, log in both:
+            marks = (_MARK_TOPIC, {"id": log.topic.topic_id}), (_MARK_SHARD, {"id": log.shard_id})
+            await connection.run((BEGIN, {}), *marks)
+        for connection, _ in both:
+            await connection.run((COMMIT, {}))
+    size = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relname LIKE 'two_phases%'"
+    assert await _number(database, size) == 0
+
+
+async def test_a_commit_that_does_not_end_is_told(
+    database: Database,
+    spread_url: str,
+    citus_nodes: Nodes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name, worker, states = str(make_url(spread_url).database), citus_nodes.workers[1], StateChanges()
+    caplog.set_level(logging.INFO)
+    worker.ask(f"BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION '{name}'", database=name)
+
+    async def told(doctor: bool) -> list[str]:
+        caplog.clear()
+        async with database.connection() as connection:
+            await tell_of_doubts(connection, now=datetime.now(UTC), states=states)
+        if not doctor:
+            return [record.getMessage() for record in caplog.records if record.name == "broker.state"]
+        found = await asyncio.to_thread(lambda: list(look_at_database(spread_url)))
+        return [text for what, _, text, _ in found if what == "prepared transaction"]
+
+    assert await told(False) == await told(True) == []  # it is young
+    for module in (in_doubt, prepared_transactions):
+        monkeypatch.setattr(module, "LONG_SECONDS", -1)
+    [line], [found] = await told(False), await told(True)
+    assert line.endswith(f"{name}; SELECT recover_prepared_transactions() on the coordinator ends it")
+    assert f"{worker.port} does not hear how a commit ended, and keeps its locks" in line
+    assert f"{name} is prepared at {citus_nodes.directory}:{worker.port} for " in found
+    assert await told(False) == []  # said once
+    worker.ask(f"COMMIT PREPARED '{name}'", database=name)
+    [line] = await told(False)
+    assert f"{worker.port} has heard how all commits ended" in line
+    assert await told(True) == []

@@ -1,0 +1,44 @@
+"""Which of their two parts a statement writes to: what is read off its text."""
+
+import pytest
+
+from broker.store.driver import statements
+from broker.store.engine.distributed_tables import TABLES
+from broker.store.engine.two_phases import _WRITES, Written, parts_written
+from broker.store.schema.every_table import metadata
+
+SHARDS, CATALOG = 1, 2
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("SELECT FROM shards FOR UPDATE SKIP LOCKED", 0),
+        ("SELECT FROM topics FOR NO KEY UPDATE OF t", 0),
+        ("UPDATE shards SET head = 1", SHARDS),
+        ("UPDATE  topics AS t\n SET name = ''", CATALOG),
+        ("INSERT INTO cursors VALUES (1) ON CONFLICT (shard_id) DO\nUPDATE SET next_seq = 1", SHARDS),
+        ('DELETE FROM ONLY "push_states"', CATALOG),
+        ("WITH gone AS (DELETE FROM staged_messages RETURNING *) INSERT INTO dead_letters SELECT FROM gone", 3),
+    ],
+)
+def test_what_is_locked_is_not_written(text: str, parts: int) -> None:
+    assert parts_written(text) == parts
+
+
+def test_each_table_that_a_file_writes_to_is_one() -> None:
+    known = {*metadata.tables, "known_shards", "held_claims"}
+    assert known.issuperset(TABLES)
+    texts = [statements.load(name.removesuffix(".sql")) for name in statements._files()]
+    found = {table for text in texts for table in _WRITES.findall(" ".join(text.split()))}
+    assert found <= known
+    assert found >= set(TABLES) - {"snapshot_positions", "snapshot_outstanding"}
+
+
+def test_it_is_said_once_a_transaction_when_both_are_written_to() -> None:
+    written = Written()
+    assert [written.is_to_be_said(parts) for parts in (SHARDS, 0, SHARDS, CATALOG, SHARDS)] == [
+        *(False, False, False, True, False)
+    ]
+    written.forget()
+    assert [written.is_to_be_said(parts) for parts in (CATALOG, CATALOG, SHARDS)] == [False, False, True]
