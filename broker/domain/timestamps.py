@@ -1,7 +1,7 @@
 """Times as the API prints and reads them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from broker.domain.errors import InvalidArgument
@@ -26,22 +26,19 @@ def format_timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def format_timestamps(moments: Iterable[datetime]) -> Iterator[str]:
-    """Each as `format_timestamp` has it; a tenth of the work for moments that follow each other closely.
-
-    Messages that were published together have the very same moment: for them there is next to none.
-    """
+def timestamp_formatter() -> Callable[[datetime], str]:
+    """What formats as `format_timestamp` does; a third of the work for moments that follow each other closely."""
     second = datetime.min.replace(tzinfo=UTC)
-    until_second = text = ""
-    last = None
-    for moment in moments:
-        if moment is not last:
-            last = moment
-            if not _ZERO <= moment - second < _SECOND:
-                second = moment.astimezone(UTC).replace(microsecond=0)
-                until_second = second.isoformat().removesuffix("+00:00")
-            text = until_second + _ENDS[moment.microsecond // 1000]
-        yield text
+    until_second = ""
+
+    def format_next(moment: datetime) -> str:
+        nonlocal second, until_second
+        if not _ZERO <= moment - second < _SECOND:
+            second = moment.astimezone(UTC).replace(microsecond=0)
+            until_second = second.isoformat().removesuffix("+00:00")
+        return until_second + _ENDS[moment.microsecond // 1000]
+
+    return format_next
 
 
 def parse_timestamp(text: str, field: str) -> datetime:

@@ -52,7 +52,11 @@ def cut(deliveries: Sequence[Delivery]) -> Iterator[tuple[int, Slice]]:
 
 
 def _pieces(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, int, int]]:
-    """From, to, and what it costs: some messages, or one that is large."""
+    """From, to, and what it costs: all messages, some, or one that is large."""
+    cost = MESSAGE_COST * len(messages) + sum(map(len, map(_data, messages)))
+    if cost <= STEP_COST:
+        yield 0, len(messages), cost
+        return
     for start in range(0, len(messages), _PIECE):
         sizes = list(map(len, map(_data, messages[start : start + _PIECE])))
         cost = MESSAGE_COST * len(sizes) + sum(sizes)

@@ -76,11 +76,12 @@ class Batch:
             ordinals = set(ordinals).difference(given_up)
         known.update(dict.fromkeys(ordinals, deadline))
 
-    def acks_like(self, attempt: AttemptName, exactly_once: bool) -> MessageNames:
-        """Where acks of this kind are collected."""
-        if attempt.ordered:
-            return self.acks_in_order
-        return self.exactly_once_acks if exactly_once else self.acks
+    def ack(self, attempt: AttemptName, ordinals: set[int], *, exactly_once: bool) -> None:
+        """The ordinals are kept as they are, and stay so: their caller has them, too."""
+        of_plain = self.exactly_once_acks if exactly_once else self.acks
+        acks = self.acks_in_order if attempt.ordered else of_plain
+        known = acks.get(attempt)
+        acks[attempt] = ordinals if known is None else known | ordinals
 
     def acked(self, out_of_order: Mapping[AttemptName, set[int]]) -> Iterator[MessageNames]:
         """What is acked once the batch is written."""

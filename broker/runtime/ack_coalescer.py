@@ -104,7 +104,7 @@ class AckCoalescer:
         batches = self._batches(project, acks)
         for attempt, ordinals in acks.items():
             batch = batches[attempt.shard_id]
-            batch.acks_like(attempt, exactly_once).setdefault(attempt, set()).update(ordinals)
+            batch.ack(attempt, ordinals, exactly_once=exactly_once)
             # Here rather than in the service: a push that succeeded is an ack as well.
             self._activity.used(attempt.subscription_id)
             if told is not None:

@@ -4,8 +4,8 @@ Each kind is one statement and one commit.  What a statement did not find is loo
 waited for may have moved it.
 """
 
-from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -18,7 +18,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
+from broker.store.driver.database import Database, Hot
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.delivery_attempts import (
@@ -73,26 +73,25 @@ class AckWriter:
         """
         if self._counts.counters.tracing is not None:
             await self._find_traces(shard_id, batch, self._counts.counters.tracing)
-        await self._write_acks(shard_id, batch.acks, batch.told)
+        if batch.acks:
+            await self._write_acks(shard_id, batch.acks, batch.told)
+            if not (batch.exactly_once_acks or batch.acks_in_order or batch.deadlines):
+                return RefusedAcks(), {}  # as most are
         stale = await self._write_exactly_once_acks(shard_id, batch.exactly_once_acks, batch.told)
         refused = await self._write_acks_in_order(shard_id, batch.acks_in_order, batch.exactly_once, batch.told)
         refused = RefusedAcks({**refused.stale, **stale}, refused.out_of_order)
         return refused, await self._write_deadlines(shard_id, batch)
 
-    @asynccontextmanager
-    async def _connection(
-        self, shard_id: int, attempts: Iterable[AttemptName], told: Container[AttemptName]
-    ) -> AsyncIterator[tuple[HotConnection, Ledger | None]]:
-        """One to change attempts by; if any of them is `told`, in one transaction with what the ledger tells."""
+    def _connection(self, *, told: bool) -> Hot:
+        """One to change attempts by.  The coordinator gives out the numbers of a journal."""
+        return self._database.hot() if told else self._database.at_any_node()
+
+    def _written_down(
+        self, connection: HotConnection, shard_id: int, attempts: Iterable[AttemptName], *, told: bool
+    ) -> AbstractAsyncContextManager[Ledger | None]:
+        """If any of them is `told`, what changes them is one transaction with what the ledger tells."""
         names = list(attempts) if told else []
-        is_told = any(attempt in told for attempt in names)
-        # The coordinator gives out the numbers of a journal.
-        clock = self._clock.now
-        async with (
-            self._database.hot() if is_told else self._database.at_any_node() as connection,
-            written_down(connection, shard_id=shard_id, attempts=names, told=is_told, clock=clock) as ledger,
-        ):
-            yield connection, ledger
+        return written_down(connection, shard_id=shard_id, attempts=names, told=told, clock=self._clock.now)
 
     async def _find_traces(self, shard_id: int, batch: Batch, tracing: "Tracing") -> None:
         """Of what is acked here and was handed out by another process: once it is acked nobody knows them."""
@@ -108,8 +107,12 @@ class AckWriter:
                 tracing.found(name, (shard_id, attempt.attempt_id), attributes)
 
     async def _write_acks(self, shard_id: int, acks: MessageNames, told: ToldAcks) -> None:
+        is_told = _any_told(acks, told)
         for some in _statements(acks.items()):
-            async with self._connection(shard_id, acks, told) as (connection, ledger):
+            async with (
+                self._connection(told=is_told) as connection,
+                self._written_down(connection, shard_id, acks, told=is_told) as ledger,
+            ):
                 missing = await acknowledge(connection, shard_id=shard_id, acks=dict(some))
                 if missing:  # gone, or moved to another part of the attempt while we waited: try once more
                     missing = await acknowledge(connection, shard_id=shard_id, acks=missing)
@@ -119,9 +122,13 @@ class AckWriter:
 
     async def _write_exactly_once_acks(self, shard_id: int, acks: MessageNames, told: ToldAcks) -> MessageNames:
         stale: MessageNames = {}
+        is_told = _any_told(acks, told)
         for some in _statements(acks.items()):
             now = self._clock.now()
-            async with self._connection(shard_id, acks, told) as (connection, ledger):
+            async with (
+                self._connection(told=is_told) as connection,
+                self._written_down(connection, shard_id, acks, told=is_told) as ledger,
+            ):
                 missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=dict(some), now=now)
                 if missing:
                     missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=missing, now=now)
@@ -136,9 +143,13 @@ class AckWriter:
     ) -> RefusedAcks:
         stale: MessageNames = {}
         out_of_order: MessageNames = {}
+        is_told = _any_told(acks, told)
         for some in _statements(acks.items()):
             now = self._clock.now()
-            async with self._connection(shard_id, acks, told) as (connection, ledger):
+            async with (
+                self._connection(told=is_told) as connection,
+                self._written_down(connection, shard_id, acks, told=is_told) as ledger,
+            ):
                 write = partial(
                     acknowledge_in_order, connection, shard_id=shard_id, exactly_once=exactly_once, now=now
                 )
@@ -185,8 +196,11 @@ class AckWriter:
             )
             for attempt, (deadline, ordinals) in wave
         ]
-        told = {change.attempt for change in changes if change.told is not None}
-        async with self._connection(shard_id, [attempt for attempt, _ in wave], told) as (connection, ledger):
+        is_told = any(change.told is not None for change in changes)
+        async with (
+            self._connection(told=is_told) as connection,
+            self._written_down(connection, shard_id, [attempt for attempt, _ in wave], told=is_told) as ledger,
+        ):
             missing = await self._modify(connection, shard_id, changes)
             again = [
                 replace(change, ordinals=rest)
@@ -236,6 +250,10 @@ class AckWriter:
                 connection, shard_id=shard_id, changes=in_order, jitter=jitter, now=now
             )
         return missing
+
+
+def _any_told(attempts: Iterable[AttemptName], told: Container[AttemptName]) -> bool:
+    return bool(told) and any(attempt in told for attempt in attempts)
 
 
 def _statements(items: Iterable[V]) -> Iterator[Sequence[V]]:

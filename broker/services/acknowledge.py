@@ -53,7 +53,8 @@ class AcknowledgeService:
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
-        await self._count(subscription, principal)
+        if self._quotas.on:
+            await self._count(subscription, principal)
         refused = await self._acknowledge(subscription, ack_ids, Author(principal))
         if refused:
             raise _refused(refused)
@@ -96,7 +97,8 @@ class AcknowledgeService:
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
         check_new_ack_deadline(ack_deadline_seconds)
-        await self._count(subscription, principal)
+        if self._quotas.on:
+            await self._count(subscription, principal)
         stale = await self._modify(subscription, ack_ids, ack_deadline_seconds, Author(principal))
         if stale and subscription.enable_exactly_once_delivery:
             raise _refused(RefusedAcks(stale=stale))
@@ -149,7 +151,8 @@ class AcknowledgeService:
         _require(ack_ids)
         if delay is not None:
             check_nack_delay(delay)
-        await self._count(subscription, principal)
+        if self._quotas.on:
+            await self._count(subscription, principal)
         seconds = 0 if delay is None else delay.total_seconds()
         retry_policy = subscription.retry_policy if delay is None else None
         deadline = self._deadline(subscription, Author(principal), seconds, "nacked", NACK, retry_policy)
@@ -171,7 +174,8 @@ class AcknowledgeService:
                 "Messages can be rejected only by a subscription with a dead-letter topic that exists "
                 f"(resource={leaf(subscription_name)})."
             )
-        await self._count(subscription, principal)
+        if self._quotas.on:
+            await self._count(subscription, principal)
         deadline = self._deadline(subscription, Author(principal), 0, "exhausted", REJECT)
         failed = await self._change(subscription, ack_ids, deadline)
         if failed:
@@ -182,11 +186,10 @@ class AcknowledgeService:
             )
 
     async def _count(self, subscription: Subscription, principal: str) -> None:
-        """A request.  Raises QuotaExceeded."""
-        if self._quotas.on:
-            project = project_of(subscription.name)
-            gauge = self._quotas.subscribing(project, principal)
-            gauge.take(await self._quotas.check(gauge, project, requests_alone=True), requests=1)
+        """A request, where anything is limited.  Raises QuotaExceeded."""
+        project = project_of(subscription.name)
+        gauge = self._quotas.subscribing(project, principal)
+        gauge.take(await self._quotas.check(gauge, project, requests_alone=True), requests=1)
 
     @staticmethod
     def _deadline(

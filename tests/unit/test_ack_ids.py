@@ -59,5 +59,16 @@ def test_one_id_that_was_not_handed_out_refuses_all_and_is_named(attempt: Attemp
     assert broken in refused.value.message
 
 
+@given(attempts.filter(lambda attempt: attempt.count > 1), st.data())
+def test_as_many_ids_that_are_cut_elsewhere_are_refused(attempt: AttemptName, data: st.DataObject) -> None:
+    ids = make_ack_ids(attempt, range(attempt.count))
+    at = data.draw(st.integers(1, attempt.count - 1), label="at")
+    between = data.draw(st.sampled_from(["", "\n", ",", " "]), label="between")
+    for moved in (1, 4, len(ids[at])):
+        cut = [*ids[: at - 1], ids[at - 1] + between + ids[at][:moved], ids[at][moved:], *ids[at + 1 :]]
+        with pytest.raises(InvalidArgument):
+            group_ack_ids(cut, subscription_id=SUBSCRIPTION)
+
+
 def test_no_ids_name_nothing() -> None:
     assert group_ack_ids([], subscription_id=SUBSCRIPTION) == {}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.domain.timestamps import format_timestamp, format_timestamps
+from broker.domain.timestamps import format_timestamp, timestamp_formatter
 
 _ZONES = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30)), timezone(timedelta(hours=-11))])
 _SECOND = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -20,4 +20,4 @@ def test_many_times_are_printed_as_each_is_alone(starts: list[datetime], steps: 
     moments = list(starts)
     for microseconds in steps:
         moments.append(moments[-1] + timedelta(microseconds=microseconds))
-    assert list(format_timestamps(moments)) == [format_timestamp(moment) for moment in moments]
+    assert list(map(timestamp_formatter(), moments)) == [format_timestamp(moment) for moment in moments]

@@ -6,7 +6,7 @@ way of a message ever reads the journal.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
@@ -39,6 +39,8 @@ _EVENTS = {
 }
 
 Of = tuple[int, int]  # a subscription's attempt
+
+_UNTOLD = nullcontext()
 
 
 def journal_statement(shard_id: int, rows: Sequence[Row], now: datetime) -> Bound:
@@ -163,22 +165,25 @@ class Ledger:
         await connection.run(*insert, (COMMIT, {}))
 
 
-@asynccontextmanager
-async def written_down(
+def written_down(
     connection: HotConnection,
     *,
     shard_id: int,
     attempts: Collection[AttemptName],
     told: bool,
     clock: Callable[[], datetime],
-) -> AsyncIterator[Ledger | None]:
+) -> AbstractAsyncContextManager[Ledger | None]:
     """A transaction that changes these attempts, and commits at the end with what its ledger has.
 
     Unless anything is `told` there is none: each statement is a transaction of its own.
     """
-    if not told:
-        yield None
-        return
+    return _in_transaction(connection, shard_id, attempts, clock) if told else _UNTOLD
+
+
+@asynccontextmanager
+async def _in_transaction(
+    connection: HotConnection, shard_id: int, attempts: Collection[AttemptName], clock: Callable[[], datetime]
+) -> AsyncIterator[Ledger]:
     try:
         ledger = await _open(connection, shard_id, attempts)
         yield ledger

@@ -38,7 +38,7 @@ def _add(response: Any, subscription: Subscription, part: Slice) -> None:
         first_id = delivery.shard_id * SEQUENCES_PER_SHARD
         attempt_number = delivery.attempt_number if subscription.shows_delivery_attempts else 0
         for ack_id, message in zip(ack_ids, delivery.messages[start:end], strict=True):
-            if message.publish_time != last_time:  # a batch has one publish time
+            if message.publish_time is not last_time:  # a batch has one publish time
                 last_time = message.publish_time
                 time = from_datetime(last_time)
                 seconds, nanos = time.seconds, time.nanos

@@ -1,6 +1,7 @@
 """Pull requests and responses."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import cast
 
 import msgspec
@@ -11,7 +12,7 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.message import PubsubMessage, ReceivedMessage
 from broker.domain.message_id import SEQUENCES_PER_SHARD
 from broker.domain.subscription import Subscription
-from broker.domain.timestamps import format_timestamps
+from broker.domain.timestamps import timestamp_formatter
 from broker.front.rest.codec.requests import Int32, decode_request
 from broker.front.steps import Steps, cut
 
@@ -51,21 +52,21 @@ def encode_pull_response(subscription: Subscription, deliveries: Sequence[Delive
     if not deliveries:
         return b"{}\n"
     received: list[ReceivedMessage] = []
-    publish_times = _publish_times(deliveries)
+    time_text = timestamp_formatter()
     for delivery in deliveries:
-        received += _received(subscription, delivery, publish_times)
+        received += _received(subscription, delivery, time_text)
     return _encode({"receivedMessages": received})
 
 
 def encode_large_pull_response(subscription: Subscription, deliveries: Sequence[Delivery]) -> Steps[bytes]:
     """The same, of many messages or bytes: into one buffer, for copying what is large takes long."""
     body = bytearray(b'{"receivedMessages":')
-    publish_times = _publish_times(deliveries)
+    time_text = timestamp_formatter()
     for cost, part in cut(deliveries):
         yield cost
         received: list[ReceivedMessage] = []
         for delivery, start, end in part:
-            received += _received(subscription, delivery, publish_times, start, end)
+            received += _received(subscription, delivery, time_text, start, end)
         at = len(body)
         if body.endswith(b"]"):
             at -= 1
@@ -77,22 +78,21 @@ def encode_large_pull_response(subscription: Subscription, deliveries: Sequence[
     return cast(bytes, body)  # it is written, and that is all
 
 
-def _publish_times(deliveries: Sequence[Delivery]) -> Iterator[str]:
-    return format_timestamps(message.publish_time for delivery in deliveries for message in delivery.messages)
-
-
 def _received(
     subscription: Subscription,
     delivery: Delivery,
-    publish_times: Iterator[str],
+    time_text: Callable[[datetime], str],
     start: int = 0,
     end: int = MAX_MESSAGES_PER_ATTEMPT,
 ) -> list[ReceivedMessage]:
-    """The delivery's messages, or some of them; as many of the `publish_times` are taken."""
+    """The delivery's messages, or some of them; `time_text` formats their times."""
     ack_ids = ack_ids_of(subscription.subscription_id, delivery, start, end)
     first_id = delivery.shard_id * SEQUENCES_PER_SHARD
     attempt_number = delivery.attempt_number if subscription.shows_delivery_attempts else 0
+    last: datetime | None = None
+    text = ""
     # One expression, no call a message but those of the two structs: a third of a pull's time is spent here.
+    # Messages that were published together have the very same time.
     return [
         ReceivedMessage(
             ack_id,
@@ -100,10 +100,10 @@ def _received(
                 message.data,
                 None if message.attributes == "{}" else msgspec.Raw(message.attributes),
                 str(first_id + (message.seq if message.id_seq is None else message.id_seq)),
-                publish_time,
+                text if (time := message.publish_time) is last else (text := time_text(last := time)),
                 message.ordering_key or "",
             ),
             attempt_number,
         )
-        for ack_id, message, publish_time in zip(ack_ids, delivery.messages[start:end], publish_times, strict=False)
+        for ack_id, message in zip(ack_ids, delivery.messages[start:end], strict=True)
     ]
