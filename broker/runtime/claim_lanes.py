@@ -236,6 +236,7 @@ class Lanes:
             if not self._shards[watch.shard_id]:
                 del self._shards[watch.shard_id]
                 self._doubtful.pop(watch.shard_id, None)
+        member.watches, member.held_up = [], {}  # which hold it: so all go at once, and no collector looks
 
     def _home(self, subscription: Subscription, shard_id: int) -> Lane:
         project = project_of(subscription.name)

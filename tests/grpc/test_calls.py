@@ -1,6 +1,7 @@
 """Calls as gRPC's own client library makes them, on a door without a database."""
 
 import asyncio
+import gc
 import gzip
 import struct
 import zlib
@@ -16,7 +17,9 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.front.grpc import held
 from broker.front.grpc.messages import MessageReader
+from broker.front.grpc.unary import UnaryRpc
 from broker.port.http2.frames import Code, Flag, Kind, frame, window_update
+from broker.port.http2.stream import Stream
 from tests.grpc.wire import Served, packed, request_headers, serving, until
 
 INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 3, 4, 8, 12, 13, 14
@@ -50,6 +53,20 @@ async def test_messages_of_any_size_are_carried_both_ways(
             return answer
 
     assert await in_thread(call) == message
+
+
+async def test_a_call_that_is_over_leaves_nothing_to_the_collector(served: Served) -> None:
+    """Thousands that wait, end and begin again would keep it, and so the event loop, busy."""
+    echo = channel(served).unary_unary("/test.Service/Echo")
+    await in_thread(lambda: echo(b"first"))
+    gc.collect()
+    gc.disable()
+    try:
+        await in_thread(lambda: [echo(b"a") for _ in range(5)])
+        await until(lambda: not served.tasks)
+        assert [type(each) for each in gc.get_objects() if isinstance(each, Stream | UnaryRpc)] == []
+    finally:
+        gc.enable()
 
 
 async def test_a_call_that_its_caller_cancels_is_known_to_be_cancelled(served: Served) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,9 +13,10 @@ import pytest
 from broker.domain.delivery import Delivery, Demand
 from broker.domain.errors import Unavailable
 from broker.domain.subscription import Subscription
+from broker.runtime.claim_lanes import Member, Watch
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
-from broker.runtime.pull_queue import SubscriptionChanged
+from broker.runtime.pull_queue import PullQueue, SubscriptionChanged
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
@@ -217,3 +218,24 @@ async def test_waiting_callers_are_answered_with_500_and_the_log_has_the_fault(
         errors = await asyncio.gather(*[rest.error("POST", pull, {"maxMessages": 1}) for _ in range(2)])
     assert {code for code, _ in errors} == {"INTERNAL"}
     await eventually(lambda: any("unexpected fault" in line for line in broker.log))
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What is in cycles stays, from here on."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def test_a_pull_that_is_answered_leaves_nothing_to_the_collector(
+    log: Log, long_poll: LongPoll, no_collector: None
+) -> None:
+    """Thousands that wait, end and begin again would keep it, and so the event loop, busy."""
+    await log.publish("a")
+    [delivery] = await _pull(long_poll, log.subscription)
+    assert delivery.messages
+    await eventually(lambda: not long_poll._queues)
+    left = [type(each) for each in gc.get_objects() if isinstance(each, PullQueue | Member | Watch)]
+    assert left == []

@@ -20,13 +20,13 @@ from broker.front.grpc.messages import unsupported_encoding
 from broker.front.grpc.methods import Method, Unary
 from broker.front.grpc.responses import refuse, refuse_content_type
 from broker.front.grpc.streaming import StreamingRpc
-from broker.front.grpc.unary import Ignored, Session, UnaryRpc
+from broker.front.grpc.unary import Session, UnaryRpc
 from broker.front.hot_calls import BOUNDED, HotCalls
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.port.http2.connection import Http2Connection, Registry
 from broker.port.http2.rotation import Rotation, TurnOf
-from broker.port.http2.stream import Receiver, Stream
+from broker.port.http2.stream import NOBODY, Receiver, Stream
 from broker.port.request_ids import HEADER, RequestIds
 from broker.services.services import Services
 
@@ -103,7 +103,7 @@ class GrpcDoor:
         fields = stream.headers.fields
         if fields[b":method"] != b"POST" or not fields.get(b"content-type", b"").startswith(b"application/grpc"):
             refuse_content_type(stream)
-            return Ignored()
+            return NOBODY
         target = self._targets.get(fields[b":path"])
         encoding = fields.get(b"grpc-encoding", b"identity")
         request_id = self._request_ids.of(fields.get(HEADER))
@@ -117,7 +117,7 @@ class GrpcDoor:
             refuse(stream, error, request_id)
         else:
             return self._start(session, stream, target, encoding, request_id)
-        return Ignored()
+        return NOBODY
 
     def _start(
         self, session: Session, stream: Stream, target: _Target, encoding: bytes, request_id: bytes

@@ -91,16 +91,6 @@ async def taken(stream: Stream, answers: AnswerMemory, resource: str, size: int)
             return await stream.drained()
 
 
-class Ignored:
-    """The receiver of a stream that has been answered already."""
-
-    def data(self, payload: bytes) -> None: ...
-    def ended(self) -> None: ...
-    def gone(self) -> None: ...
-    def tick(self) -> None: ...
-    def stop(self) -> None: ...
-
-
 class UnaryRpc(Holder):
     """Collects a request, then runs its handler.  It holds the request until the handler has ended."""
 

@@ -19,7 +19,7 @@ from broker.port.http2.outgoing import Outgoing
 from broker.port.http2.patience import Cost, Patience
 from broker.port.http2.peer import PeerSettings
 from broker.port.http2.rotation import Rotation
-from broker.port.http2.stream import Receiver, Stream
+from broker.port.http2.stream import NOBODY, Receiver, Stream
 from broker.port.tls.client_certificate import client_certificate
 
 MAX_STREAMS = 1_000  # at one time
@@ -113,8 +113,7 @@ class Http2Connection(asyncio.Protocol):
         self._closed = self._incoming.ended = True
         self._outgoing.lost()
         for stream in list(self._streams.values()):
-            self._close(stream)
-            stream.receiver.gone()
+            self._close(stream).gone()
 
     def pause_writing(self) -> None:
         self._outgoing.pause()
@@ -174,12 +173,15 @@ class Http2Connection(asyncio.Protocol):
             stream.receive_window += stream.unreturned
             stream.unreturned = 0
 
-    def _close(self, stream: Stream) -> None:
+    def _close(self, stream: Stream) -> Receiver:
+        """Returns who it was for.  They let go of each other, so that both go at once, and no collector looks."""
+        receiver, stream.receiver = stream.receiver, NOBODY
         stream.closed = True
         stream.wake_drained()
         self._streams.pop(stream.stream_id, None)
         self._outgoing.forget(stream)
         self._close_if_done()
+        return receiver
 
     def _close_if_done(self) -> None:
         if self._going_away and not self._streams and not self._closed:
@@ -216,8 +218,7 @@ class Http2Connection(asyncio.Protocol):
         self._patience.spend(Cost.FAULT)
         self._outgoing.reply(frames.reset(fault.stream_id, fault.code))
         if stream := self._streams.get(fault.stream_id):
-            self._close(stream)
-            stream.receiver.gone()
+            self._close(stream).gone()
 
     def _on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
         size = len(payload)
@@ -315,8 +316,7 @@ class Http2Connection(asyncio.Protocol):
             raise ConnectionFault(Code.FRAME_SIZE_ERROR, "RST_STREAM has 4 bytes")
         self._patience.spend(Cost.RESET)
         if stream := self._streams.get(stream_id):
-            self._close(stream)
-            stream.receiver.gone()
+            self._close(stream).gone()
 
     def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:

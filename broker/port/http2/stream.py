@@ -33,6 +33,19 @@ class Receiver(Protocol):
         """The process is about to stop: end what would not end soon by itself."""
 
 
+class Nobody:
+    """The receiver of a stream that is closed, or has been answered already."""
+
+    def data(self, payload: bytes) -> None: ...
+    def ended(self) -> None: ...
+    def gone(self) -> None: ...
+    def tick(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+NOBODY = Nobody()
+
+
 class Connection(Protocol):
     """What a stream needs of its connection."""
 
@@ -67,14 +80,13 @@ class Stream:
         "written",
     )
 
-    receiver: Receiver
-
     def __init__(
         self, connection: Connection, stream_id: int, headers: RequestHeaders, *, window: int, receive_window: int
     ) -> None:
         self._connection = connection
         self.stream_id = stream_id
         self.headers = headers
+        self.receiver: Receiver = NOBODY
         self.window = window
         self.receive_window = receive_window
         self.unreturned = 0  # consumed, but the peer has not been told yet
