@@ -1,4 +1,4 @@
-"""A coordinator that is killed between a node's part of a transaction and its own: all of it is kept, or nothing.
+"""A coordinator or a node that is killed between the two parts of a transaction: all of it is kept, or nothing.
 
 Nodes are held where a commit is on their disk and not answered yet, so that the moment is no matter of luck.
 """
@@ -48,20 +48,32 @@ _CLOSE = b"UPDATE shards SET open = false WHERE shard_id = %s"
 
 
 class Way(Enum):
-    """When the coordinator is killed; without the mend, as Citus does it by itself."""
+    """What is killed, and when; without the mend, as Citus does it by itself."""
 
-    NODE_IS_DONE = "a node has done its part"
-    COMMITTED = "the coordinator has committed, and no node has heard of it"
-    BY_ITSELF = "a node has done its part, and nobody said that it is to be one"
+    NODE_IS_DONE = "the coordinator, when a node has done its part"
+    COMMITTED = "the coordinator, when it has committed, and no node has heard of it"
+    NODE_GOES = "a node that has done its part and not said so"
+    BY_ITSELF = "the coordinator, when a node has done its part and nobody said that it is one with the other"
+    NODE_GOES_BY_ITSELF = "such a node"
+
+    @property
+    def is_mended(self) -> bool:
+        return self not in (Way.BY_ITSELF, Way.NODE_GOES_BY_ITSELF)
+
+    @property
+    def times(self) -> int:
+        """How often something is done, then."""
+        return 1 if self.is_mended else 2
 
 
 EACH_WAY = pytest.mark.parametrize("way", Way, indirect=True)
+OF_THE_COORDINATOR = [Way.NODE_IS_DONE, Way.COMMITTED, Way.BY_ITSELF]
 AT_A_NODE = pytest.mark.parametrize("way", [Way.NODE_IS_DONE, Way.BY_ITSELF], indirect=True)
 
 
 @pytest.fixture
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
-    if request.param is Way.BY_ITSELF:
+    if not request.param.is_mended:
         monkeypatch.setattr(engine, "CITUS", replace(engine.CITUS, say_two_phases=""))
     assert isinstance(request.param, Way)
     return request.param
@@ -90,7 +102,7 @@ async def log(database: Database, now: datetime) -> Log:
 
 @dataclass
 class Killing:
-    """The coordinator is killed in the midst of what commits on it and on a node, and comes back."""
+    """One of them is killed in the midst of what commits on the coordinator and on a node, and comes back."""
 
     nodes: Nodes
     database: Database
@@ -109,12 +121,17 @@ class Killing:
             acting = asyncio.ensure_future(begin())
             await eventually(lambda: acting.done() or any(_waits(node, self.name) for node in held))
             assert not acting.done(), acting
-            coordinator.stop("immediate")
+            [waiting] = [node for node in held if _waits(node, self.name)]
+            killed = waiting if self.way in (Way.NODE_GOES, Way.NODE_GOES_BY_ITSELF) else coordinator
+            killed.stop("immediate")
             with suppress(BrokerError):
                 await acting
+            if killed is not coordinator:
+                killed.start()
             prepared = self.prepared()
-            coordinator.start()
-        assert prepared == (0 if self.way is Way.BY_ITSELF else 1)
+            if killed is coordinator:
+                killed.start()
+        assert prepared == (1 if self.way.is_mended else 0)
         await eventually(lambda: not any(_waits(node, self.name) for node in held))
         await eventually(self._answers)
         coordinator.ask("SELECT recover_prepared_transactions()", database=self.name)
@@ -177,7 +194,7 @@ async def test_what_an_application_has_committed_is_relayed_once(
     relay = relaying.relay()
     while await relay.run_once():
         pass
-    assert await relaying.came() == ["once"] * (2 if killing.way is Way.BY_ITSELF else 1)
+    assert await relaying.came() == ["once"] * killing.way.times
 
 
 @AT_A_NODE
@@ -191,7 +208,7 @@ async def test_a_tick_is_one_message(killing: Killing, log: Log) -> None:
     ticker = office.ticker()
     while await ticker.tick_due():
         pass
-    assert await office.came() == [1] * (2 if killing.way is Way.BY_ITSELF else 1)
+    assert await office.came() == [1] * killing.way.times
     assert [record.number for record in await office.history()] == [1]
     async with log.database.transaction() as connection:
         await store.delete_schedule(connection, name=schedules.NAME)
@@ -208,11 +225,11 @@ async def test_a_step_of_an_operation_is_done_once(killing: Killing, log: Log) -
     await killing.in_the_midst_of(office.runner(office.kind()).run_once)
     ended = await office.run(office.runner(office.kind()), name=name)
     assert (ended.state, ended.done) == ("SUCCEEDED", 2)
-    assert sorted(await office.copied()) == sorted(["a", "b"] * (2 if killing.way is Way.BY_ITSELF else 1))
+    assert sorted(await office.copied()) == sorted(["a", "b"] * killing.way.times)
     await tasks.close()
 
 
-@EACH_WAY
+@pytest.mark.parametrize("way", OF_THE_COORDINATOR, indirect=True)
 async def test_a_topic_is_deleted_or_takes_messages(killing: Killing, log: Log) -> None:
     async def delete() -> None:
         async with log.database.transaction() as connection:

@@ -8,6 +8,7 @@ from broker.store.engine.two_phases import _WRITES, Written, parts_written
 from broker.store.schema.every_table import metadata
 
 SHARDS, CATALOG = 1, 2
+_NAMES = [name.removesuffix(".sql") for name in statements._files()]
 
 
 @pytest.mark.parametrize(
@@ -29,10 +30,19 @@ def test_what_is_locked_is_not_written(text: str, parts: int) -> None:
 def test_each_table_that_a_file_writes_to_is_one() -> None:
     known = {*metadata.tables, "known_shards", "held_claims"}
     assert known.issuperset(TABLES)
-    texts = [statements.load(name.removesuffix(".sql")) for name in statements._files()]
+    texts = [statements.load(name) for name in _NAMES]
     found = {table for text in texts for table in _WRITES.findall(" ".join(text.split()))}
     assert found <= known
     assert found >= set(TABLES) - {"snapshot_positions", "snapshot_outstanding"}
+
+
+def test_what_publishes_claims_and_acks_writes_to_shards_alone() -> None:
+    """Of hot statements others do not: relays, ticks, steps of operations, parts of imports, quotas."""
+    hot = {statements.hot(name) for name in _NAMES if "-- parameters" in statements._read(name)}
+    assert {statement.name.decode() for statement in hot if statement.parts_written & CATALOG} == {
+        *("take_staged", "refuse_staged", "note_relaying", "record_part", "balance_quotas", "write_operation"),
+        *("write_schedule", "insert_schedule_tick", "delete_old_schedule_ticks"),
+    }
 
 
 def test_it_is_said_once_a_transaction_when_both_are_written_to() -> None:
