@@ -249,6 +249,28 @@ async def test_a_topic_is_deleted_or_takes_messages(killing: Killing, log: Log) 
 
 
 @AT_A_NODE
+async def test_an_application_may_say_it_too_whose_own_tables_lie_on_nodes(
+    killing: Killing, relaying: Relaying, application: Application
+) -> None:
+    with psycopg.connect(application.admin_url, autocommit=True) as admin:
+        admin.execute("SELECT create_distributed_table('shop.orders', 'id')")
+        admin.execute(f'GRANT USAGE ON SCHEMA broker TO "{application.role}"')
+        admin.execute(f'GRANT UPDATE ON broker.two_phases TO "{application.role}"')
+
+    def order() -> None:
+        with suppress(psycopg.OperationalError), application.session() as session:
+            session.execute("INSERT INTO orders (id) VALUES (1)")
+            publish(session, "ordered", topic=relaying.log.topic.name)
+            if killing.way.is_mended:
+                session.execute("UPDATE broker.two_phases SET said = true")
+
+    await killing.in_the_midst_of(lambda: asyncio.to_thread(order))
+    assert not await relaying.relay().run_once()
+    orders = await _number(relaying.log.database, "SELECT count(*) FROM shop.orders")
+    assert (orders, await relaying.came()) == (0 if killing.way.is_mended else 1, [])
+
+
+@AT_A_NODE
 async def test_a_transaction_of_a_session_that_commits_by_itself_is_one(killing: Killing, log: Log) -> None:
     topic, shard = f"topic_id = {log.topic.topic_id}", f"shard_id = {log.shard_id}"
 
