@@ -45,12 +45,12 @@ class Stretch(NamedTuple):
 
 def count_of(stretches: Iterable[Stretch]) -> int:
     """How many messages they are."""
-    return sum(stretch.length for stretch in stretches)
+    return sum([stretch.length for stretch in stretches])
 
 
 def size_of(stretches: Iterable[Stretch]) -> int:
     """How many bytes they count."""
-    return sum(stretch.size for stretch in stretches)
+    return sum([stretch.size for stretch in stretches])
 
 
 def just_past(stretch: Stretch) -> tuple[datetime, int]:

@@ -26,7 +26,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.key_owners import KeyOwners
 from broker.runtime.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, WaitingPull
-from broker.runtime.tasks import Tasks
+from broker.runtime.tasks import Tasks, first_done
 from broker.store.driver.database import Database
 from broker.store.log.delivery_attempts import release_attempts
 from broker.store.log.journal import written_down
@@ -194,13 +194,12 @@ class LongPoll:
 
     async def _claimed_for(self, queue: PullQueue, pull: WaitingPull) -> None:
         """Wait until there is an answer or the pull is parked."""
-        first = (pull.answer, pull.parked)
-        await asyncio.wait(first, timeout=CLAIM_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await first_done(pull.answer, pull.parked, seconds=CLAIM_SECONDS)
         if not (pull.answer.done() or pull.parked.done()):
             # Nobody got round to it in time; but if a claim for it is in flight, its outcome counts.
             if queue.give_up(pull):
                 raise Unavailable("The database is slow, or too many pulls wait before this one; try again.")
-            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((pull.answer, pull.parked), return_when=asyncio.FIRST_COMPLETED)
 
     async def _wait_parked(
         self,
@@ -210,11 +209,11 @@ class LongPoll:
         hung_up: Callable[[], Awaitable[None]] | None,
     ) -> list[Delivery]:
         if hung_up is None:
-            await asyncio.wait((pull.answer,), timeout=wait_seconds)
+            await first_done(pull.answer, seconds=wait_seconds)
         else:
             gone = asyncio.ensure_future(hung_up())
             try:
-                await asyncio.wait((pull.answer, gone), timeout=wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+                await first_done(pull.answer, gone, seconds=wait_seconds)
             finally:
                 gone.cancel()
         if pull.answer.done():

@@ -1,8 +1,28 @@
-"""A parent for the tasks that the runtime starts on demand (flushes, claims)."""
+"""A parent for the tasks that the runtime starts on demand (flushes, claims), and a wait for what they bring."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
+
+
+async def first_done(*futures: asyncio.Future[Any], seconds: float) -> None:
+    """Until one of them is done, or so many seconds have passed: asyncio.wait, at half of what that costs."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+
+    def end(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    timer = loop.call_later(seconds, end)
+    for future in futures:
+        future.add_done_callback(end)
+    try:
+        await over
+    finally:
+        timer.cancel()
+        for future in futures:
+            future.remove_done_callback(end)
 
 
 class Tasks:

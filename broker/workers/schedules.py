@@ -29,11 +29,13 @@ class ScheduleWorker:
 
     async def run_once(self) -> datetime:
         """Tick all that is due.  Returns when to look again."""
-        ticked = True
-        while ticked:
-            ticked = await self._ticker.tick_due() is not None
-            await asyncio.sleep(0)  # others of this process have had no turn meanwhile
         first, now = await self._ticker.next_at(), self._clock.now()
+        if first is not None and first <= now:
+            ticked = True
+            while ticked:
+                ticked = await self._ticker.tick_due() is not None
+                await asyncio.sleep(0)  # others of this process have had no turn meanwhile
+            first, now = await self._ticker.next_at(), self._clock.now()
         if first is None or first > now + _LOOK:
             return now + _LOOK
         return max(first, now + _NOT_YET) if first <= now else first

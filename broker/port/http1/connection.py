@@ -11,6 +11,7 @@ socket.  What begins with the prefix of the door goes there, everything else to 
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Protocol, cast
@@ -30,6 +31,8 @@ from broker.telemetry.log import of_request
 
 MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
 _SMALL_ANSWER_BYTES = 16_384  # a record of TLS
+# What asyncio 3.12.0 to 3.13.1 writes by writelines never says that there is no more room (CPython 127655).
+_TELLS_OF_LINES = not (3, 12) <= sys.version_info < (3, 13, 2)
 _PIECE_BYTES = 1024  # what is parsed at a time where another request may begin: at most some 40 of them
 logger = logging.getLogger("broker.calls")
 
@@ -260,10 +263,12 @@ class Http1Connection(asyncio.Protocol):
             exchange.respond(*error_answer(500, FAULT))
 
     def write(self, *parts: bytes) -> None:
-        # Not writelines: that of asyncio 3.12.0 to 3.13.1 never says that there is no more room (CPython 127655).
         # What is small goes at once, for over TLS each write is a record.
         if len(parts) > 1 and sum(map(len, parts)) <= _SMALL_ANSWER_BYTES:
             parts = (b"".join(parts),)
+        if len(parts) > 1 and _TELLS_OF_LINES:
+            self._transport.writelines(parts)  # in one call of the system, so its reader wakes once
+            return
         for part in parts:
             self._transport.write(part)
 

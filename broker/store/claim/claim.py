@@ -52,7 +52,9 @@ async def claim_messages(
         if not works:
             await connection.run(*NOTHING_CHANGED)
             return outcomes
-        again = await _look_further(connection, request, works, bodies)
+        again = 0
+        if any(work.looks_further for work in works):
+            again = await _look_further(connection, request, works, bodies)
         if again > MANY:
             await request.turn(COST * again)
         share(request, works)

@@ -21,6 +21,8 @@ from broker.store.claim.request import MAX_BYTES, Claimant, ClaimRequest
 from broker.store.claim.round_trip import RoundTrip
 from broker.store.driver import statements
 
+_expires_at = attrgetter("expires_at")
+
 _READ_FRESH_BATCHES = statements.hot("read_fresh_batches")
 _FIND_FRESH_BATCHES = statements.hot("find_fresh_batches")
 _FIND_FRESH_MESSAGES = statements.hot("find_fresh_messages")
@@ -89,6 +91,11 @@ class Place:
     def wanted(self) -> int:
         """How many messages are looked for, where all match."""
         return self.scanned if self.passes else min(self.max_messages, self.scanned)
+
+    @property
+    def is_past(self) -> bool:
+        """It was looked at, and all that was found is past its time, with more behind it."""
+        return self.fresh is not None and self.fresh.is_past
 
     @property
     def brings_bodies(self) -> bool:
@@ -254,7 +261,8 @@ def _of_batches(request: ClaimRequest, rows: Sequence[Any], wanted: int) -> Fres
             row.publish_time,
             row.batch,
             row.size + row.count * MESSAGE_OVERHEAD,
-            expires_at=row.expires_at,
+            None,
+            row.expires_at,
         )
         for row in rows
     ]
@@ -265,7 +273,7 @@ def _of_batches(request: ClaimRequest, rows: Sequence[Any], wanted: int) -> Fres
 
 def _sorted_out(request: ClaimRequest, found: Fresh) -> Fresh:
     """What is past its time apart from what may go out."""
-    if not any(stretch.expires_at for stretch in found.stretches):
+    if not any(map(_expires_at, found.stretches)):
         return found
     at = request.handed_out_at()
     past = [stretch for stretch in found.stretches if stretch.is_past(at)]

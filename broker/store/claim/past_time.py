@@ -21,7 +21,7 @@ from broker.store.log.attempt_ids import AttemptIds
 def look_beyond(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work], bodies: Bodies) -> None:
     """Further on, where all that was found is past its time: who takes one message waits for no thousand claims."""
     pass_due(trip, request, works)
-    places = [work.place for work in works if work.place.fresh is not None and work.place.fresh.is_past]
+    places = [work.place for work in works if work.place.is_past]
     for place in places:
         place.passes = True
     look_at(trip, request, places, bodies)

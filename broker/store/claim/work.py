@@ -114,6 +114,11 @@ class Work:
         return not (self.due or self.runs or self.claimant.ordered)
 
     @property
+    def looks_further(self) -> bool:
+        """Once it has looked: for what the log has of what is due, behind keys, or behind what is past its time."""
+        return not self.is_plain or self.place.is_past
+
+    @property
     def more(self) -> bool:
         """There may be more to claim at once than this claim hands out."""
         more_due = self.changed_meanwhile or self.beyond is not None or any(row.is_left for row in self.due)
