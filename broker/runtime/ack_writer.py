@@ -82,9 +82,9 @@ class AckWriter:
         refused = RefusedAcks({**refused.stale, **stale}, refused.out_of_order)
         return refused, await self._write_deadlines(shard_id, batch)
 
-    def _connection(self, *, told: bool) -> Hot:
+    def _connection(self, shard_id: int, *, told: bool) -> Hot:
         """One to change attempts by.  The coordinator gives out the numbers of a journal."""
-        return self._database.hot() if told else self._database.at_any_node()
+        return self._database.hot() if told else self._database.at_any_node(shard_id)
 
     def _written_down(
         self, connection: HotConnection, shard_id: int, attempts: Iterable[AttemptName], *, told: bool
@@ -99,7 +99,7 @@ class AckWriter:
         unknown = [each for each in acked if not tracing.knows((shard_id, each.attempt_id))]
         if not unknown:
             return
-        async with self._database.at_any_node() as connection:
+        async with self._database.at_any_node(shard_id) as connection:
             found = await find_traces(connection, shard_id=shard_id, attempts=unknown)
         for attempt, attributes in found.items():
             name = self._counts.counters.name_of(attempt.subscription_id)
@@ -110,7 +110,7 @@ class AckWriter:
         is_told = _any_told(acks, told)
         for some in _statements(acks.items()):
             async with (
-                self._connection(told=is_told) as connection,
+                self._connection(shard_id, told=is_told) as connection,
                 self._written_down(connection, shard_id, acks, told=is_told) as ledger,
             ):
                 missing = await acknowledge(connection, shard_id=shard_id, acks=dict(some))
@@ -126,7 +126,7 @@ class AckWriter:
         for some in _statements(acks.items()):
             now = self._clock.now()
             async with (
-                self._connection(told=is_told) as connection,
+                self._connection(shard_id, told=is_told) as connection,
                 self._written_down(connection, shard_id, acks, told=is_told) as ledger,
             ):
                 missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=dict(some), now=now)
@@ -147,7 +147,7 @@ class AckWriter:
         for some in _statements(acks.items()):
             now = self._clock.now()
             async with (
-                self._connection(told=is_told) as connection,
+                self._connection(shard_id, told=is_told) as connection,
                 self._written_down(connection, shard_id, acks, told=is_told) as ledger,
             ):
                 write = partial(
@@ -198,7 +198,7 @@ class AckWriter:
         ]
         is_told = any(change.told is not None for change in changes)
         async with (
-            self._connection(told=is_told) as connection,
+            self._connection(shard_id, told=is_told) as connection,
             self._written_down(connection, shard_id, [attempt for attempt, _ in wave], told=is_told) as ledger,
         ):
             missing = await self._modify(connection, shard_id, changes)

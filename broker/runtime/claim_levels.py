@@ -95,7 +95,7 @@ async def look_at_ages(
 ) -> None:
     """How long what waits in a shard has waited, for each of these."""
     retained_since: Mapping[int, datetime] = {each.subscription_id: now - each.retention for each, _ in waiting}
-    async with database.at_any_node() as connection:
+    async with database.at_any_node(shard_id) as connection:
         since = await read_waiting_since(connection, shard_id=shard_id, retained_since=retained_since, now=now)
     for subscription, levels in waiting:
         known = subscription.priorities

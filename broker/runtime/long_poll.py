@@ -140,7 +140,7 @@ class LongPoll:
             names = [attempt_name(subscription_id, each) for each in deliveries if each.shard_id == shard_id]
             told = journal is not None
             async with (
-                self._database.hot() if told else self._database.at_any_node() as connection,
+                self._database.hot() if told else self._database.at_any_node(shard_id) as connection,
                 written_down(connection, shard_id=shard_id, attempts=names, told=told, clock=clock) as ledger,
             ):
                 await release_attempts(

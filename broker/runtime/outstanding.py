@@ -175,7 +175,7 @@ class Outstanding:
             by_shard.setdefault(attempt.shard_id, []).append(attempt)
         still_out: MessageNames = {}
         for shard_id, attempts in sorted(by_shard.items()):
-            async with self._database.at_any_node() as connection:
+            async with self._database.at_any_node(shard_id) as connection:
                 still_out |= await read_open_attempts(
                     connection, shard_id=shard_id, attempts=attempts, now=self._clock.now()
                 )

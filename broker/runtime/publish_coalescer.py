@@ -43,6 +43,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.identities import Stored, append_new
+from broker.store.log.known_heads import KnownHeads
 from broker.store.log.messages import Appended, EncodedMessages, PartitionMissing, append_messages, appended_each
 from broker.store.log.partitions import make_partitions_ahead
 from broker.telemetry.metrics.counters import Counters
@@ -119,6 +120,7 @@ class PublishCoalescer:
         self._wake_ups = wake_ups
         self._tasks = tasks
         self._queues: dict[int, _ShardQueue] = {}
+        self._heads = KnownHeads()
         self._queued_bytes = 0
         self._large = FairStock(MAX_QUEUED_BYTES)
         self._turns = PublishTurns(shards_at_once, company=company or Company())
@@ -299,13 +301,15 @@ class PublishCoalescer:
         if followed is not None and not followed.can_be_followed:
             followed = None
         try:
-            async with self._database.at_any_node(followed) as connection:
+            async with self._database.at_any_node(shard_id, followed) as connection:
                 queue.connection = connection
                 now = whole_milliseconds(self._clock.now())
                 try:
                     if any(batch.identified for batch in batches):
                         return await append_new(connection, shard_id=shard_id, requests=batches, now=now)
-                    appended = await append_messages(connection, shard_id=shard_id, requests=batches, now=now)
+                    appended = await append_messages(
+                        connection, shard_id=shard_id, requests=batches, now=now, heads=self._heads
+                    )
                     return None if appended is None else appended_each(appended, batches)
                 finally:
                     if connection.users == 1 and queue.connection is connection:

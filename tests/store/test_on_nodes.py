@@ -1,5 +1,6 @@
 """What is asked by several statements where tables lie on nodes is what one statement says elsewhere."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ from broker.domain.message import NewMessage
 from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.redrive import Outcome as Redriven
 from broker.domain.retraction import Outcome as Retracted
+from broker.store.claim.request import Quiet
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
@@ -35,9 +37,10 @@ from broker.store.resources import snapshots
 from broker.store.resources.distributed_snapshots import fill_locked
 from tests.fixtures.dead_letters import make_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, make_log, texts
+from tests.store.interleavings.steps import open_transaction, until_waiting
 
 pytestmark = pytest.mark.one_server("it has both forms of a statement, and nodes do not take the other one")
-HOUR = timedelta(hours=1)
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
 @asynccontextmanager
@@ -163,6 +166,87 @@ async def test_a_row_is_split_by_a_second_statement(log: Log) -> None:
     async with as_on_nodes(log) as session:
         assert not await log.nack(delivery, [0], connection=session)
     assert [texts([each]) for each in await log.pull(now=log.start + SECOND)] == [["a"]]
+
+
+async def test_what_is_due_is_looked_for_where_a_glimpse_has_not_ruled_it_out(log: Log) -> None:
+    """Fresh messages, due ones, and those of a subscription whose floor is further back than was looked."""
+    for number, age in enumerate((timedelta(), 5 * MINUTE)):
+        found: list[list[str]] = []
+        for on_nodes in (False, True):
+            one = await make_log(log.database, log.start, f"log-{number}-{on_nodes}")
+            async with as_on_nodes(one) as session:
+                session.is_distributed = on_nodes
+                seen = list[str]()
+
+                async def pull(most: int, now: datetime) -> None:
+                    seen.extend(await one.pull_texts(most, now=now, connection=session))  # noqa: B023
+
+                await one.publish("a", "b", connection=session)
+                [delivery] = await one.pull(connection=session)
+                await pull(9, one.start)
+                await one.nack(delivery, [0])
+                now = one.start + age + ACK_DEADLINE + SECOND
+                await one.publish("c", now=now, connection=session)
+                for _ in range(4):
+                    await pull(1, now)
+                await pull(9, now + HOUR)
+            found.append(seen)
+        assert found[0] == found[1]
+        assert sorted(found[0]) == ["a", "a", "b", "b", "c", "c"]
+
+
+async def test_when_the_next_falls_due_and_where_the_cursor_goes(log: Log) -> None:
+    rests = []
+    for on_nodes in (False, True):
+        async with as_on_nodes(log) as session:
+            session.is_distributed = on_nodes
+            start = log.start + 2 * MINUTE * on_nodes
+            await log.publish("a", "b", now=start, connection=session)
+            await log.pull(1, now=start, connection=session)
+            await log.pull(1, now=start + SECOND, connection=session)
+            claimed = await log.claim(now=start + SECOND, connection=session)
+            assert isinstance(claimed.rest, Quiet)
+            assert claimed.rest.until is not None
+            cursors = await _rows(log, "SELECT next_publish_time, next_seq, due_floor FROM cursors")
+            [(publish_time, seq, floor)] = cursors
+            rests.append((claimed.rest.until - start, publish_time - start, seq % 2, floor - start))
+            await log.execute("DELETE FROM delivery_attempts")
+    assert rests[0] == rests[1]
+
+
+async def test_acks_of_whole_attempts(log: Log) -> None:
+    """In one part, in several, a part that is gone, and again."""
+    for changes in ([], [[0]], [[0], [1]], [[0, 1]]):
+        for acked in ([], [0], [2]):
+            outcomes = []
+            for on_nodes in (False, True):
+                await log.publish("a", "b", "c")
+                [delivery] = await log.pull()
+                for number, ordinals in enumerate(changes, 1):
+                    await log.modify_ack_deadline(delivery, ordinals, log.start + (20 + number) * SECOND)
+                await log.acknowledge(delivery, acked)
+                async with as_on_nodes(log) as session:
+                    session.is_distributed = on_nodes
+                    missing = [await log.acknowledge(delivery, connection=session) for _ in range(2)]
+                assert missing == [set(acked), {0, 1, 2}]
+                outcomes.append(missing)
+                assert await log.attempts() == []
+            assert outcomes[0] == outcomes[1]
+
+
+async def test_an_ack_of_a_whole_attempt_waits_for_a_new_deadline_of_a_part(log: Log) -> None:
+    """And takes the other part as well, which was not there when it began."""
+    await log.publish("a", "b")
+    [delivery] = await log.pull()
+    async with open_transaction(log.database) as first:
+        await log.modify_ack_deadline(delivery, [1], log.start + HOUR, connection=first)
+        async with as_on_nodes(log) as session:
+            ack = asyncio.create_task(log.acknowledge(delivery, connection=session))
+            await until_waiting(log.database)
+            await first.run((COMMIT, {}))
+            assert await ack == set()
+            await first.run((BEGIN, {}))
+    assert await log.attempts() == []
 
 
 async def test_a_snapshot_copies_what_locked_cursors_and_attempts_say(log: Log) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.store.claim.bodies import Bodies
-from broker.store.claim.due import lock_due, look_up_due
+from broker.store.claim.due import Glimpse, lock_due, look_up_due
 from broker.store.claim.fresh import look_at, place_of, shared_places
 from broker.store.claim.ordered import clear_away
 from broker.store.claim.past_time import look_beyond
@@ -72,7 +72,7 @@ async def claim_at_any_node(
 ) -> Mapping[int, Claimed]:
     """claim_messages on a connection of `database`: to the coordinator if that has to be.  Raises a BrokerError."""
     try:
-        async with database.at_any_node() as connection:
+        async with database.at_any_node(request.shard_id) as connection:
             return await claim_messages(connection, request, attempt_ids)
     except NeedsCoordinator:  # seldom: of what is past its time, or of subscriptions with a journal
         async with database.hot() as connection:
@@ -117,11 +117,16 @@ async def _of_one(connection: HotConnection, request: ClaimRequest, bodies: Bodi
     trip = RoundTrip()
     trip.add((BEGIN, {}))
     trip.add((_LOCK_CURSORS, request.where([claimant.subscription_id])), take=locked.extend)
-    _look_first(trip, request, [work], bodies)
+    glimpse = Glimpse(request, work) if connection.is_distributed and claimant.looks_for_due else None
+    _look_first(trip, request, [work], bodies, glimpse)
     await trip.run(connection, request.turn)
     if not locked or locked[0].paused:
         return [], [(claimant, Gone())]
     work.cursor = _cursor(locked[0])
+    if glimpse is not None and not glimpse.rules_out:
+        trip = RoundTrip()
+        lock_due(trip, request, [work])
+        await trip.run(connection, request.turn)
     return [work], []
 
 
@@ -129,9 +134,14 @@ def _cursor(row: Any) -> Cursor:
     return Cursor(row.next_publish_time, row.next_seq, row.due_floor)
 
 
-def _look_first(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work], bodies: Bodies) -> None:
+def _look_first(
+    trip: RoundTrip, request: ClaimRequest, works: Sequence[Work], bodies: Bodies, glimpse: Glimpse | None = None
+) -> None:
     """For what is due, and what is fresh where no keys have to be heeded."""
-    lock_due(trip, request, [work for work in works if work.claimant.looks_for_due])
+    if glimpse is None:
+        lock_due(trip, request, [work for work in works if work.claimant.looks_for_due])
+    else:
+        glimpse.add(trip)
     look_at(trip, request, [work.place for work in works if not work.claimant.ordered], bodies)
 
 

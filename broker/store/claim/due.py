@@ -1,7 +1,7 @@
 """What is due again: rows locked, and which of their messages the log still has."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -16,6 +16,7 @@ from broker.store.claim.work import Work
 from broker.store.driver import statements
 from broker.store.log.due_attempt import DueAttempt, attempt_numbers, due_attempt
 
+_GLIMPSE_DUE = statements.hot("glimpse_due")
 _LOCK_DUE_ATTEMPTS = statements.hot("lock_due_attempts")
 _FIND_DUE_MESSAGES = statements.hot("find_due_messages")
 _FIND_MESSAGES_OF_KEYS = statements.hot("find_messages_of_keys")
@@ -27,6 +28,27 @@ MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that a claim looks at 
 MAX_DUE_ROWS_OF_ALL = 4_000
 MAX_DUE_MESSAGES = 10_000  # that a claim looks up, for all together
 MAX_RUN = 1_000  # messages of a key that are passed at once, if they are past their time
+
+
+_GLIMPSED = timedelta(minutes=2)  # of a subscription that is pulled from the floor is a minute behind
+
+
+class Glimpse:
+    """Whether anything is due for a subscription, seen without locks while its cursor is being locked."""
+
+    def __init__(self, request: ClaimRequest, work: Work) -> None:
+        self._request, self._work = request, work
+        self._since = request.now - _GLIMPSED
+        self._found: list[Any] = []
+
+    def add(self, trip: RoundTrip) -> None:
+        where = {"shard_id": self._request.shard_id, "subscription_id": self._work.subscription_id}
+        trip.add((_GLIMPSE_DUE, {**where, "since": self._since, "now": self._request.now}), take=self._found.extend)
+
+    @property
+    def rules_out(self) -> bool:
+        """Nothing is due, as the cursor says by now that is locked."""
+        return not self._found and self._work.cursor.due_floor >= self._since
 
 
 def lock_due(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> None:

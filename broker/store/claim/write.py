@@ -27,10 +27,14 @@ from broker.store.log.due_attempt import replacements
 from broker.store.log.journal import journal_statement
 
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
+_MOVE_CURSOR = statements.hot("move_cursor")
 _MOVE_CURSORS = statements.hot("move_cursors")
+_READ_NEXT_DELIVERY_AT = statements.hot("read_next_delivery_at")
 _READ_NEXT_DELIVERY_ATS = statements.hot("read_next_delivery_ats")
 _INSERT_DELIVERY_ATTEMPT = statements.hot("insert_delivery_attempt")
 _INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
+# What a claim for one pull sends in place of the others where shards lie on nodes (docs/decisions/0059).
+_OF_ONE = {_MOVE_CURSORS: _MOVE_CURSOR, _READ_NEXT_DELIVERY_ATS: _READ_NEXT_DELIVERY_AT}
 _INSERT_GIVEN_UP = statements.hot("insert_given_up")
 _MARK_REDRIVEN = statements.hot("mark_redriven")
 
@@ -61,10 +65,10 @@ async def write(
     asking = [work for work in works if _asks_for_next(work)]
     upcoming: dict[int, datetime] = {}
     trip = RoundTrip()
-    trip.add(*_rewritten_rows(request, works), *_moved_cursors(request, works))
+    trip.add(*_rewritten_rows(request, works), *_of_one(connection, _moved_cursors(request, works)))
     # Before what goes out now is written, which is not meant, and after retry delays were.
     trip.add(
-        *_next_delivery_ats(request, asking),
+        *_of_one(connection, _next_delivery_ats(request, asking)),
         take=lambda rows: upcoming.update((row.subscription_id, row.next_delivery_at) for row in rows),
     )
     trip.add(*rewrite_runs(request, works, at), *_new_rows(request, attempts, at))
@@ -181,6 +185,16 @@ def _next_delivery_ats(request: ClaimRequest, asking: Sequence[Work]) -> Iterato
     if asking:
         where = request.where([work.subscription_id for work in asking])
         yield _READ_NEXT_DELIVERY_ATS, {**where, "now": request.now}
+
+
+def _of_one(connection: HotConnection, each: Iterable[Bound]) -> Iterator[Bound]:
+    """The same, by a statement for one subscription if it is about one, and shards lie on nodes."""
+    for statement, given in each:
+        if connection.is_distributed and len(given["subscription_ids"]) == 1:
+            plain = {name: value[0] if isinstance(value, list) else value for name, value in given.items()}
+            yield _OF_ONE[statement], plain
+        else:
+            yield statement, given
 
 
 def _new_rows(request: ClaimRequest, attempts: Sequence[_Attempt], at: datetime) -> Iterator[Bound]:

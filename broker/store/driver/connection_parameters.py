@@ -81,12 +81,12 @@ def each_host(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def in_any_order(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The same servers in an order by chance: the first that answers is taken."""
+def in_any_order(parameters: Mapping[str, Any], *, first: int) -> dict[str, Any]:
+    """The same servers, the one with this number and then the others by chance: the first that answers is taken."""
     hosts = each_host(parameters)
-    random.shuffle(hosts)
+    order = [hosts.pop(first), *random.sample(hosts, len(hosts))]
     names = [name for name in _OF_A_HOST if parameters.get(name)]
-    return {**parameters, **{name: ",".join(each[name] for each in hosts) for name in names}}
+    return {**parameters, **{name: ",".join(each[name] for each in order) for name in names}}
 
 
 def session_name(schema: str) -> str:

@@ -8,7 +8,7 @@ table.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import partial
@@ -24,10 +24,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable, Unimplemented
-from broker.store.driver.connection_parameters import connection_parameters, in_any_order
+from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.hot_pool import HotPool, NoRoom
+from broker.store.driver.node_pools import NodePools
 from broker.store.driver.patient_connection import PATIENCE_SECONDS, PatientConnection
+from broker.store.driver.shard_nodes import ShardNodes, groups_of_shards
 from broker.store.driver.statements import Statement
 from broker.store.engine.engine import Engine, find_engine, is_lost_node
 from broker.telemetry.log import reason
@@ -184,10 +186,10 @@ class Database:
         shared: dict[str, Any] = {"size": pool_size, "waited": CONNECTION_WAITS.observer(counts)}
         to_it = partial(self._hot_connection, connection_parameters(url, schema=schema, settings=HOT))
         self._hot_pool = HotPool(to_it, went=self.went_away, came=self.came_back, **shared)
-        self._node_pool = self._hot_pool
+        self._nodes: NodePools | None = None
         if hot_url:
-            to_any = partial(self._node_connection, connection_parameters(hot_url, schema=schema, settings=HOT))
-            self._node_pool = HotPool(to_any, went=self._nodes_went_away, came=self._nodes_came_back, **shared)
+            to_nodes = connection_parameters(hot_url, schema=schema, settings=HOT)
+            self._nodes = self._pools_of_nodes(to_nodes, shared)
         self._engine = create_async_engine(
             "postgresql+psycopg://",
             pool_size=min(4, pool_size),
@@ -198,9 +200,15 @@ class Database:
         event.listen(self._engine.sync_engine, "checkout", _check)
         self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")  # of the same pool
 
+    def _pools_of_nodes(self, parameters: Mapping[str, Any], shared: Mapping[str, Any]) -> NodePools:
+        shard_nodes = ShardNodes(self._groups_of_shards)
+        went, came = self._nodes_went_away, self._nodes_came_back
+        return NodePools(parameters, self._node_connection, shard_nodes, went=went, came=came, **shared)
+
     async def close(self) -> None:
         await self._hot_pool.close()
-        await self._node_pool.close()
+        if self._nodes is not None:
+            await self._nodes.close()
         await self._engine.dispose()
 
     def hot(self, following: HotConnection | None = None) -> Hot:
@@ -210,13 +218,24 @@ class Database:
         """
         return Hot(self._hot_pool, following, self._note)
 
-    def at_any_node(self, following: HotConnection | None = None) -> Hot:
-        """The same for statements about one shard, that tell the journal nothing and read no catalog."""
-        return Hot(self._node_pool, following, self._note)
+    def at_any_node(self, shard_id: int | None = None, following: HotConnection | None = None) -> Hot:
+        """The same for statements about one shard, that tell the journal nothing and read no catalog.
+
+        `shard_id`: which shard; None: several, each by itself.
+        """
+        pool = self._hot_pool if self._nodes is None else self._nodes.pool(shard_id, following)
+        return Hot(pool, following, self._note)
+
+    async def _groups_of_shards(self, shard_ids: Collection[int]) -> Mapping[int, int]:
+        connection = await self._hot_pool.acquire()
+        try:
+            return await groups_of_shards(connection, shard_ids)
+        finally:
+            await self._hot_pool.release(connection)
 
     async def _node_connection(self, parameters: Mapping[str, Any]) -> HotConnection:
-        """To any of those that are named."""
-        connection = await self._hot_connection(in_any_order(parameters), gives_numbers=False)
+        """To one of those that are named."""
+        connection = await self._hot_connection(parameters, gives_numbers=False)
         if not connection.is_distributed:
             await connection.close()
             raise psycopg.OperationalError("it is no node that has the broker's tables distributed")
@@ -284,7 +303,7 @@ class Database:
     @property
     def nodes_are_away(self) -> bool:
         """None of those of `hot_url` can be reached, though the database can."""
-        return self._node_pool.away and not self._hot_pool.away
+        return self._nodes is not None and self._nodes.away and not self._hot_pool.away
 
     def _nodes_went_away(self, why: str) -> None:
         self._states.begins(*NODES, "the nodes for hot statements are away", why)
@@ -304,7 +323,7 @@ class Database:
     def _note(self, error: BaseException) -> None:
         """Tell the operator what a caller's error does not: why, and that it goes on."""
         cause = error.orig if isinstance(error, DBAPIError) else error
-        if self._hot_pool.away or self._node_pool.away:
+        if self._hot_pool.away or self.nodes_are_away:
             return  # which has been said
         if cause is not None and is_lost_node(cause):
             self._states.happens("database troubles", "node", "a node of the database is away", reason(cause))

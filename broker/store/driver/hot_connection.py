@@ -122,6 +122,11 @@ class HotConnection:
         return self._owner.closed
 
     @property
+    def address(self) -> tuple[str, str]:
+        """Host and port of the server, of several that might have answered."""
+        return self._pgconn.host.decode(), self._pgconn.port.decode()
+
+    @property
     def in_transaction(self) -> bool:
         """Whether what was sent last has left one open."""
         return self._begun

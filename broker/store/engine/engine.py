@@ -39,13 +39,15 @@ POSTGRES = Engine("PostgreSQL")
 # Citus is there, and the broker's tables are plain ones of the one server.
 ON_COORDINATOR = Engine("Citus, not distributed", whole_pipelines=False)
 
-# A plan goes to the node of a shard by the shard's id, which a generic plan does not know.
+# A plan goes to the node of a shard by the shard's id, which a generic plan does not know.  Nor may Citus keep
+# one of a statement about a single table: of what it runs on the node itself it keeps one more each time, for ever
+# (docs/decisions/0059).
 # Partitions are changed through one connection to each node: several wait for each other now and then.  What such a
 # transaction is told is to reach the nodes.
 CITUS = Engine(
     "Citus",
     whole_pipelines=False,
-    hot_settings={"plan_cache_mode": "auto"},
+    hot_settings={"plan_cache_mode": "force_custom_plan"},
     detaches_online=False,
     size_of="citus_total_relation_size",
     changing_tables={

@@ -1,42 +1,91 @@
 """Appending a statement for each row, where shards lie on nodes (docs/decisions/0055).
 
 Citus plans INSERT … SELECT anew each time, and writes the messages into the text of what it sends to the node.
-INSERT … VALUES of one row is planned once, and sent with its parameters.  So the sequences are taken in a round
-trip of their own, for each row says its own; all is one transaction still.
+INSERT … VALUES of one row is planned once, and sent with its parameters.  Each row says its own sequence.  So the
+sequences are taken in a round trip of their own, unless the head is known before (docs/decisions/0059); all is one
+transaction still.
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
+
+import psycopg
+from psycopg.errors import DivisionByZero, SerializationFailure
 
 from broker.store.driver import statements
 from broker.store.driver.binary import OIDS, array, encode_timestamptz
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.known_heads import KnownHeads
 
 _APPEND_BATCH = statements.hot("append_batch")
+_TAKE_EXPECTED_SEQUENCES = statements.hot("take_expected_sequences")
 
 MOST_ROWS = 8  # from which on one statement for all is cheaper
 _HEADER_BYTES = 20  # of an array, before its elements
 _LENGTH = struct.Struct("!i").unpack_from
 
 
-async def append_by_row(connection: HotConnection, take: Bound, append: Bound) -> list[Any]:
+async def append_by_row(
+    connection: HotConnection, take: Bound, append: Bound, heads: KnownHeads | None = None
+) -> list[Any]:
     """Run what append_statements has made, in the transaction that there is, or one of its own.
 
-    Returns what `take` does: a row, or none if the shard is closed.  Raises psycopg.Error; an OperationalError
-    means that the outcome is unknown.
+    `heads`: what is known of them, for a transaction of its own.  Returns what `take` does: a row, or none if the
+    shard is closed.  Raises psycopg.Error; an OperationalError means that the outcome is unknown, a
+    SerializationFailure that the head was another than was thought, and nothing was stored.
     """
-    is_own = not connection.in_transaction
-    *_, taken = await connection.run(*([(BEGIN, {})] if is_own else []), take)
-    writes: Sequence[Bound] = ()
-    if taken:
-        [(head, publish_time)] = taken
-        writes = [(_APPEND_BATCH, row) for row in _rows(append[1], head, publish_time)]
-    if is_own or writes:
-        await connection.run(*writes, *([(COMMIT, {})] if is_own else []))
+    if connection.in_transaction:
+        [taken] = await connection.run(take)
+        if taken:
+            await connection.run(*_writes(append, *taken[0]))
+        return taken
+    if heads is None:
+        return await _append_asking(connection, take, append, KnownHeads())
+    _, asked = take
+    try:
+        expected = heads.expect(asked["shard_id"], asked["count"], asked["now"])
+        if expected is None:
+            return await _append_asking(connection, take, append, heads)
+        return await _append_expecting(connection, append, *expected)
+    except DivisionByZero as error:
+        heads.mistaken(asked["shard_id"])
+        raise SerializationFailure("somebody else has published to the shard") from error
+    except psycopg.Error:
+        heads.lost(asked["shard_id"])
+        raise
+
+
+async def _append_asking(connection: HotConnection, take: Bound, append: Bound, heads: KnownHeads) -> list[Any]:
+    _, taken = await connection.run((BEGIN, {}), take)
+    if not taken:
+        await connection.run((COMMIT, {}))
+        return taken
+    [(head, publish_time)] = taken
+    heads.moved(take[1]["shard_id"], take[1]["count"], head, publish_time)  # the row is ours until the commit
+    await connection.run(*_writes(append, head, publish_time), (COMMIT, {}))
     return taken
+
+
+async def _append_expecting(
+    connection: HotConnection, append: Bound, before: int, publish_time: datetime
+) -> list[Any]:
+    """In one round trip, so that another may follow (docs/decisions/0008).
+
+    No row is given back if the shard is gone with its topic: what was sent along is then nobody's, like all of its
+    messages, and goes with their partition.
+    """
+    shard_id, count = append[1]["shard_id"], append[1]["count"]
+    expected = {"shard_id": shard_id, "count": count, "head": before, "publish_time": publish_time}
+    writes = _writes(append, before + count, publish_time)
+    taken, *_ = await connection.run((_TAKE_EXPECTED_SEQUENCES, expected), *writes)
+    return taken
+
+
+def _writes(append: Bound, head: int, publish_time: datetime) -> list[Bound]:
+    return [(_APPEND_BATCH, row) for row in _rows(append[1], head, publish_time)]
 
 
 def _rows(given: Mapping[str, Any], head: int, publish_time: datetime) -> Iterator[dict[str, Any]]:

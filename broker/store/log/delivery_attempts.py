@@ -6,6 +6,7 @@ Who else writes `delivery_attempts` is in docs/claim.md, and held by a test.
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any, Literal
 
 from broker.domain.ack_id import AttemptName
@@ -13,10 +14,11 @@ from broker.domain.journal import Told
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.sequences import from_bits, to_bits
 from broker.store.driver import statements
-from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.split_parts import modify_by_parts
 
 _ACKNOWLEDGE = statements.hot("acknowledge")
+_ACKNOWLEDGE_WHOLE = statements.hot("acknowledge_whole")
 _ACKNOWLEDGE_EXACTLY_ONCE = statements.hot("acknowledge_exactly_once")
 _ACKNOWLEDGE_IN_ORDER = statements.hot("acknowledge_in_order")
 _MODIFY_ACK_DEADLINE = statements.hot("modify_ack_deadline")
@@ -25,6 +27,8 @@ _MERGE_PARTS = statements.hot("merge_parts")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 _READ_OPEN_ATTEMPTS = statements.hot("read_open_attempts")
 
+
+MOST_WHOLE = 2  # attempts, from which on one statement for all is cheaper where shards lie on nodes
 
 AttemptStatus = Literal["delivering", "nacked", "exhausted", "released"]
 
@@ -62,17 +66,42 @@ def _by_attempt(rows: Sequence[tuple[Any, ...]], shard_id: int) -> dict[tuple[in
 
 
 async def acknowledge(connection: HotConnection, *, shard_id: int, acks: MessageNames) -> MessageNames:
-    """Clear the given messages of one shard's attempts, in one statement and one commit.
+    """Clear the given messages of one shard's attempts, in one statement and one commit on one server.
 
     Returns those that were not out under their attempt any more: acked before, redelivered, expired
     and gone, or moved to another part of the attempt while this statement waited for a lock.
     """
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
+    if connection.is_distributed and _are_whole(attempts, acks):
+        acks = await _acknowledge_whole(connection, shard_id, attempts, acks)
+        attempts = [attempt for attempt in attempts if attempt in acks]
+    if not attempts:
+        return {}
     asked = _masks(shard_id, attempts, acks)
     [rows] = await connection.run((_ACKNOWLEDGE, asked))
     if set(rows) == set(zip(asked["subscription_ids"], asked["attempt_ids"], asked["masks"], strict=True)):
         return {}  # without a look at each message
     return _missing(acks, _by_attempt(rows, shard_id))
+
+
+def _are_whole(attempts: Sequence[AttemptName], acks: MessageNames) -> bool:
+    return len(attempts) <= MOST_WHOLE and all(len(acks[attempt]) == attempt.count for attempt in attempts)
+
+
+async def _acknowledge_whole(
+    connection: HotConnection, shard_id: int, attempts: Sequence[AttemptName], acks: MessageNames
+) -> MessageNames:
+    """By a statement for each; what is left may be in other parts."""
+    each = await connection.run(*(_whole(shard_id, attempt) for attempt in attempts))
+    rows = list(chain(*each))
+    if len(rows) == len(attempts) and not any("0" in bits for *_, bits in rows):
+        return {}  # without a look at each message
+    return _missing(acks, _by_attempt(rows, shard_id))
+
+
+def _whole(shard_id: int, attempt: AttemptName) -> Bound:
+    names = {"subscription_id": attempt.subscription_id, "attempt_id": attempt.attempt_id}
+    return _ACKNOWLEDGE_WHOLE, {"shard_id": shard_id, **names, "count": attempt.count}
 
 
 def _masks(shard_id: int, attempts: Sequence[AttemptName], asked: MessageNames) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from broker.store.driver import statements
 from broker.store.driver.binary import OIDS, array
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.appending_by_row import MOST_ROWS, append_by_row
+from broker.store.log.known_heads import KnownHeads
 
 _TAKE_SEQUENCES = statements.hot("take_sequences")
 _APPEND_MESSAGES = statements.hot("append_messages")
@@ -308,9 +309,16 @@ def _jsonb(text: bytes) -> bytes:
 
 
 async def append_messages(
-    connection: HotConnection, *, shard_id: int, requests: Sequence[EncodedMessages], now: datetime
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    requests: Sequence[EncodedMessages],
+    now: datetime,
+    heads: KnownHeads | None = None,
 ) -> Appended | None:
     """Append all requests' messages, in order, to a shard: one commit, and one round trip on one server.
+
+    `heads`: what is known of them where shards lie on nodes.
 
     Returns where the first message came to stand, or None if the shard is closed (its topic was deleted) or frozen.
     Raises PartitionMissing; an OperationalError of psycopg means that the outcome is unknown.
@@ -321,7 +329,7 @@ async def append_messages(
     given: Sequence[list[Any]] = ()
     try:
         if connection.is_distributed and not later and len(append[1]["lasts"]) <= MOST_ROWS:
-            taken = await append_by_row(connection, take, append)
+            taken = await append_by_row(connection, take, append, heads)
         else:
             taken, _, *given = await connection.run(take, append, *to_come)
     except CheckViolation as error:

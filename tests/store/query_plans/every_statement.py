@@ -51,6 +51,7 @@ from broker.store.log.delivery_attempts import (
     read_open_attempts,
     release_attempts,
 )
+from broker.store.log.known_heads import FIRST_NEEDED, KnownHeads
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.scheduled_messages import encode_scheduled
 from broker.store.looking import (
@@ -236,6 +237,7 @@ async def run_every_statement(log: Log, session: Any) -> None:
     await retained_bytes.sum_batches(session, {log.shard_id: Tally(span_of(log.start))}, limit=10)
     await retained_bytes.sum_scheduled(session, {log.shard_id: 0}, limit=10)
     await _look_as_on_nodes(session, later)
+    await _deliver_as_on_nodes(log, session, later)
     await _list_dead_letters(log, session, later)
     await _run_push_statements(log, session)
     to_come = encode_scheduled([NewMessage(data=b"later")], [later])
@@ -251,6 +253,20 @@ async def _look_as_on_nodes(session: Any, now: datetime) -> None:
     session.is_distributed = True
     await lag.find_lagging(session, after="projects/p/subscriptions/", before="projects/p/subscriptions0")
     await retained_bytes.read_kept(session, projects=["projects/p"], now=now)
+    session.is_distributed = False
+
+
+async def _deliver_as_on_nodes(log: Log, session: Any, now: datetime) -> None:
+    session.is_distributed = True
+    heads = KnownHeads()
+    requests = [messages.encode_messages([NewMessage(data=b"a")])]
+    for _ in range(FIRST_NEEDED + 2):
+        await messages.append_messages(
+            session, shard_id=log.shard_id, requests=requests, now=log.start, heads=heads
+        )
+    [delivery] = await log.pull(now=now, connection=session)
+    await log.acknowledge(delivery, connection=session)
+    await log.pull(now=now, connection=session)
     session.is_distributed = False
 
 

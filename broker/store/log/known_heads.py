@@ -1,0 +1,57 @@
+"""Heads of shards that a process knows, for it alone publishes there (docs/decisions/0059).
+
+Where shards lie on nodes each row of a flush says its own sequence.  Whoever knows the head need not ask for it:
+the flush says which one it expects, and goes in one round trip.  If it is another all is undone, and it is asked.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+FIRST_NEEDED = 4  # flushes that asked, one behind the other and nobody else's between
+_MOST_NEEDED = 4_096  # each time that the head was another, four times as many
+_MOST_SHARDS = 10_000
+
+
+@dataclass(slots=True)
+class _Head:
+    head: int
+    publish_time: datetime
+    alone: int = 0  # flushes that met no other's
+    needed: int = FIRST_NEEDED
+
+
+class KnownHeads:
+    """Of one process.  Nothing depends on it: what is expected is tried by the statement that moves the head."""
+
+    def __init__(self) -> None:
+        self._heads: dict[int, _Head] = {}
+
+    def expect(self, shard_id: int, count: int, now: datetime) -> tuple[int, datetime] | None:
+        """The head before a flush of so many that is sent now, and its time; None: it has to ask."""
+        known = self._heads.get(shard_id)
+        if known is None or known.alone < known.needed:
+            return None
+        before = known.head
+        known.head, known.publish_time = before + count, max(known.publish_time, now)
+        return before, known.publish_time
+
+    def moved(self, shard_id: int, count: int, head: int, publish_time: datetime) -> None:
+        """By a flush that asked, and has the shard's row until it ends."""
+        known = self._heads.get(shard_id)
+        if known is None:
+            if len(self._heads) >= _MOST_SHARDS:
+                self._heads.clear()
+            self._heads[shard_id] = _Head(head, publish_time)
+            return
+        known.alone = known.alone + 1 if known.head == head - count else 0
+        known.head, known.publish_time = head, publish_time
+
+    def mistaken(self, shard_id: int) -> None:
+        """Somebody else publishes there."""
+        if (known := self._heads.get(shard_id)) is not None and known.alone:
+            known.alone, known.needed = 0, min(4 * known.needed, _MOST_NEEDED)
+
+    def lost(self, shard_id: int) -> None:
+        """A flush failed, so nobody knows the head."""
+        if (known := self._heads.get(shard_id)) is not None:
+            known.alone = 0
