@@ -148,7 +148,7 @@ class Broker:
 
     def _long_poll(self) -> LongPoll:
         parts = self._database, self._clock, self._tasks, self._pull_claims
-        return make_long_poll(self._config, *parts, has_room=self.answers.has_room, counters=self.counters)
+        return make_long_poll(self._config, *parts, self._resources, self.answers, self.counters)
 
     def _transforming(self, acks: AckCoalescer) -> Transforming:
         parts = self._tasks, self._clock, acks, self.states, self.counters

@@ -1,9 +1,10 @@
 """How many may do what at the same time: the parts that claim, acknowledge, publish and push, for one process."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from broker.app_config import AppConfig
+from broker.front.answer_memory import AnswerMemory
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_writer import AckWriter
 from broker.runtime.claim_scheduler import ClaimScheduler
@@ -18,6 +19,7 @@ from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.readers import Readers
+from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.sandboxes import Sandboxes
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
@@ -90,13 +92,18 @@ def make_long_poll(
     clock: DatabaseClock,
     tasks: Tasks,
     claims: ClaimScheduler,
-    *,
-    has_room: Callable[[str], bool],
+    resources: ResourceCache,
+    answers: AnswerMemory,
     counters: Counters,
 ) -> LongPoll:
     """Of all pulls that wait; it claims nothing while there is no room for what it would answer."""
-    parts, counts = (database, clock, claims, tasks), DeliveryCounts(counters)
-    return LongPoll(*parts, max_waiting=config.max_waiting_pulls, has_room=has_room, counts=counts)
+    return LongPoll(
+        *(database, clock, claims, tasks),
+        max_waiting=config.max_waiting_pulls,
+        has_room=answers.has_room,
+        is_current=resources.is_current,
+        counts=DeliveryCounts(counters),
+    )
 
 
 def make_acks(

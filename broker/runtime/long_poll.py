@@ -25,7 +25,7 @@ from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.key_owners import KeyOwners
-from broker.runtime.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, WaitingPull
+from broker.runtime.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, SubscriptionChanged, WaitingPull
 from broker.runtime.tasks import Tasks, first_done
 from broker.store.driver.database import Database
 from broker.store.log.delivery_attempts import release_attempts
@@ -49,15 +49,17 @@ class LongPoll:
         *,
         max_waiting: int = MAX_WAITING_PULLS,
         has_room: Callable[[str], bool] = lambda _: True,
+        is_current: Callable[[Subscription], bool] = lambda _: True,
         counts: DeliveryCounts | None = None,
     ) -> None:
         """`scheduler` claims for pulls alone.  `max_waiting` pulls of all subscriptions wait, and as many
-        are under way that do not; `has_room(name)`: whether more answers may be made of a subscription.
+        are under way that do not; `has_room(name)`: whether more answers may be made of a subscription;
+        `is_current(subscription)`: whether no change of it was heard of since it was read.
         """
         self._counts = counts or DeliveryCounts()
         self._waiting = FairStock(max_waiting)
         self._at_once = FairStock(max_waiting)
-        self._has_room = has_room
+        self._has_room, self._is_current = has_room, is_current
         self._database = database
         self._clock = clock
         self._scheduler = scheduler
@@ -106,6 +108,8 @@ class LongPoll:
     ) -> list[Delivery]:
         if subscription.pause is not None and not pull.wait:
             return []
+        if pull.wait and not self._is_current(subscription):  # it would not hear of that change any more
+            raise SubscriptionChanged
         queue = self._queue(subscription)
         queue.join(pull)
         if subscription.pause is not None:

@@ -58,7 +58,7 @@ class _Entries(Generic[Resource]):
         self._wanted: dict[str, asyncio.Future[Resource | None]] = {}
         self._loading = False  # owned by _run, as is the time when the read under way began
         self._began = 0.0
-        self._drops = 0
+        self._reads: list[set[str | None]] = []  # what was dropped since each that is under way began (None: all)
         self._ageing: dict[str, None] = {}  # names, in the order in which they were used
         self._refreshing = False
 
@@ -99,9 +99,8 @@ class _Entries(Generic[Resource]):
             self._loading = False
 
     async def _answer(self, asked: Mapping[str, asyncio.Future[Resource | None]]) -> None:
-        drops = self._drops
         try:
-            found = await self._read(list(asked))
+            found, _ = await self._read(list(asked))
         except BaseException as error:
             stopped = isinstance(error, asyncio.CancelledError)
             for future in asked.values():
@@ -110,17 +109,23 @@ class _Entries(Generic[Resource]):
             if stopped:
                 raise
             return
-        if drops == self._drops:  # else what was read may be older than the change
-            self._keep(found)
         for name, future in asked.items():
             future.set_result(found.get(name))
 
-    async def _read(self, names: Sequence[str]) -> Mapping[str, Resource]:
+    async def _read(self, names: Sequence[str]) -> tuple[Mapping[str, Resource], set[str]]:
+        """What there is of them, and the names of what is kept; what changed meanwhile may be older than that."""
+        dropped: set[str | None] = set()
+        self._reads.append(dropped)
         try:
             async with asyncio.timeout(READ_SECONDS):  # else who asks when the database is back would be refused
-                return await self._load(names)
+                found = await self._load(names)
         except TimeoutError:
             raise Unavailable(_AWAY) from None
+        finally:
+            self._reads.remove(dropped)
+        current = set[str]() if None in dropped else set(names) - dropped
+        self._keep({name: found[name] for name in current & found.keys()})
+        return found, current
 
     def read_soon(self, name: str) -> None:
         self._ageing[name] = None
@@ -135,24 +140,24 @@ class _Entries(Generic[Resource]):
                 names = list(islice(self._ageing, _REFRESH_BATCH))
                 for name in names:
                     del self._ageing[name]
-                drops = self._drops
                 with suppress(BrokerError):  # then whoever asks once they are too old reads them himself
-                    found = await self._read(names)
-                    if drops == self._drops:
-                        self._keep(found)
-                        for name in set(names).difference(found):
-                            self._entries.pop(name, None)
+                    found, current = await self._read(names)
+                    for name in current - found.keys():
+                        self._entries.pop(name, None)
         finally:
             self._refreshing = False
 
     def _keep(self, found: Mapping[str, Resource]) -> None:
         if len(self._entries) + len(found.keys() - self._entries.keys()) > MAX_ENTRIES:
             self._entries.clear()
-        until = time.monotonic() + MAX_AGE_SECONDS
-        self._entries |= {name: (resource, until) for name, resource in found.items()}
+        until, entries = time.monotonic() + MAX_AGE_SECONDS, self._entries
+        for name, resource in found.items():
+            known = entries.get(name)
+            entries[name] = (known[0] if known is not None and known[0] == resource else resource, until)
 
     def drop(self, name: str | None) -> None:
-        self._drops += 1
+        for dropped in self._reads:
+            dropped.add(name)
         if name is None:
             self._entries.clear()
         else:
@@ -194,6 +199,15 @@ class ResourceCache:
         if subscription is None:
             raise not_found("Subscription does not exist", name, "subscriptions")
         return subscription
+
+    def is_current(self, subscription: Subscription) -> bool:
+        """Whether nobody was heard to change it since it was read.  False also if it is not kept any more."""
+        return self._subscriptions.peek(subscription.name) is subscription
+
+    def forget(self, subscription: Subscription) -> None:
+        """Drop it, if it is what is known still: one that was read later may be newer, and be waited for."""
+        if self.is_current(subscription):
+            self.drop(subscription.name)
 
     async def topic_meant(self, name: str, topic_id: int) -> Topic:
         """The topic of this name that has this id.  Raises as `topic` does; NotFound if another has its name."""

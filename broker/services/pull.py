@@ -105,7 +105,7 @@ class PullService:
                         subscription, demand, wait_seconds=wait, hung_up=hung_up
                     )
             except SubscriptionChanged:
-                self._resources.drop(subscription.name)
+                self._resources.forget(subscription)
                 await asyncio.sleep(0)
                 subscription = await pullable(self._resources, subscription.name)
             else:

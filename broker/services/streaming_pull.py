@@ -108,7 +108,7 @@ class MessageStream:
                 deliveries = await self._receive_once()
                 patient_until = None
             except SubscriptionChanged:
-                self._parts.resources.drop(self.subscription.name)
+                self._parts.resources.forget(self.subscription)
                 await asyncio.sleep(0)
                 continue
             except (Unavailable, Aborted):

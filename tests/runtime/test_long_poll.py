@@ -17,6 +17,7 @@ from broker.runtime.claim_lanes import Member, Watch
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import PullQueue, SubscriptionChanged
+from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
@@ -99,6 +100,24 @@ async def test_a_pull_that_is_being_claimed_for_does_not_wait_on_for_a_subscript
     with pytest.raises(SubscriptionChanged):
         await claiming
     assert not long_poll.waited_for()
+
+
+async def test_a_pull_does_not_wait_for_a_change_that_was_heard_of_before_it_stood_in_line(
+    log: Log, tasks: Tasks
+) -> None:
+    """Between the reading of its subscription and the wait; it would wait to its end."""
+    clock, cache = DatabaseClock(log.database), ResourceCache(log.database, tasks)
+    await clock.synchronise()
+    claims = pull_claims(log.database, clock, tasks)
+    long_poll = LongPoll(log.database, clock, claims, tasks, is_current=cache.is_current)
+    subscription = await cache.subscription(log.subscription.name)
+    cache.drop(subscription.name)
+    long_poll.subscription_changed(subscription.name)
+    with pytest.raises(SubscriptionChanged):
+        await _pull(long_poll, subscription)
+    await log.publish("a")
+    [delivery] = await _pull(long_poll, await cache.subscription(subscription.name))
+    assert [message.data for message in delivery.messages] == [b"a"]
 
 
 async def _change(log: Log, long_poll: LongPoll) -> None:

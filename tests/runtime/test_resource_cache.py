@@ -17,6 +17,7 @@ from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from broker.store.resources import subscriptions, topics
 from tests.fixtures.broker import eventually
+from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
 TOPIC = "projects/p/topics/t"
 
@@ -65,6 +66,27 @@ async def test_what_was_dropped_is_read_again(cache: ResourceCache, database: Da
     cache.drop(name(1))
     with pytest.raises(NotFound):
         await cache.subscription(name(1))
+
+
+async def test_what_is_dropped_while_it_is_read_is_not_kept_and_the_rest_is(
+    cache: ResourceCache, database: Database
+) -> None:
+    """What was read may be older than the change, so nobody may wait with it for the next one."""
+    async with open_transaction(database) as holding:
+        await execute(holding, "LOCK TABLE subscriptions")
+        names = [name(1), name(2)]
+        reading = asyncio.gather(*map(cache.subscription, names))
+        await until_waiting(database)
+        cache.drop(name(1))
+        cache.drop(name(3))
+    changed, kept = await reading
+    assert not cache.is_current(changed)
+    assert cache.is_current(kept)
+    again = await cache.subscription(name(1))
+    cache.forget(changed)
+    assert cache.is_current(again), "what was read later is newer"
+    cache.forget(again)
+    assert not cache.is_current(again)
 
 
 async def test_what_is_in_use_is_read_again_while_nobody_waits(
