@@ -17,8 +17,9 @@ import pytest
 from sqlalchemy import make_url, text
 
 from broker.cli.database_doctor import look_at_database
-from broker.domain.errors import BrokerError
+from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.message import NewMessage
+from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database, translate_errors
@@ -35,7 +36,7 @@ from tests.fixtures.application import Application, publish
 from tests.fixtures.broker import eventually
 from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
 from tests.fixtures.database import in_schema
-from tests.fixtures.log import Log, make_log
+from tests.fixtures.log import SECOND, Log, add_subscription, make_log
 from tests.fixtures.relaying import Relaying
 from tests.workers import test_copying as copying
 from tests.workers import test_schedules as schedules
@@ -139,8 +140,7 @@ class Killing:
 
     def prepared(self) -> int:
         """How many transactions of the database nodes have prepared."""
-        query = "SELECT count(*) FROM pg_prepared_xacts WHERE database = %s"
-        return sum(worker.ask(query, self.name)[0][0] for worker in self.nodes.workers)
+        return _prepared_at(self.nodes, self.database)
 
     async def _answers(self) -> bool:
         with suppress(BrokerError):
@@ -149,6 +149,11 @@ class Killing:
                 await connection.execute(text("SELECT 1"))
             return True
         return False
+
+
+def _prepared_at(nodes: Nodes, database: Database) -> int:
+    query, name = "SELECT count(*) FROM pg_prepared_xacts WHERE database = %s", make_url(database.url).database
+    return sum(worker.ask(query, name)[0][0] for worker in nodes.workers)
 
 
 @pytest.fixture
@@ -268,6 +273,55 @@ async def test_an_application_may_say_it_too_whose_own_tables_lie_on_nodes(
     assert not await relaying.relay().run_once()
     orders = await _number(relaying.log.database, "SELECT count(*) FROM shop.orders")
     assert (orders, await relaying.came()) == (0 if killing.way.is_mended else 1, [])
+
+
+@asynccontextmanager
+async def before_nodes_hear(
+    nodes: Nodes, database: Database, act: Callable[[], Awaitable[object]]
+) -> AsyncIterator[None]:
+    """Within the block the coordinator has committed what `act` does, and nodes have prepared it."""
+    name = str(make_url(database.url).database)
+    async with AsyncExitStack() as stack:
+        async with commits_held(nodes.coordinator):
+            acting = asyncio.ensure_future(act())
+            await eventually(lambda: _waits(nodes.coordinator, name))
+            for worker in nodes.workers:
+                await stack.enter_async_context(commits_held(worker))
+        await eventually(lambda: any(_waits(worker, name) for worker in nodes.workers))
+        yield
+    await acting
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_who_goes_on_from_the_catalog_to_shards_waits_until_nodes_have_heard(
+    citus_nodes: Nodes, database: Database, now: datetime, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a subscription to a topic that was just made would have no cursor, and get nothing, ever."""
+    name = next(_NAMES)
+    if not waits:
+        monkeypatch.setattr(topics, "wait_until_heard", lambda _: asyncio.sleep(0))
+
+    async def make_topic() -> None:
+        async with database.transaction() as connection:
+            wanted = Topic(name=f"projects/p/topics/{name}")
+            await topics.insert_topic(connection, topic=wanted, shard_count=1, now=now)
+
+    async def subscribe() -> Log:
+        async with database.transaction() as connection:
+            topic = await topics.lock_topic(connection, name=f"projects/p/topics/{name}", share=True)
+            assert topic is not None
+            return Log(database, now, topic, await add_subscription(connection, topic, f"{name}-sub", now))
+
+    async with before_nodes_hear(citus_nodes, database, make_topic):
+        subscribing = asyncio.ensure_future(subscribe())
+        if waits:
+            with pytest.raises(Unavailable, match="A node has not heard yet how an earlier change ended"):
+                await subscribing
+        else:
+            await eventually(lambda: _prepared_at(citus_nodes, database) > 1)
+    log = await (subscribe() if waits else subscribing)
+    await log.publish("for it")
+    assert await log.pull_texts(now=now + SECOND) == (["for it"] if waits else [])
 
 
 @AT_A_NODE

@@ -2,12 +2,15 @@
 
 from datetime import datetime
 
+from broker.domain.errors import Unavailable
 from broker.store.driver.database import Connection
 from broker.store.engine.engine import find_engine
 from broker.store.engine.prepared import LONG_SECONDS, READ_PREPARED, WHAT_TO_DO
 from broker.telemetry.state_changes import StateChanges
 
 _LOOKS = 20  # what is merely under way is over by then
+_PATIENT_LOOKS = 100
+_BY_CITUS = "citus_"  # begin the names of what others have not prepared
 _KIND = "commits in doubt"
 
 
@@ -33,6 +36,23 @@ async def _prepared(connection: Connection) -> set[tuple[str, str]]:
     for node, answers, prepared in await (await connection.execute(READ_PREPARED)).fetchall():
         found |= {(node, gid) for gid, _ in prepared} if answers else {(node, "")}
     return found
+
+
+async def wait_until_heard(connection: Connection) -> None:
+    """Behind the lock of a row of the catalog: nodes have all that was committed together with it before.
+
+    The coordinator's commit is seen a moment before theirs, or a minute where one was killed in between.  Whoever
+    goes on from such a row to its shards would not find them, or not all of their cursors, and leave them out for
+    ever.  A node that is away is not waited for: whoever needs it fails by himself.  Raises Unavailable.
+    """
+    if not (await find_engine(connection)).is_distributed:
+        return
+    left = {each for each in await _prepared(connection) if each[1].startswith(_BY_CITUS)}
+    for _ in range(_PATIENT_LOOKS):
+        if not left:
+            return
+        left &= await _prepared(connection)
+    raise Unavailable("A node has not heard yet how an earlier change ended; try again.")
 
 
 async def tell_of_doubts(connection: Connection, *, now: datetime, states: StateChanges) -> None:

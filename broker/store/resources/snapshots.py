@@ -12,7 +12,8 @@ from broker.domain.page import Page
 from broker.domain.snapshot import Snapshot
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
-from broker.store.driver.database import Connection, engine_of
+from broker.store.driver.database import Connection, driver_of, engine_of
+from broker.store.log.in_doubt import wait_until_heard
 from broker.store.resources.distributed_snapshots import fill_locked
 from broker.store.schema.tables import snapshot_outstanding, snapshot_positions, snapshots
 
@@ -84,6 +85,8 @@ async def find_snapshot(
     """The snapshot of this name, unless it has expired; with `lock` it stays until the transaction ends."""
     query = select(snapshots).where(snapshots.c.name == name, snapshots.c.expire_time > now)
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    if row is not None and lock:
+        await wait_until_heard(await driver_of(connection))
     return None if row is None else _snapshot(row)
 
 
@@ -99,7 +102,10 @@ async def find_labelled(
     )
     newest = query.order_by(snapshots.c.created_at.desc(), snapshots.c.snapshot_id.desc()).limit(1)
     row = (await connection.execute(newest.with_for_update())).one_or_none()
-    return None if row is None else _snapshot(row)
+    if row is None:
+        return None
+    await wait_until_heard(await driver_of(connection))
+    return _snapshot(row)
 
 
 async def update_snapshot(connection: AsyncConnection, *, snapshot: Snapshot) -> None:

@@ -13,7 +13,9 @@ from broker.domain.pause import UNTOLD, Pause
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.domain.transforms import decode_transforms, encode_transforms
+from broker.store.driver.database import driver_of
 from broker.store.log.due_attempt import first_due_floor
+from broker.store.log.in_doubt import wait_until_heard
 from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.store.resources.shard_levels import (
     PRIORITIES,
@@ -207,6 +209,7 @@ async def lock_subscription(connection: AsyncConnection, *, name: str) -> Subscr
     locked = select(subscriptions.c.subscription_id).where(subscriptions.c.name == name).with_for_update()
     if await connection.scalar(locked) is None:
         return None
+    await wait_until_heard(await driver_of(connection))
     return await find_subscription(connection, name=name)
 
 

@@ -15,6 +15,8 @@ from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
 from broker.domain.topic import DELETED_TOPIC, Topic
 from broker.domain.topic_extensions import TopicExtensions
 from broker.domain.transforms import decode_transforms, encode_transforms
+from broker.store.driver.database import driver_of
+from broker.store.log.in_doubt import wait_until_heard
 from broker.store.resources.shard_levels import (
     insert_shards,
     made_shards,
@@ -143,6 +145,7 @@ async def lock_topic(connection: AsyncConnection, *, name: str, share: bool = Fa
     locked = select(topics.c.topic_id).where(topics.c.name == name).with_for_update(read=share)
     if await connection.scalar(locked) is None:
         return None
+    await wait_until_heard(await driver_of(connection))
     return await find_topic(connection, name=name)
 
 
