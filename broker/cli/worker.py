@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024 is the usual limit
 LARGE_BLOCK_BYTES = 1 << 20
-_M_MMAP_THRESHOLD = -3  # of mallopt(3)
+KEPT_BYTES = 4 << 20  # of smaller blocks that are free
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 _LOOK_SECONDS = 0.1  # between two looks whether to stop, as uvicorn's own
 GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
 LAST_TRACES_SECONDS = 5  # for a collector to take what is left when the broker stops
@@ -155,7 +156,7 @@ def _serve(
     config: AppConfig, ports: Ports, pipe: Connection, counters: Counters, failed: Callable[[Exception], None]
 ) -> None:
     files = _raise_file_limit()
-    _give_large_blocks_back()
+    give_large_blocks_back()
     tls = ServerTls(ports.tls) if ports.tls else None
     make_protocol = MakeProtocol(most_connections=files - files // 8, tls=tls)
     server = _Server(
@@ -223,13 +224,17 @@ def _raise_file_limit() -> int:
     return OPEN_FILES if soft == resource.RLIM_INFINITY else soft
 
 
-def _give_large_blocks_back() -> None:
+def give_large_blocks_back() -> None:
     """Blocks of a large body's size go back to the system as soon as they are free.
 
-    glibc would take the first that is freed for a sign to keep those to come, of up to 32 MB each.
+    glibc would take the first that is freed for a sign to keep those to come, of up to 32 MB each.  Of smaller ones
+    it keeps what a large body is read with, piece by piece: pages given back and taken again cost more than that
+    (docs/decisions/0020-fair-shares.md).
     """
     with contextlib.suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+        library.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def _hear_parent(pipe: Connection, tls: ServerTls | None) -> None:

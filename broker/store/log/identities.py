@@ -75,7 +75,7 @@ class _Request:
         self.batch = self.whole.some(kept) if kept else _NOTHING
 
 
-_NOTHING = EncodedMessages(0, 0, None, b"", b"", [])
+_NOTHING = EncodedMessages(0, 0, None, b"", (), [])
 
 
 class _Flush:

@@ -99,7 +99,7 @@ def _encode_at_once(
     stored = [message for message in messages if message is not None]
     texts = [text for text in shared if text]
     if not messages:
-        return EncodedMessages(0, 0, None, b"", b"", [])
+        return EncodedMessages(0, 0, None, b"", (), [])
     if len(stored) == len(messages):
         return encode_messages(stored, texts, ttls)
     return encode_with_gaps(messages, texts, ttls)

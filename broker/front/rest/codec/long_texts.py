@@ -7,6 +7,7 @@ letter that is none of base64) the body is left as it is: what is wrong with it 
 
 import os
 from base64 import b64encode
+from typing import cast
 
 import msgspec
 
@@ -59,10 +60,10 @@ def _long_texts(body: bytes) -> list[tuple[int, int]]:
 
 def _decoded(body: bytes, start: int, end: int) -> Steps[bytes | None]:
     """None: it is not plain base64."""
-    pieces: list[bytes] = []
+    data = bytearray()  # it grows where it is: pieces would be copied once more, into a fresh block
     for at in range(start, end, _PIECE):
         stop = min(at + _PIECE, end)
-        if pieces:
+        if at > start:
             yield stop - at
         try:
             piece = _decode(b'"%b"' % body[at:stop])
@@ -70,5 +71,7 @@ def _decoded(body: bytes, start: int, end: int) -> Steps[bytes | None]:
             return None
         if stop < end and len(piece) * 4 != (stop - at) * 3:
             return None
-        pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if stop - at == end - start:
+            return piece
+        data += piece
+    return cast(bytes, data)  # it is read, and that is all
