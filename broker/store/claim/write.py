@@ -190,9 +190,9 @@ def _next_delivery_ats(request: ClaimRequest, asking: Sequence[Work]) -> Iterato
 def _of_one(connection: HotConnection, each: Iterable[Bound]) -> Iterator[Bound]:
     """The same, by a statement for one subscription if it is about one, and shards lie on nodes."""
     for statement, given in each:
-        if connection.is_distributed and len(given["subscription_ids"]) == 1:
-            plain = {name: value[0] if isinstance(value, list) else value for name, value in given.items()}
-            yield _OF_ONE[statement], plain
+        of_one = _OF_ONE.get(statement)
+        if of_one is not None and connection.is_distributed and len(given["subscription_ids"]) == 1:
+            yield of_one, {name: value[0] if isinstance(value, list) else value for name, value in given.items()}
         else:
             yield statement, given
 
