@@ -143,6 +143,7 @@ async def test_messages_are_done_though_their_sandbox_is_killed(sandboxes: Sandb
 
 
 async def test_in_its_time_as_many_are_done_as_can_be(sandboxes: Sandboxes) -> None:
+    await run(sandboxes, GOOD, "1")  # it has started
     outcomes = await run(sandboxes, LOOP, *"123456789abcdef", seconds=4.0)
     assert 0 < len(outcomes) < 15
 
