@@ -41,6 +41,7 @@ async def _publish_old_and_new(log: Log) -> datetime:
     return later
 
 
+@pytest.mark.one_server("it locks rows of all shards")
 async def test_a_claim_that_meets_what_expired_changes_nothing_there(log: Log) -> None:
     later = await _publish_old_and_new(log)
     cursors = "SELECT next_publish_time, next_seq, due_floor FROM cursors"
@@ -84,6 +85,7 @@ async def test_what_is_undone_leaves_a_connection_that_begins_anew(log: Log) -> 
         assert await connection.run((BEGIN, {}), (_ONE, {}), (COMMIT, {})) == [[], [(1,)], []]
 
 
+@pytest.mark.one_server("it is one that is no Citus")
 async def test_a_server_without_distributed_tables_is_no_node(database_url: str) -> None:
     """It was given another role while the broker ran: nothing is read or written there."""
     states = StateChanges()

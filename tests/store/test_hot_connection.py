@@ -59,6 +59,7 @@ async def test_batches_are_run_and_answered_in_the_order_in_which_they_were_sent
     assert await _stored(log) == [(1, b"warm"), (2, b"a"), (3, b"b"), (4, b"c")]
 
 
+@pytest.mark.one_server("on nodes a publish that asks for the head is two batches")
 async def test_an_error_in_one_batch_leaves_the_next_one_alone(log: Log) -> None:
     async with _warm(log) as connection:
         failing = asyncio.create_task(connection.run((_LOCK, {}), (_DIVIDE, {})))
@@ -83,6 +84,7 @@ async def test_a_transaction_that_nobody_began_is_not_committed(log: Log) -> Non
         assert connection.closed
 
 
+@pytest.mark.one_server("on nodes a publish that asks for the head is two batches")
 async def test_a_connection_that_failed_is_closed_only_when_what_is_in_flight_is_answered(log: Log) -> None:
     async with _warm(log) as connection:
         async with open_transaction(log.database) as other:
@@ -158,6 +160,7 @@ async def test_batches_larger_than_the_socket_takes_are_sent_one_behind_the_othe
     assert rows == [(1, 4, b"w"), (2, size, b"a"), (3, 1, b"b"), (4, size, b"c")]
 
 
+@pytest.mark.one_server("on nodes a publish that asks for the head is two batches")
 async def test_nothing_follows_a_batch_that_prepares_its_statements(log: Log) -> None:
     async with log.database.hot() as connection:
         assert connection.can_be_followed
