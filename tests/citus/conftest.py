@@ -1,13 +1,43 @@
 """A broker on a schema whose shards lie on two workers; a database and a process for each module that asks."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from datetime import datetime
 
 import httpx
 import pytest
 
+from broker.store.driver.database import Database
+from broker.store.schema import migrations
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest
 from tests.fixtures.citus import Nodes
+from tests.fixtures.database import begin, in_schema
+
+
+@contextmanager
+def distributed_database(nodes: Nodes) -> Iterator[str]:
+    """The URL of a database whose tables of messages lie on the workers, within the block."""
+    with nodes.database() as url:
+        migrations.upgrade(url)
+        migrations.distribute_tables(url)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def distributed_url(citus_nodes: Nodes) -> Iterator[str]:
+    with distributed_database(citus_nodes) as url:
+        yield url
+
+
+@pytest.fixture
+async def through(distributed_url: str) -> AsyncIterator[tuple[Database, datetime]]:
+    """A database whose hot statements go to workers, and its time."""
+    database = Database(in_schema(distributed_url), hot_url=Nodes.hot_url(distributed_url), pool_size=2)
+    try:
+        yield database, await begin(database)
+    finally:
+        await database.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """What acts on messages whose shards lie on two workers, as those of their dead letters do."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
@@ -8,9 +8,8 @@ import pytest
 
 from broker.app import Broker
 from broker.app_config import AppConfig
-from broker.store.schema import migrations
 from tests.fixtures.broker import Json, Rest, eventually, message, text
-from tests.fixtures.citus import NEEDS_CITUS, Nodes
+from tests.fixtures.citus import NEEDS_CITUS
 from tests.fixtures.in_process import running_in_process
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes
@@ -23,19 +22,10 @@ EVER = "2020-01-01T00:00:00Z"
 LATER = "2100-01-01T00:00:00Z"
 
 
-@pytest.fixture(scope="module")
-def spread_url(citus_nodes: Nodes) -> Iterator[str]:
-    """Of a database whose tables of messages are distributed."""
-    with citus_nodes.database() as url:
-        migrations.upgrade(url)
-        migrations.distribute_tables(url)
-        yield url
-
-
 @pytest.fixture
-async def rest(spread_url: str, project: str) -> AsyncIterator[Rest]:
+async def rest(distributed_url: str, project: str) -> AsyncIterator[Rest]:
     """One attempt, and a message is a dead letter."""
-    config = AppConfig(database_url=spread_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
+    config = AppConfig(database_url=distributed_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
     async with running_in_process(Broker(config)) as client:
         yield Rest(client, project)
 
@@ -66,7 +56,7 @@ async def _topic(rest: Rest, name: str = "topic", **extensions: Any) -> None:
     await rest.create_topic(name, messageRetentionDuration="3600s", extensions=SPREAD | extensions)
 
 
-async def _give_up(rest: Rest, spread_url: str, **fields: Any) -> list[str]:
+async def _give_up(rest: Rest, distributed_url: str, **fields: Any) -> list[str]:
     """The ids of a message of each key, all of them dead letters of `sub` that `dead-sub` has."""
     await _topic(rest)
     await _topic(rest, "dead")
@@ -76,11 +66,11 @@ async def _give_up(rest: Rest, spread_url: str, **fields: Any) -> list[str]:
     await rest.create_subscription(deadLetterPolicy=policy, **fields)
     ids = await _publish(rest, _keyed())
     assert len(await rest.drain("bystander")) == len(KEYS)
-    await _fail(rest, spread_url, len(KEYS))
+    await _fail(rest, distributed_url, len(KEYS))
     return ids
 
 
-async def _fail(rest: Rest, spread_url: str, count: int) -> None:
+async def _fail(rest: Rest, distributed_url: str, count: int) -> None:
     """Nack all, until there are so many dead letters of the project."""
 
     async def failed() -> bool:
@@ -88,28 +78,28 @@ async def _fail(rest: Rest, spread_url: str, count: int) -> None:
         if received:
             await rest.modify_ack_deadline(received, 0)
         query = b"SELECT count(*) FROM broker.dead_letters WHERE subscription = %s"
-        async with await psycopg.AsyncConnection.connect(spread_url) as connection:
+        async with await psycopg.AsyncConnection.connect(distributed_url) as connection:
             [found] = await (await connection.execute(query, [rest.subscription()])).fetchone() or [0]
         return bool(found == count)
 
     await eventually(failed)
 
 
-async def _places(spread_url: str, table: str) -> int:
+async def _places(distributed_url: str, table: str) -> int:
     """On how many nodes a table has rows."""
     query = (
         f"SELECT count(DISTINCT nodename || ':' || nodeport) FROM run_command_on_shards('broker.{table}',"
         " 'SELECT count(*) FROM %s') AS s JOIN pg_dist_shard_placement AS p USING (shardid) WHERE result <> '0'"
     )
-    async with await psycopg.AsyncConnection.connect(spread_url, autocommit=True) as connection:
+    async with await psycopg.AsyncConnection.connect(distributed_url, autocommit=True) as connection:
         [count] = await (await connection.execute(query.encode())).fetchone() or [0]
     return int(count)
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-async def test_dead_letters_come_back_to_who_gave_them_up(rest: Rest, spread_url: str, ordered: bool) -> None:
-    ids = await _give_up(rest, spread_url, enableMessageOrdering=ordered)
-    assert await _places(spread_url, "dead_letters") == 2
+async def test_dead_letters_come_back_to_who_gave_them_up(rest: Rest, distributed_url: str, ordered: bool) -> None:
+    ids = await _give_up(rest, distributed_url, enableMessageOrdering=ordered)
+    assert await _places(distributed_url, "dead_letters") == 2
     [done] = await rest.pull("dead-sub", 1)
     await rest.acknowledge([done], "dead-sub")
     key = text(done)
@@ -124,11 +114,13 @@ async def test_dead_letters_come_back_to_who_gave_them_up(rest: Rest, spread_url
     assert await rest.drain("dead-sub") == await rest.drain("bystander") == []
 
 
-async def test_messages_that_the_log_has_no_more_are_made_of_their_letters(rest: Rest, spread_url: str) -> None:
+async def test_messages_that_the_log_has_no_more_are_made_of_their_letters(
+    rest: Rest, distributed_url: str
+) -> None:
     """Which lie on the other node, some of them."""
-    ids = await _give_up(rest, spread_url)
+    ids = await _give_up(rest, distributed_url)
     forget = b"DELETE FROM broker.message_batches WHERE shard_id = %s"
-    async with await psycopg.AsyncConnection.connect(spread_url, autocommit=True) as connection:
+    async with await psycopg.AsyncConnection.connect(distributed_url, autocommit=True) as connection:
         rows = await connection.execute(
             b"SELECT DISTINCT source_shard_id FROM broker.dead_letters WHERE subscription = %s",
             [rest.subscription()],
@@ -142,8 +134,8 @@ async def test_messages_that_the_log_has_no_more_are_made_of_their_letters(rest:
     assert await rest.drain("dead-sub") == []
 
 
-async def test_dead_letters_are_sent_to_a_topic(rest: Rest, spread_url: str) -> None:
-    await _give_up(rest, spread_url)
+async def test_dead_letters_are_sent_to_a_topic(rest: Rest, distributed_url: str) -> None:
+    await _give_up(rest, distributed_url)
     await _topic(rest, "mended")
     await rest.create_subscription("mended", "mended")
     assert await _run(rest, "redrive", target=rest.topic("mended")) == {"sent": "8"}
@@ -151,8 +143,8 @@ async def test_dead_letters_are_sent_to_a_topic(rest: Rest, spread_url: str) -> 
     assert await rest.drain() == await rest.drain("dead-sub") == []
 
 
-async def test_what_is_out_and_dead_letters_are_discarded(rest: Rest, spread_url: str) -> None:
-    ids = await _give_up(rest, spread_url)
+async def test_what_is_out_and_dead_letters_are_discarded(rest: Rest, distributed_url: str) -> None:
+    ids = await _give_up(rest, distributed_url)
     more = await _publish(rest, _keyed("n"))
     await rest.pull(max_messages=4)
     discard = f"{rest.subscription()}:discard"
@@ -181,8 +173,8 @@ async def test_purges_by_a_filter_and_as_a_whole_that_is_undone(rest: Rest) -> N
     assert _texts(await rest.drain()) == "bcdefh"
 
 
-async def test_a_dead_letter_is_edited(rest: Rest, spread_url: str) -> None:
-    ids = await _give_up(rest, spread_url)
+async def test_a_dead_letter_is_edited(rest: Rest, distributed_url: str) -> None:
+    ids = await _give_up(rest, distributed_url)
     for id_ in ids:
         edited = await rest.ok("POST", f"{rest.subscription()}:editDeadLetter", {"messageId": id_, "data": "bQ=="})
         assert edited["replaces"] == [id_]
@@ -203,7 +195,7 @@ async def test_what_was_acked_is_resent(rest: Rest) -> None:
 
 
 async def test_pushes_are_recovered_and_missing_ones_replayed(
-    rest: Rest, spread_url: str, push_sink: PushSink
+    rest: Rest, distributed_url: str, push_sink: PushSink
 ) -> None:
     pushes = Pushes(rest, push_sink)
     await _topic(rest)
@@ -212,33 +204,33 @@ async def test_pushes_are_recovered_and_missing_ones_replayed(
     await rest.create_subscription("dead-sub", "dead")
     await pushes.subscribe("/status/500", deadLetterPolicy=policy, extensions={"journal": {"mode": "ALL"}})
     await _publish(rest, _keyed())
-    await _fail_pushes(rest, spread_url)
+    await _fail_pushes(rest, distributed_url)
     first, second = pushes.path(), pushes.path()
     await pushes.push_to(first)
     assert await _run(rest, "recover", startTime=EVER) == {"redriven": "8"}
     await pushes.until_taken(first, *KEYS)
     assert await rest.drain("dead-sub") == []
     await pushes.push_to(second)
-    await _until_settled(rest, spread_url)
+    await _until_settled(rest, distributed_url)
     assert await _run(rest, "replayMissing", startTime=EVER) == {"replayed": "8"}
     await pushes.until_taken(second, *KEYS)
 
 
-async def _fail_pushes(rest: Rest, spread_url: str) -> None:
-    await _until(spread_url, "SELECT count(*) = 8 FROM broker.dead_letters WHERE subscription = %s", rest)
+async def _fail_pushes(rest: Rest, distributed_url: str) -> None:
+    await _until(distributed_url, "SELECT count(*) = 8 FROM broker.dead_letters WHERE subscription = %s", rest)
 
 
-async def _until_settled(rest: Rest, spread_url: str) -> None:
+async def _until_settled(rest: Rest, distributed_url: str) -> None:
     query = (
         "SELECT count(*) = 0 FROM broker.delivery_attempts WHERE subscription_id ="
         " (SELECT subscription_id FROM broker.subscriptions WHERE name = %s)"
     )
-    await _until(spread_url, query, rest)
+    await _until(distributed_url, query, rest)
 
 
-async def _until(spread_url: str, query: str, rest: Rest) -> None:
+async def _until(distributed_url: str, query: str, rest: Rest) -> None:
     async def is_so() -> bool:
-        async with await psycopg.AsyncConnection.connect(spread_url) as connection:
+        async with await psycopg.AsyncConnection.connect(distributed_url) as connection:
             row = await (await connection.execute(query.encode(), [rest.subscription()])).fetchone()
         return row == (True,)
 

@@ -14,13 +14,12 @@ from sqlalchemy import make_url
 from broker.cli.database_doctor import look_at_hot_nodes
 from broker.domain.message_id import parse_message_id
 from broker.store.driver.database import Database
-from broker.store.schema import migrations
 from broker.store.schema.hot_nodes import HotNodes, look_at_nodes
 from tests.citus.test_hot_statements import _statements, _text, _where
 from tests.cli.processes import complaint
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, Rest, message
 from tests.fixtures.citus import NEEDS_CITUS, Nodes
-from tests.fixtures.database import begin, in_schema
+from tests.fixtures.database import in_schema
 from tests.fixtures.log import Log, make_log
 from tests.store.query_plans.every_statement import every_statement_sent
 
@@ -33,24 +32,6 @@ _OF_A_SHARD = {
     "traces",
 }
 _IN_TWO_STATEMENTS = {"delivery_attempts._MODIFY_ACK_DEADLINE"}
-
-
-@pytest.fixture(scope="module")
-def distributed_url(citus_nodes: Nodes) -> Iterator[str]:
-    with citus_nodes.database() as url:
-        migrations.upgrade(url)
-        migrations.distribute_tables(url)
-        yield url
-
-
-@pytest.fixture
-async def through(distributed_url: str) -> AsyncIterator[tuple[Database, datetime]]:
-    """A database whose hot statements go to workers, and its time."""
-    database = Database(in_schema(distributed_url), hot_url=Nodes.hot_url(distributed_url), pool_size=2)
-    try:
-        yield database, await begin(database)
-    finally:
-        await database.close()
 
 
 async def test_each_statement_about_a_shard_goes_to_it_from_a_worker(

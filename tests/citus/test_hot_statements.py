@@ -14,9 +14,8 @@ from broker.store.driver.by_shard import of_one_shard
 from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
 from broker.store.log import letters_on_nodes, piles_on_nodes, retracted, retraction
-from broker.store.schema import migrations
 from broker.workers.retention_janitor import RetentionJanitor
-from tests.fixtures.citus import NEEDS_CITUS, Nodes
+from tests.fixtures.citus import NEEDS_CITUS
 from tests.fixtures.database import in_schema
 from tests.store.query_plans.every_statement import MODULES, every_statement_sent, literal
 
@@ -111,14 +110,11 @@ def _where(connection: psycopg.Connection[Any], text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def distributed(citus_nodes: Nodes) -> Iterator[psycopg.Connection[Any]]:
+def distributed(distributed_url: str) -> Iterator[psycopg.Connection[Any]]:
     """A session of a schema that is distributed, and empty."""
-    with citus_nodes.database() as url:
-        migrations.upgrade(url)
-        migrations.distribute_tables(url)
-        with psycopg.connect(in_schema(url), autocommit=True) as connection:
-            connection.execute("SET enable_seqscan = off")
-            yield connection
+    with psycopg.connect(in_schema(distributed_url), autocommit=True) as connection:
+        connection.execute("SET enable_seqscan = off")
+        yield connection
 
 
 async def test_each_hot_statement_goes_to_the_node_of_its_shard_but_for_those_named(

@@ -1,6 +1,5 @@
 """Which node what is about a shard goes to, where several are named (docs/decisions/0059)."""
 
-from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +12,6 @@ from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
 from broker.store.log.known_heads import KnownHeads
 from broker.store.log.messages import append_messages, encode_messages
-from broker.store.schema import migrations
 from tests.citus.test_moves import move_shard
 from tests.fixtures.broker import eventually
 from tests.fixtures.citus import NEEDS_CITUS, Nodes
@@ -26,24 +24,6 @@ _PORT = Statement(b"port", b"SELECT current_setting('port')::int8")
 _HELD = Statement(b"held", b"SELECT sum(total_bytes)::int8 FROM pg_backend_memory_contexts")
 _TIMES = 12  # more than by chance
 _FLUSHES, _MOST_BYTES = 200, 1_000_000
-
-
-@pytest.fixture(scope="module")
-def distributed_url(citus_nodes: Nodes) -> Iterator[str]:
-    with citus_nodes.database() as url:
-        migrations.upgrade(url)
-        migrations.distribute_tables(url)
-        yield url
-
-
-@pytest.fixture
-async def through(distributed_url: str) -> AsyncIterator[tuple[Database, datetime]]:
-    """A database whose hot statements go to workers, and its time."""
-    database = Database(in_schema(distributed_url), hot_url=Nodes.hot_url(distributed_url), pool_size=2)
-    try:
-        yield database, await begin(database)
-    finally:
-        await database.close()
 
 
 async def _asked(database: Database, shard_id: int, statement: Statement) -> Any:

@@ -13,7 +13,7 @@ from broker.domain.topic_extensions import TopicExtensions
 from broker.store.driver.database import Database
 from broker.store.resources import topics
 from broker.store.resources.topic_logs import add_levels, add_shards, replace_logs
-from broker.store.schema import migrations
+from tests.citus.conftest import distributed_database
 from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
 from tests.fixtures.database import begin, in_schema
 
@@ -29,9 +29,7 @@ _WHERE = """
 
 @pytest.fixture
 def placed_url(citus_nodes: Nodes) -> Iterator[str]:
-    with citus_nodes.database() as url:
-        migrations.upgrade(url)
-        migrations.distribute_tables(url)
+    with distributed_database(citus_nodes) as url:
         yield url
 
 

@@ -5,7 +5,7 @@ Nodes are held where a commit is on their disk and not answered yet, so that the
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ from broker.store.log.in_doubt import tell_of_doubts
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.resources import schedules as store
 from broker.store.resources import topics
-from broker.store.schema import migrations, prepared_transactions
+from broker.store.schema import prepared_transactions
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.application import Application, publish
 from tests.fixtures.broker import eventually
@@ -80,20 +80,12 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
     return request.param
 
 
-@pytest.fixture(scope="module")
-def spread_url(citus_nodes: Nodes) -> Iterator[str]:
-    with citus_nodes.database() as url:
-        migrations.upgrade(url)
-        migrations.distribute_tables(url)
-        yield in_schema(url)
-
-
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest, spread_url: str) -> str:
+def database_url(request: pytest.FixtureRequest, distributed_url: str) -> str:
     """Connections come behind `way`."""
     if "way" in request.fixturenames:
         request.getfixturevalue("way")
-    return spread_url
+    return in_schema(distributed_url)
 
 
 @pytest.fixture
@@ -367,12 +359,12 @@ async def test_nobody_waits_for_another_and_nothing_grows(database: Database, no
 
 async def test_a_commit_that_does_not_end_is_told(
     database: Database,
-    spread_url: str,
+    distributed_url: str,
     citus_nodes: Nodes,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    name, worker, states = str(make_url(spread_url).database), citus_nodes.workers[1], StateChanges()
+    name, worker, states = str(make_url(distributed_url).database), citus_nodes.workers[1], StateChanges()
     caplog.set_level(logging.INFO)
     worker.ask(f"BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION '{name}'", database=name)
 
@@ -382,7 +374,7 @@ async def test_a_commit_that_does_not_end_is_told(
             await tell_of_doubts(connection, now=datetime.now(UTC), states=states)
         if not doctor:
             return [record.getMessage() for record in caplog.records if record.name == "broker.state"]
-        found = await asyncio.to_thread(lambda: list(look_at_database(spread_url)))
+        found = await asyncio.to_thread(lambda: list(look_at_database(in_schema(distributed_url))))
         return [text for what, _, text, _ in found if what == "prepared transaction"]
 
     assert await told(False) == await told(True) == []  # it is young
