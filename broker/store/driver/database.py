@@ -227,11 +227,8 @@ class Database:
         return Hot(pool, following, self._note)
 
     async def _groups_of_shards(self, shard_ids: Collection[int]) -> Mapping[int, int]:
-        connection = await self._hot_pool.acquire()
-        try:
+        async with self.hot() as connection:
             return await groups_of_shards(connection, shard_ids)
-        finally:
-            await self._hot_pool.release(connection)
 
     async def _node_connection(self, parameters: Mapping[str, Any]) -> HotConnection:
         """To one of those that are named."""

@@ -8,8 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
-import psycopg
-
+from broker.domain.errors import BrokerError
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import Statement
 
@@ -43,7 +42,7 @@ class ShardNodes:
     """Asks by itself, never while somebody waits for it."""
 
     def __init__(self, ask: Callable[[Collection[int]], Awaitable[Mapping[int, int]]]) -> None:
-        """`ask(shard_ids)`: the numbers of their nodes; it may raise a psycopg.Error."""
+        """`ask(shard_ids)`: the numbers of their nodes; it may raise a BrokerError."""
         self._ask = ask
         self._known: dict[int, tuple[int | None, float]] = {}  # and when it was asked
         self._wanted: set[int] = set()
@@ -65,7 +64,7 @@ class ShardNodes:
                 groups: Mapping[int, int] = {}
                 try:
                     groups = await self._ask(wanted)
-                except psycopg.Error as error:
+                except BrokerError as error:
                     logger.debug("where shards lie could not be asked: %s", error)
                 if len(self._known) > _MOST:
                     self._known.clear()
