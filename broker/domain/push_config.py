@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
 
-DEFAULT_FAILURE_THRESHOLD = 20  # consecutive failures after which an endpoint's circuit breaker opens
-DEFAULT_OPEN_DURATION = timedelta(seconds=30)
+DEFAULT_FAILURE_THRESHOLD = 20  # messages that fail without a success in between, for a circuit breaker to open
+DEFAULT_OPEN_DURATION = timedelta(seconds=10)
 DEFAULT_DIGEST_MESSAGES = 100
 DEFAULT_DIGEST_BYTES = 1_000_000
 DEFAULT_DIGEST_DELAY = timedelta(seconds=10)
@@ -46,7 +46,9 @@ class Digest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitBreaker:
-    """Opens after so many consecutive failures, for so long; then one request is let through to try."""
+    """Opens once so many different messages have failed without a success in between, and stays open for so long;
+    then one request is let through to try.
+    """
 
     failure_threshold: int = DEFAULT_FAILURE_THRESHOLD
     open_duration: timedelta = DEFAULT_OPEN_DURATION

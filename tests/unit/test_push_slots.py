@@ -7,7 +7,7 @@ from broker.domain.push_config import PushConfig, PushOptions
 from broker.domain.subscription import Subscription
 from broker.secrets.secrets import Secrets
 from broker.workers.push.endpoint import Endpoint, Flight, Parcel
-from broker.workers.push.endpoint_health import EndpointHealth
+from broker.workers.push.endpoint_health import ALL_FAIL, EndpointHealth
 from broker.workers.push.envelope import Envelope
 from broker.workers.push.slots import PushSlots
 
@@ -81,7 +81,8 @@ def test_what_is_new_or_fails_leaves_slots_to_what_does_well_in_the_same_project
     assert send(slots, make_endpoint(5_000), 8) <= 1, "one that is not known stands with them"
     assert send(slots, make_endpoint(5_001, latency=0.01), 100) >= 50
     failing = make_endpoint(5_002, latency=0.01)
-    failing.health.failed(failing.health.begin(NOW), NOW)
+    for _ in range(ALL_FAIL):
+        failing.health.failed(failing.health.begin(NOW), NOW)
     assert send(slots, failing, 8) <= 1
 
 

@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from math import inf
 from typing import NamedTuple
 
@@ -14,8 +13,9 @@ from broker.domain.fair_stock import ALPHA, FairStock, Over, Path
 from broker.domain.names import project_of
 from broker.domain.push_state import BreakerState
 from broker.domain.subscription import Subscription
-from broker.workers.push.endpoint_health import SLOW_LATENCY, Attempt, EndpointHealth
+from broker.workers.push.endpoint_health import SLOW_LATENCY, EndpointHealth
 from broker.workers.push.envelope import Envelope
+from broker.workers.push.running_requests import Attempt
 from broker.workers.push.target import Origin, origin_of
 
 # Messages are claimed for so long ahead of their sending, so that one claim serves many of them.
@@ -191,15 +191,28 @@ class Endpoint:
         return min(int(window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
 
     def accept(self, deliveries: Iterable[Delivery], now: float, *, due_at: float = inf) -> None:
-        """Put what was claimed behind what waits."""
+        """Puts what was claimed behind what waits.
+
+        Of a digest that failed its messages are sent again in smaller ones, half as large each time: so a message
+        that the endpoint rejects is soon alone, and takes no others along.
+        """
         digest = self.subscription.extensions.push.digest
-        items = [item for delivery in deliveries for item in self._items(delivery)]
-        size = len(items) if digest is not None else 1
-        source = iter(items)
-        while parcel_items := list(islice(source, max(size, 1))):
-            parcel = Parcel(parcel_items, now, due_at, sum(item.message.size for item in parcel_items))
-            self._hold(parcel)
-            self.buffer.append(parcel)
+        first: list[Item] = []  # of a digest
+        for delivery in deliveries:
+            items = list(self._items(delivery))
+            if digest is not None and delivery.attempt_number == 1:
+                first += items
+            else:
+                most = 1 if digest is None else max(1, digest.max_messages >> (delivery.attempt_number - 1))
+                for start in range(0, len(items), most):
+                    self._put(items[start : start + most], now, due_at)
+        if first:
+            self._put(first, now, due_at)
+
+    def _put(self, items: list[Item], now: float, due_at: float) -> None:
+        parcel = Parcel(items, now, due_at, sum(item.message.size for item in items))
+        self._hold(parcel)
+        self.buffer.append(parcel)
 
     def _hold(self, parcel: Parcel) -> None:
         self.bytes_held += parcel.size

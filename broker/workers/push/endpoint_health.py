@@ -1,12 +1,22 @@
-"""Whether another request to a push subscription's endpoint may start now (A8, C3, C6).  Pure: times are given."""
+"""Whether another request to a push subscription's endpoint may start now.  Pure: times are given, in seconds."""
 
-from dataclasses import dataclass
+from collections.abc import Hashable
 
 from broker.domain.push_config import PushOptions
 from broker.domain.push_state import BreakerState
 from broker.runtime.jitter import Jitter, retry_jitter
+from broker.workers.push.fault import (
+    ENDPOINT_BACKOFF,
+    MIN_BACKOFF,
+    PROBE_INTERVAL,
+    REJECTED_BACKOFF,
+    Fault,
+    MessagePause,
+)
 from broker.workers.push.growth_watch import GrowthWatch
-from broker.workers.push.token_bucket import TokenBucket
+from broker.workers.push.recent_outcomes import RecentOutcomes
+from broker.workers.push.running_requests import Attempt, RunningRequests
+from broker.workers.push.token_bucket import token_bucket
 
 # The first three are Google's (Push subscriptions, delivery rate): the window starts single-digit, grows
 # exponentially to 3,000 and linearly from there, and falls back to 3,000 when the mean latency exceeds a second.
@@ -15,92 +25,81 @@ LINEAR_ABOVE = 3_000
 SLOW_LATENCY = 1.0  # seconds; an answer that takes longer is slow
 MAX_WINDOW = 10_000  # ours: sockets that one process can have open to one endpoint with sense
 
-# Google's push backoff: 100 ms to 60 s, not configurable.
-MIN_BACKOFF = 0.1  # seconds
-MAX_BACKOFF = 60.0
-# A success halves the backoff above this and takes MIN_BACKOFF off below: so an endpoint that refuses one of five
-# messages gets one about every 500 ms (as Google's documentation has it), one that refuses all gets one a minute,
-# and one that then recovers has its window again after 24 successes, in somewhat over two minutes.
-_HALVED_ABOVE = 2.0
+# After failures of so many different messages without a success in between the endpoint backs off as a whole.
+ALL_FAIL = 8
+_MAX_PROBES = 64  # outstanding at once while the endpoint does not answer
+GONE_AFTER = 3  # different messages answered with 410, without a success in between
 
 MAX_RETRY_AFTER = 3_600.0  # seconds; an endpoint that asks for more is tried again after this
+_OVERLOADED_SHARE = 0.1  # of failing requests, from which on a window of an overloaded endpoint grows linearly
 _LATENCY_WEIGHT = 1 / 8  # of the newest request in the mean
-
-
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """A request that started: the room that it takes until it succeeded, failed or was abandoned.
-
-    `number` counts the requests of the endpoint; `began` is in seconds.
-    """
-
-    number: int
-    began: float
-    ended: bool = False
 
 
 class EndpointHealth:
     """How an endpoint does, and therefore how many requests it may get.
 
-    The circuit breaker, and what `room` is in each state (in all of them 0 until a Retry-After is over, and no
-    more than the rate allows):
+    A failure counts for the message or for the endpoint.  It counts for the message if the endpoint rejects it
+    (fault.py), if the message has failed before while others succeed, or if the request was stuck.  Such a failure
+    delays that message only.  All others count for the endpoint:
 
-        closed ◄────────┐  what is free of the window; while backing off one request at a time, spaced
-           │ failure_threshold failures in a row
+        closed ◄────────┐  what is free of the window; while backing off, a probe from time to time
+           │ different messages have failed `failure_threshold` times without a success in between
            ▼            │
         open ◄──────────┼──┐  nothing
            │ open_duration (and up to 10 % more) is over
            ▼            │  │
-        half_open ──────┘  │  one request, the trial, whatever else is outstanding
+        half_open ──────┘  │  a probe
            │    it succeeded: start over, with a window of 1
            └───────────────┘
                 it failed
 
-    Rounds: a failure that cuts the window and raises the backoff ends a round.  What began before it and ends later
-    tells nothing new, neither of the window nor of the backoff: a hundred requests that fail together count as one.
-    Likewise the breaker, once open, listens to its trial alone, and what began before the trial's end never counts:
-    a success that began before it opened tells how the endpoint was.
+    In every state nothing starts until a Retry-After is over, and no more than the rate allows.
 
-        in a round      window                                           backoff
-        success         +1 (slow start: doubles each round trip) below   half; below 2 s: 100 ms less
-                        the threshold, else +1 per window of successes;
-                        only while at least half of it is in use, and
-                        only as far as that brings more (GrowthWatch)
-        first failure   half, at least 1; the threshold becomes half of  100 ms, else doubled, at most 60 s
-                        what the window was when backing off began
+    The window follows the share of failures that count for the endpoint among its latest requests
+    (recent_outcomes.py).  A success adds 1 (slow start: it doubles each round trip) below the threshold, else 1 per
+    window of successes; only while at least half of the window is in use, and only as far as that brings more
+    (growth_watch.py).  A round trip with failures multiplies it by 1 - share/2, as in DCTCP (RFC 8257).  If more
+    than a tenth fails because the endpoint is overloaded, linear growth begins there.
 
-    The duration of `open` stays the same however often the trial fails: a trial costs one request, and an endpoint
-    that recovers after a day must not wait longer than its owner has configured.  A breaker that is not closed
-    takes the place of the backoff.
+    The endpoint backs off once ALL_FAIL different messages have failed without a success in between, whatever those
+    failures count for: one probe at a time, at first after 100 ms, then after twice as long each time, up to
+    PROBE_INTERVAL; each time the window is halved.  A probe that is not answered does not hold up the next one for
+    longer than that.  The first success ends it.
+
+    A request that later ones have overtaken and that takes far longer than they did is stuck (running_requests.py):
+    it does not count against the window, only against `max_outstanding_requests`.
 
     No state is dead: with nothing outstanding there is room, or `opens_at` is a time to come.
     """
 
     __slots__ = (
         "_backoff",
+        "_before",
         "_bucket",
         "_counts_after",
-        "_growing_until",
+        "_failed",
+        "_faults_of_trip",
+        "_gone",
         "_jitter",
+        "_last_failure",
         "_last_peak",
+        "_last_start",
         "_opened_at",
         "_options",
         "_outstanding_of_round",
         "_peak",
+        "_recent",
         "_retry_at",
         "_round_began_after",
-        "_spaced_from",
+        "_running",
         "_spread",
         "_started",
         "_threshold",
-        "_trial",
+        "_trip_until",
         "_watch",
         "_window",
         "breaker",
-        "consecutive_failures",
         "mean_latency",
-        "outstanding",
-        "version",
     )
 
     def __init__(
@@ -118,38 +117,42 @@ class EndpointHealth:
         """
         self._options = options
         self._jitter = jitter
-        self._bucket = _bucket(options, now)
+        self._bucket = token_bucket(options.messages_per_second, now=now)
         self.breaker: BreakerState = "closed"
-        self.consecutive_failures = 0
-        self.outstanding = 0  # requests started and not ended
         self.mean_latency = 0.0  # seconds, of successes; the recent ones weigh most; 0 before the first
-        self.version = (
-            0  # grows with the breaker's state, failures in a row, begin and end of backing off, Retry-After
-        )
+        self._running = RunningRequests()
         self._started = 0  # requests so far; the last one's number
+        self._last_start = self._last_failure = now
         self._retry_at = now  # nothing starts before: a Retry-After
         self._opened_at = now  # when the breaker opened last
-        self._trial: Attempt | None = None  # of half_open
         self._spread = 1.0  # what the pause that is on is multiplied by, for jitter
+        self._recent = RecentOutcomes()
+        self._failed: set[Hashable] = set()  # messages, since the last success
+        self._gone: set[Hashable] = set()  # those among them that were answered with 410
         self._start_over(FIRST_WINDOW if failures_before is None else 1, now)
-        self.consecutive_failures = failures_before or 0
+        self._before = failures_before or 0  # failures of the origin, until the first success
         if self.consecutive_failures >= options.circuit_breaker.failure_threshold:
-            self._turn("half_open")
+            self.breaker = "half_open"
 
     def _start_over(self, window: int, now: float) -> None:
         self._window = float(window)
         self._watch = GrowthWatch(self._window, now)
         self._threshold = float(LINEAR_ABOVE)  # slow start below it
         self._backoff = 0.0  # seconds; 0: not backing off
-        self._spaced_from = self._opened_at  # the last start or failure; the backoff runs from there
         self._counts_after = self._round_began_after = self._started  # later requests count
         self._outstanding_of_round = 0
-        self._growing_until = self._started  # the round trip that _peak is of ends with a later request's success
-        self._peak = self._last_peak = self.outstanding  # most outstanding in this round trip and the one before
+        self._trip_until = self._started  # a round trip ends when a later request does
+        self._faults_of_trip: set[Fault] = set()  # of failures that count for the endpoint
+        self._peak = self._last_peak = len(self._running)  # most at once in this round trip and the one before
+
+    @property
+    def outstanding(self) -> int:
+        """Requests started and not ended."""
+        return self._running.total
 
     @property
     def window(self) -> int:
-        """How many requests may be outstanding."""
+        """How many requests may be outstanding, besides those that are stuck."""
         return min(int(self._window), self._cap)
 
     @property
@@ -157,41 +160,49 @@ class EndpointHealth:
         return min(MAX_WINDOW, self._options.max_outstanding_requests or MAX_WINDOW)
 
     @property
+    def consecutive_failures(self) -> int:
+        """How many different messages have failed since the last success."""
+        return self._before + len(self._failed)
+
+    @property
     def does_well(self) -> bool:
-        """It takes what it gets, as far as is known; of a new endpoint that is not known."""
-        return self.mean_latency > 0 and not self.consecutive_failures
+        """It takes most of what it gets, as far as is known; of a new endpoint that is not known."""
+        return self.mean_latency > 0 and self.breaker == "closed" and not self._all_fail
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has answered with 410 often enough to be believed."""
+        return len(self._gone) >= GONE_AFTER
 
     def reconfigure(self, options: PushOptions, *, now: float) -> None:
         """Options changed; what is known of the endpoint stays.  For another endpoint make a new one."""
         rate = options.messages_per_second
         if self._bucket is None or rate is None:
-            self._bucket = _bucket(options, now)
+            self._bucket = token_bucket(options.messages_per_second, now=now)
         elif rate != self._options.messages_per_second:
             self._bucket.change_rate(rate, now)
         self._options = options
         self._window = min(self._window, float(self._cap))
-        self.version += 1
 
     def room(self, now: float) -> int:
         """How many requests may start at this moment; 0: none.  Notices that the breaker's time has passed."""
         if now < self._retry_at:
             return 0
         self._end_open(now)
-        match self.breaker:
-            case "open":
-                return 0
-            case "half_open":
-                return min(1, self._rate_room(now)) if self._trial is None else 0
-        free = self.window - self.outstanding
-        if self._backoff:
-            alone = not self._outstanding_of_round and now >= self._backoff_ends
-            free = min(free, int(alone))
-        return min(free, self._rate_room(now)) if free > 0 else 0
+        if self.breaker == "open":
+            return 0
+        if self._probes:
+            free = int(now >= self._probe_at and self._outstanding_of_round < _MAX_PROBES)
+        else:
+            self._running.set_aside_stuck(now, self.mean_latency)
+            free = min(self.window - len(self._running), self._cap - self.outstanding)
+        if free <= 0 or self._bucket is None:
+            return max(free, 0)
+        return min(free, self._bucket.requests(now, digest=self._options.digest))
 
     def flows(self, now: float) -> bool:
         """Whether only the answers that are awaited limit how many requests start: nothing else holds them back."""
-        held_back = self._backoff or self.consecutive_failures or self._bucket is not None or now < self._retry_at
-        return self.breaker == "closed" and not held_back
+        return self.does_well and not self._backoff and self._bucket is None and now >= self._retry_at
 
     def opens_at(self, now: float) -> float | None:
         """When there will be room without any answer coming in; None: there is room now, or an answer must come."""
@@ -200,95 +211,133 @@ class EndpointHealth:
         times = [self._retry_at]
         if self._bucket is not None:
             times.append(self._bucket.open_at)
-        match self.breaker:
-            case "open":
-                times.append(self._open_ends)
-            case "half_open":
-                if self._trial is not None:
-                    return None
-            case "closed":
-                if self.outstanding >= self.window or (self._backoff and self._outstanding_of_round):
-                    return None
-                times.append(self._backoff_ends)
+        if self.breaker == "open":
+            times.append(self._open_ends)
+        elif self._probes:
+            if self._outstanding_of_round >= _MAX_PROBES:
+                return None
+            times.append(self._probe_at)
+        elif self.outstanding >= self._cap:
+            return None
+        elif len(self._running) >= self.window:
+            stuck_at = self._running.stuck_at(len(self._running) - self.window, self.mean_latency)
+            if stuck_at is None:
+                return None
+            times.append(stuck_at)
         return max(times)
 
-    def begin(self, now: float, *, messages: int = 1) -> Attempt:
-        """A request with so many messages starts.  One that starts although there is no room is counted, too."""
+    def begin(
+        self, now: float, *, messages: int = 1, message: Hashable | None = None, is_retry: bool = False
+    ) -> Attempt:
+        """A request with so many messages starts.  One that starts although there is no room is counted, too.
+
+        `message` identifies what it carries (None: something that no other request carries); `is_retry`: that has
+        failed before.
+        """
         self._end_open(now)
         self._started += 1
-        attempt = Attempt(self._started, now)
-        self.outstanding += 1
+        attempt = Attempt(self._started, now, self._started if message is None else message, is_retry)
+        self._running.add(attempt)
         self._outstanding_of_round += 1
-        self._peak = max(self._peak, self.outstanding)
-        self._spaced_from = max(self._spaced_from, now)
+        self._peak = max(self._peak, len(self._running))
+        self._last_start = max(self._last_start, now)
         if self._bucket is not None:
             self._bucket.take(messages, now)
-        if self.breaker == "half_open" and self._trial is None:
-            self._trial = attempt
         return attempt
 
     def succeeded(self, attempt: Attempt, now: float) -> None:
         """The endpoint took it."""
-        is_trial = attempt is self._trial
         self._end(attempt)
         latency = max(0.0, now - attempt.began)
         weight = _LATENCY_WEIGHT if self.mean_latency else 1.0
         self.mean_latency += (latency - self.mean_latency) * weight
-        if is_trial:
-            self._note_success()
-            self._turn("closed")
+        if attempt.number <= self._counts_after:
+            return
+        self._running.last_success = max(self._running.last_success, attempt.number)
+        self._before = 0
+        if self._failed:
+            self._failed.clear()
+            self._gone.clear()
+        if self.breaker != "closed":
+            self.breaker = "closed"
+            self._recent.clear()
             self._start_over(1, now)
-        elif self._counts(attempt):
-            self._note_success()
-            if attempt.number > self._round_began_after:
-                self._grow(attempt, now)
-                self._lower_backoff()
+            return
+        if self._backoff:
+            self._backoff = 0.0
+            self._threshold = float(LINEAR_ABOVE)
+            self._recent.clear()
+        self._recent.note(now, failed=False)
+        self._end_trip(attempt, now)
+        self._grow(now)
 
-    def failed(self, attempt: Attempt, now: float, *, retry_after: float | None = None) -> None:
-        """It refused, could not be reached, or did not answer in time.  `retry_after`: seconds that it asks for."""
-        is_trial = attempt is self._trial
+    def failed(
+        self, attempt: Attempt, now: float, fault: Fault = Fault.OVERLOADED, *, retry_after: float | None = None
+    ) -> MessagePause:
+        """It was not taken.  `retry_after`: seconds that the answer asks for.  Returns the pause of its message."""
         self._end(attempt)
-        if retry_after is not None and retry_after > 0:
-            self._retry_at = max(self._retry_at, now + min(retry_after, MAX_RETRY_AFTER))
-            self.version += 1
-        if is_trial:
-            self._note_failure()
-            self._open(now)
-        elif self._counts(attempt):
-            self._note_failure()
-            self._spaced_from = max(self._spaced_from, now)
-            if attempt.number > self._round_began_after:
-                self._end_round(now)
-            if self.consecutive_failures >= self._options.circuit_breaker.failure_threshold:
+        wanted = min(retry_after, MAX_RETRY_AFTER) if retry_after is not None and retry_after > 0 else 0.0
+        if attempt.number <= self._counts_after:
+            return self._pause_of_message(is_of_endpoint=True, wanted=wanted)
+        overtaken = self._running.was_overtaken(attempt, now, self.mean_latency)
+        repeated = attempt.is_retry and self._recent.any_succeeded(now)
+        is_of_endpoint = fault.is_of_endpoint and not overtaken and not repeated
+        if not overtaken:
+            self._note_failed(attempt, fault)
+            if is_of_endpoint:
+                self._recent.note(now, failed=True)
+                self._faults_of_trip.add(fault)
+            if is_of_endpoint or self._all_fail:
+                self._wait(now, wanted)
+            self._end_trip(attempt, now)
+            if self._all_fail and (attempt.number > self._round_began_after or not self._backoff):
+                self._back_off(now)
+            if self._should_open:
                 self._open(now)
+        return self._pause_of_message(is_of_endpoint=is_of_endpoint, wanted=wanted)
+
+    def _pause_of_message(self, *, is_of_endpoint: bool, wanted: float) -> MessagePause:
+        if self._all_fail or self.breaker != "closed":
+            return MessagePause(None)
+        return MessagePause(ENDPOINT_BACKOFF) if is_of_endpoint else MessagePause(REJECTED_BACKOFF, wanted)
 
     def abandoned(self, attempt: Attempt, now: float) -> None:
         """It ended without an outcome, because we stopped it: that frees its room and tells nothing."""
         self._end(attempt)
 
     def _end(self, attempt: Attempt) -> None:
-        assert not attempt.ended, "an attempt ends once"
-        attempt.ended = True
-        self.outstanding -= 1
+        self._running.remove(attempt)
         if attempt.number > self._round_began_after:
             self._outstanding_of_round -= 1
-        if attempt is self._trial:
-            self._trial = None
 
-    def _counts(self, attempt: Attempt) -> bool:
-        return self.breaker == "closed" and attempt.number > self._counts_after
+    def _note_failed(self, attempt: Attempt, fault: Fault) -> None:
+        most = max(ALL_FAIL, GONE_AFTER, self._options.circuit_breaker.failure_threshold)
+        if len(self._failed) < most:
+            self._failed.add(attempt.message)
+        if fault is not Fault.GONE:
+            self._gone.discard(attempt.message)
+        elif len(self._gone) < GONE_AFTER:
+            self._gone.add(attempt.message)
 
-    def _note_success(self) -> None:
-        self.version += bool(self.consecutive_failures)
-        self.consecutive_failures = 0
+    def _wait(self, now: float, wanted: float) -> None:
+        """Honours a Retry-After: until the next probe only, if it concerns one message while others succeed."""
+        if wanted and self.consecutive_failures == 1 and self._recent.any_succeeded(now):
+            wanted = min(wanted, PROBE_INTERVAL)
+        self._retry_at = max(self._retry_at, now + wanted)
+        self._last_failure = now
 
-    def _note_failure(self) -> None:
-        self.version += 1
-        self.consecutive_failures += 1
+    @property
+    def _all_fail(self) -> bool:
+        return self.consecutive_failures >= ALL_FAIL
 
-    def _grow(self, attempt: Attempt, now: float) -> None:
-        if attempt.number > self._growing_until:
-            self._growing_until, self._last_peak, self._peak = self._started, self._peak, self.outstanding
+    @property
+    def _should_open(self) -> bool:
+        if self.breaker == "half_open":
+            return True
+        threshold = self._options.circuit_breaker.failure_threshold
+        return self.breaker == "closed" and self.consecutive_failures >= threshold
+
+    def _grow(self, now: float) -> None:
         if self._window < 2 * max(self._peak, self._last_peak):
             slow_start = self._window < min(self._threshold, LINEAR_ABOVE)
             self._window += 1.0 if slow_start else 1.0 / self._window
@@ -297,57 +346,65 @@ class EndpointHealth:
         self._watch.succeeded(now, window=self._window, latency=self.mean_latency)
         self._window = min(self._window, self._cap, self._watch.ceiling)
 
-    def _lower_backoff(self) -> None:
-        if not self._backoff:
+    def _end_trip(self, attempt: Attempt, now: float) -> None:
+        """Shrinks the window once a round trip, if anything failed in it."""
+        if attempt.number <= self._trip_until:
             return
-        self._backoff = self._backoff / 2 if self._backoff > _HALVED_ABOVE else self._backoff - MIN_BACKOFF
-        if self._backoff < MIN_BACKOFF / 2:
-            self._backoff = 0.0
-            self.version += 1
+        self._trip_until, self._last_peak, self._peak = self._started, self._peak, len(self._running)
+        if self._faults_of_trip:
+            share = self._recent.failing_share(now)
+            self._shrink(1 - share / 2, now)
+            if Fault.OVERLOADED in self._faults_of_trip and share > _OVERLOADED_SHARE:
+                self._threshold = max(2.0, self._window)
+            self._faults_of_trip.clear()
 
-    def _end_round(self, now: float) -> None:
-        if not self._backoff:
-            self._threshold = max(2.0, self._window / 2)
-        self._window = max(1.0, self._window / 2)
+    def _shrink(self, factor: float, now: float) -> None:
+        self._window = max(1.0, self._window * factor)
         self._watch = GrowthWatch(self._window, now)
-        self._backoff = min(MAX_BACKOFF, max(MIN_BACKOFF, self._backoff * 2))
+
+    def _back_off(self, now: float) -> None:
+        """Begins a pause, and a round: what began before it and fails later says nothing new."""
+        self._shrink(0.5, now)
+        self._backoff = min(PROBE_INTERVAL, max(MIN_BACKOFF, self._backoff * 2))
         self._spread = 1.0 + self._jitter()
-        self._round_began_after = self._growing_until = self._started
+        self._round_began_after = self._started
         self._outstanding_of_round = 0
-        self._peak = self._last_peak = 0
+
+    # --- pauses --------------------------------------------------------------------------------------------------
+
+    @property
+    def _probes(self) -> bool:
+        """Whether requests start one at a time, to see how the endpoint does."""
+        return self.breaker == "half_open" or self._backoff > 0
+
+    @property
+    def _probe_at(self) -> float:
+        if self._outstanding_of_round:
+            return self._last_start + max(PROBE_INTERVAL, self._pause)
+        if self.breaker == "half_open":
+            return self._opened_at
+        return max(self._last_start, self._last_failure) + self._pause
+
+    @property
+    def _pause(self) -> float:
+        if self.breaker != "closed":
+            return self._options.circuit_breaker.open_duration.total_seconds() * self._spread
+        return min(PROBE_INTERVAL, self._backoff * self._spread)
 
     def _open(self, now: float) -> None:
+        counts_after = self._counts_after
+        was_closed = self.breaker == "closed"
         self._opened_at = now
         self._spread = 1.0 + self._jitter()
-        self._turn("open")
+        self.breaker = "open"
         self._start_over(1, now)
+        if not was_closed:  # another probe may be outstanding still, and succeed
+            self._counts_after = counts_after
 
     def _end_open(self, now: float) -> None:
         if self.breaker == "open" and now >= self._open_ends:
-            self._turn("half_open")
-
-    def _turn(self, state: BreakerState) -> None:
-        self.breaker = state
-        self.version += 1
+            self.breaker = "half_open"
 
     @property
     def _open_ends(self) -> float:
-        return self._opened_at + self._options.circuit_breaker.open_duration.total_seconds() * self._spread
-
-    @property
-    def _backoff_ends(self) -> float:
-        return self._spaced_from + min(MAX_BACKOFF, self._backoff * self._spread)
-
-    def _rate_room(self, now: float) -> int:
-        """In requests.  Of digests, which may be full, one may go into debt."""
-        if self._bucket is None:
-            return MAX_WINDOW
-        messages = self._bucket.messages(now)
-        if messages and self._options.digest is not None:
-            return max(1, messages // self._options.digest.max_messages)
-        return messages
-
-
-def _bucket(options: PushOptions, now: float) -> TokenBucket | None:
-    rate = options.messages_per_second
-    return None if rate is None else TokenBucket(rate, now=now)
+        return self._opened_at + self._pause

@@ -23,6 +23,7 @@ from broker.workers.push.endpoint import Endpoint, Flight, Item, Parcel, Slot
 from broker.workers.push.endpoint_health import SLOW_LATENCY
 from broker.workers.push.endpoint_reports import EndpointReports, message_id_of
 from broker.workers.push.envelope import PushRequest
+from broker.workers.push.fault import REJECTED_BACKOFF, MessagePause, fault_of
 from broker.workers.push.http_client import SUCCESS, Answer, Denied, Outcome, PushClient, Unreachable
 from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.oidc_token import TokenSigner
@@ -41,7 +42,6 @@ _STOOD_STILL_SECONDS = 0.5
 _READING_SECONDS = 0.1
 _MAX_LATE_CALLS = 32  # of an endpoint
 _MAX_LATE_CALLS_OF_ALL = 1_000
-_GONE = 410
 # A change of the endpoint delivers little twice, and an endpoint that hangs holds nothing up for long.
 LEAVING_SECONDS = 2.0
 _MAX_LEAVING = 1_000  # of a process
@@ -140,7 +140,11 @@ class PushSender:
 
     def _begin(self, endpoint: Endpoint, parcel: Parcel, slot: Slot, now: float) -> None:
         health = endpoint.health
-        flight = Flight(parcel, health, health.begin(now, messages=len(parcel.items)), slot, now)
+        first = parcel.items[0]
+        attempt = health.begin(
+            now, messages=len(parcel.items), message=first.key, is_retry=first.attempt_number > 1
+        )
+        flight = Flight(parcel, health, attempt, slot, now)
         endpoint.flights[flight] = None
         loop = asyncio.get_running_loop()
         deadline = endpoint.subscription.ack_deadline_seconds
@@ -246,14 +250,14 @@ class PushSender:
             if had_failed:
                 self._reports.tell(endpoint)
             return
-        retry_after = outcome.retry_after if isinstance(outcome, Answer) else None
-        flight.health.failed(flight.attempt, now, retry_after=retry_after)
         token = token_of(endpoint.subscription, self._signer, self._clock.now())
         status, detail = explain(endpoint.subscription, outcome, token)
-        self._settlement.nack(endpoint, items, push_answered(status))
+        retry_after = outcome.retry_after if isinstance(outcome, Answer) else None
+        pause = flight.health.failed(flight.attempt, now, fault_of(status), retry_after=retry_after)
+        self._settlement.nack(endpoint, items, push_answered(status), pause)
         endpoint.failed(detail if status is None else f"status {status}", now)
         self._reports.failed(endpoint, flight, now, items, status, detail)
-        if status == _GONE:
+        if flight.health.is_gone:
             self._gone(endpoint)
 
     def _refuse_some(self, endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> list[Item]:
@@ -262,7 +266,7 @@ class PushSender:
         refused = [item for item in flight.parcel.items if message_id_of(item) in failed] if failed else []
         if not refused:
             return flight.parcel.items
-        self._settlement.nack(endpoint, refused, PUSH_DIGEST)
+        self._settlement.nack(endpoint, refused, PUSH_DIGEST, MessagePause(REJECTED_BACKOFF))
         detail = "the answer to the digest names it as failed"
         self._reports.failed(endpoint, flight, now, refused, answer.status, detail)
         return [item for item in flight.parcel.items if item not in refused]
@@ -284,8 +288,8 @@ class PushSender:
         flight.timer = loop.call_later(max(left, 0), flight.task.cancel)
         for late_calls, most in ((endpoint.late_flights, _MAX_LATE_CALLS), (self._late, _MAX_LATE_CALLS_OF_ALL)):
             _keep_open(flight, late_calls, most)
-        flight.health.failed(flight.attempt, loop.time())
-        self._settlement.nack(endpoint, flight.parcel.items, PUSH_TIMEOUT)
+        pause = flight.health.failed(flight.attempt, loop.time(), fault_of(None))
+        self._settlement.nack(endpoint, flight.parcel.items, PUSH_TIMEOUT, pause)
         self._origins.failed(endpoint.project, endpoint.origin, loop.time())
         why = f"no answer within {deadline} seconds"
         endpoint.failed(why, loop.time())

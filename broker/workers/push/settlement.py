@@ -12,6 +12,7 @@ from broker.domain.journal import PUSH, Told
 from broker.runtime.ack_batch import NewDeadline
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.workers.push.endpoint import Endpoint, Item
+from broker.workers.push.fault import MessagePause
 
 _AWAY_SECONDS = 0.5  # after which acks that the database did not take are sent to it again
 _MAX_KEPT = 100_000  # attempts whose acks wait for the database; what is beyond is delivered again
@@ -57,10 +58,11 @@ class Settlement:
             acks = self._of(endpoint.payer, item.name.shard_id).acks.setdefault(told, {})
             acks.setdefault(item.name, set()).add(item.ordinal)
 
-    def nack(self, endpoint: Endpoint, items: Iterable[Item], failure: str) -> None:
-        """They were refused, or not answered in time: `failure` says which (domain/dead_letter.py)."""
-        policy = endpoint.subscription.retry_policy
-        self._add(endpoint, items, NewDeadline(0, "nacked", policy, failure=failure, told=_told(endpoint)))
+    def nack(self, endpoint: Endpoint, items: Iterable[Item], failure: str, pause: MessagePause) -> None:
+        """They were rejected, or not answered in time: `failure` says which (domain/dead_letter.py)."""
+        policy = endpoint.subscription.retry_policy or pause.backoff
+        deadline = NewDeadline(pause.seconds, "nacked", policy, failure=failure, told=_told(endpoint))
+        self._add(endpoint, items, deadline)
 
     def release(self, endpoint: Endpoint, items: Iterable[Item]) -> None:
         """They were not sent: due at once, the attempt not counted."""

@@ -1,5 +1,7 @@
 """A limit of so many messages a second (C3), as pure arithmetic on times: seconds of a monotonic clock."""
 
+from broker.domain.push_config import Digest
+
 _ROUNDING = 1e-6  # of a message: what the sums of times may be off
 
 
@@ -41,3 +43,15 @@ class TokenBucket:
         held = self._capacity - max(0.0, self._full_at - now) * self._rate
         self._rate, self._capacity = rate, max(1.0, rate)
         self._full_at = now + (self._capacity - min(held, self._capacity)) / rate
+
+    def requests(self, now: float, *, digest: Digest | None) -> int:
+        """How many requests may start: of digests, which may be full, one may go into debt."""
+        messages = self.messages(now)
+        if messages and digest is not None:
+            return max(1, messages // digest.max_messages)
+        return messages
+
+
+def token_bucket(rate: float | None, *, now: float) -> TokenBucket | None:
+    """For so many messages a second; None: no limit."""
+    return None if rate is None else TokenBucket(rate, now=now)
