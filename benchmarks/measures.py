@@ -24,6 +24,7 @@ from benchmarks.priorities import priorities
 from benchmarks.purges import purges
 from benchmarks.push import push_latency, push_throughput
 from benchmarks.push_bulkheads import bulkheads
+from benchmarks.push_isolation import push_isolation, push_recovery
 from benchmarks.push_wide import pull_10000, push_10000
 from benchmarks.redrive import redrive
 from benchmarks.report import Row
@@ -53,6 +54,8 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "subscriptions-1000": subscriptions_1000,
     "push-throughput": push_throughput,
     "bulkheads": bulkheads,
+    "push-isolation": push_isolation,
+    "push-recovery": push_recovery,
     "grpc-latency": grpc_latency,
     "grpc-publish": grpc_publish,
     "grpc-streaming": grpc_streaming,
@@ -112,7 +115,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "grpc": ("grpc-latency", "grpc-publish", "grpc-streaming", "grpc-pull", "rest-one-port"),
     "peers": ("peers-publish-single", "peers-publish-100", "peers-drain-1", "peers-drain-2"),
 }
-ONLY_IF_NAMED = frozenset([*GROUPS["peers"], *_SCALE, *_ACTING, "scaling", "soak", "profile", "before"]) - {
-    "redrive"
-}
+ONLY_IF_NAMED = frozenset(
+    [*GROUPS["peers"], *_SCALE, *_ACTING, "push-isolation", "push-recovery", "scaling", "soak", "profile", "before"]
+) - {"redrive"}
 # They take long; peers measure others, `before` another checkout.

@@ -2,9 +2,13 @@
 
     POST /ok/LANE[/NUMBER]          204 at once
     POST /hang/LANE[/NUMBER]        no answer, ever
+    POST /poison-KIND/LANE[/…]      as /ok, but messages whose data begins with "poison" are answered with status
+                                    KIND, or not at all if KIND is "hang"
     GET  /control/LANE              what has arrived at /ok/LANE (and below) so far, as JSON
     GET  /control/LANE/delays       the same with every delay
     GET  /control/LANE/forget       the same, and from then on as if nothing had arrived
+    GET  /control/LANE/down         the same; from then on /poison-KIND answers 503 to everything
+    GET  /control/LANE/up           the same; from then on it works again
 
 A message whose data begins with a number (a time of CLOCK_MONOTONIC in nanoseconds) and a space is counted with its
 delay, from that time to its arrival.
@@ -26,6 +30,7 @@ import uvloop
 _NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 _DATA = re.compile(rb'"data": ?"([A-Za-z0-9+/=_-]{24,})"')
 _MESSAGE_ID = re.compile(rb'"messageId": ?"([^"]+)"')
+_POISON = base64.b64encode(b"poison").rstrip(b"=")  # six bytes are eight characters
 _STAMP_CHARACTERS = 32  # of base64 that hold the time
 
 
@@ -38,6 +43,8 @@ class Lane:
     last: float = 0.0
     seen: set[bytes] = field(default_factory=set)
     delays: "array.array[float]" = field(default_factory=lambda: array.array("d"))
+    rejected: "array.array[float]" = field(default_factory=lambda: array.array("d"))  # when
+    is_down: bool = False
 
     def note(self, number: bytes, body: bytes) -> None:
         now = time.monotonic()
@@ -52,8 +59,14 @@ class Lane:
                 self.delays.append(now - int(sent) / 1e9)
 
     def report(self, delays: bool) -> bytes:
-        told = {"count": self.count, "distinct": len(self.seen), "first": self.first, "last": self.last}
-        return json.dumps(told | {"delays": self.delays.tolist() if delays else []}).encode()
+        told: dict[str, object] = {
+            "count": self.count,
+            "distinct": len(self.seen),
+            "first": self.first,
+            "last": self.last,
+        }
+        told |= {"rejected": self.rejected.tolist(), "delays": self.delays.tolist() if delays else []}
+        return json.dumps(told).encode()
 
 
 class Sink(asyncio.Protocol):
@@ -84,12 +97,26 @@ class Sink(asyncio.Protocol):
         if does == b"ok":
             self._lane(lane).note(number, body)
             self._transport.write(_NO_CONTENT)
+        elif does.startswith(b"poison-"):
+            self._answer(does.removeprefix(b"poison-"), self._lane(lane), number, body)
         elif does == b"control":
             report = self._lane(lane).report(number == b"delays")
+            if number in (b"down", b"up"):
+                self._lane(lane).is_down = number == b"down"
             if number == b"forget":
                 del self._lanes[lane]
             head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(report)}\r\n\r\n"
             self._transport.write(head.encode() + report)
+
+    def _answer(self, kind: bytes, lane: Lane, number: bytes, body: bytes) -> None:
+        if not lane.is_down and (b'"' + _POISON) not in body:
+            lane.note(number, body)
+            self._transport.write(_NO_CONTENT)
+            return
+        lane.rejected.append(time.monotonic())
+        status = b"503" if lane.is_down else kind
+        if status != b"hang":
+            self._transport.write(b"HTTP/1.1 %b Rejected\r\nContent-Length: 0\r\n\r\n" % status)
 
     def _lane(self, name: bytes) -> Lane:
         lane = self._lanes.get(name)

@@ -35,7 +35,8 @@ _JAR = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*.jar"
 class Arrivals:
     """What arrived at a lane of the sink: `distinct` by path and message id.
 
-    `first` and `last` are monotonic times; `delays` seconds from the time in each message to its arrival.
+    `first` and `last` are monotonic times, as are those in `rejected`, when requests were not taken; `delays` are
+    seconds from the time in each message to its arrival.
     """
 
     count: int
@@ -43,6 +44,7 @@ class Arrivals:
     first: float
     last: float
     delays: Sequence[float]
+    rejected: Sequence[float]
 
     @property
     def per_second(self) -> float:
@@ -274,12 +276,16 @@ class Sink(Broker):
     def _command(self) -> Sequence[str]:
         return [sys.executable, "-m", "benchmarks.push_sink"]
 
-    def url(self, lane: str, *, hang: bool = False) -> str:
-        """Where to push to; below it any path may follow."""
-        return f"http://{self.host}:{self.port}/{'hang' if hang else 'ok'}/{lane}"
+    def url(self, lane: str, *, hang: bool = False, poison: str = "") -> str:
+        """Where to push to; below it any path may follow.  `poison`: what becomes of such messages."""
+        does = f"poison-{poison}" if poison else "hang" if hang else "ok"
+        return f"http://{self.host}:{self.port}/{does}/{lane}"
 
-    def arrivals(self, lane: str, also: Literal["", "/delays", "/forget"] = "") -> Arrivals:
-        """What has arrived there so far; with every delay; or from then on forgotten.  Raises LoadFailed."""
+    def arrivals(self, lane: str, also: Literal["", "/delays", "/forget", "/down", "/up"] = "") -> Arrivals:
+        """What has arrived there so far; with every delay; or from then on forgotten; or the lane goes down or up.
+
+        Raises LoadFailed.
+        """
         connection = Connection(self.host, self.port)
         try:
             request = build_request("GET", f"/control/{lane}{also}", b"")

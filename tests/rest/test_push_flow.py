@@ -59,20 +59,41 @@ async def test_retry_after_is_honoured(rest: Rest, push_sink: PushSink, path: st
 
 
 async def test_gone_pauses_the_subscription_until_it_is_resumed(rest: Rest, push_sink: PushSink, path: str) -> None:
-    await push_sink.program(f"/mine/{path}", "/status/410", "/status/200")
+    """Once three messages in a row were answered with 410: one alone may be the message's fault."""
+    await push_sink.program(f"/mine/{path}", "/status/410")
     await subscribe(rest, f"{push_sink.url}/mine/{path}")
     await rest.publish(message("1"))
+    await push_sink.wait_for(f"/mine/{path}", 4)
+    assert (await status(rest))["state"] == "ACTIVE"
+    await rest.publish(message("2"), message("3"))
 
     async def paused() -> bool:
         return (await status(rest))["state"] == "PAUSED"
 
     await eventually(paused)
-    await rest.publish(message("2"))
+    count = len(await push_sink.requests(f"/mine/{path}"))
+    await rest.publish(message("4"))
     assert "410" in (await status(rest))["pausedReason"]
-    assert len(await push_sink.requests(f"/mine/{path}")) == 1
+    assert len(await push_sink.requests(f"/mine/{path}")) == count
+    await push_sink.program(f"/mine/{path}", "/status/200")
     await rest.ok("POST", f"{rest.subscription()}:resumePush", {})
-    await push_sink.wait_for(f"/mine/{path}", 3)
     await settled(rest)
+
+
+@pytest.mark.parametrize("behaviour", ["/status/400", "/status/410", "/status/500"])
+async def test_one_message_that_always_fails_does_not_delay_the_others(
+    rest: Rest, push_sink: PushSink, path: str, behaviour: str
+) -> None:
+    await subscribe(rest, f"{push_sink.url}/poison/{behaviour.removeprefix('/status/')}/{path}")
+    await rest.publish(message("1", attributes={"is": "poison"}), *[message(str(n)) for n in range(280)])
+
+    async def poison_alone() -> bool:
+        position = await rest.ok("GET", f"{rest.subscription()}/snapshot")
+        return int(position["undeliveredMessages"]) == 1
+
+    await eventually(poison_alone)
+    assert (await status(rest))["state"] == "ACTIVE"
+    assert (await status(rest))["circuitBreaker"]["state"] == "CLOSED"
 
 
 async def test_the_circuit_breaker_opens_is_seen_and_closes_again(

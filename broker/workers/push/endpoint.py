@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from math import inf
 from typing import NamedTuple
 
@@ -191,23 +192,24 @@ class Endpoint:
         return min(int(window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
 
     def accept(self, deliveries: Iterable[Delivery], now: float, *, due_at: float = inf) -> None:
-        """Puts what was claimed behind what waits.
-
-        Of a digest that failed its messages are sent again in smaller ones, half as large each time: so a message
-        that the endpoint rejects is soon alone, and takes no others along.
+        """Puts what was claimed behind what waits: retries and new messages by turns, so that many messages that
+        always fail do not look like an endpoint that does.
         """
+        retries: list[list[Item]] = []
+        new: list[Item] = []
         digest = self.subscription.extensions.push.digest
-        first: list[Item] = []  # of a digest
         for delivery in deliveries:
             items = list(self._items(delivery))
-            if digest is not None and delivery.attempt_number == 1:
-                first += items
+            if delivery.attempt_number == 1:
+                new += items
             else:
-                most = 1 if digest is None else max(1, digest.max_messages >> (delivery.attempt_number - 1))
-                for start in range(0, len(items), most):
-                    self._put(items[start : start + most], now, due_at)
-        if first:
-            self._put(first, now, due_at)
+                most = 1 if digest is None else _retry_size(digest.max_messages, delivery.attempt_number)
+                retries += (items[start : start + most] for start in range(0, len(items), most))
+        fresh = [[item] for item in new] if digest is None else [new] if new else []
+        for pair in zip_longest(retries, fresh):
+            for parcel_items in pair:
+                if parcel_items is not None:
+                    self._put(parcel_items, now, due_at)
 
     def _put(self, items: list[Item], now: float, due_at: float) -> None:
         parcel = Parcel(items, now, due_at, sum(item.message.size for item in items))
@@ -255,3 +257,12 @@ class Endpoint:
         for parcel in parcels:
             self.let_go(parcel)
         return parcels
+
+
+def _retry_size(max_messages: int, attempt_number: int) -> int:
+    """How many messages a digest has that carries retries.
+
+    Half as many each time that they failed: so a message that the endpoint rejects is soon alone, and takes no
+    others along.
+    """
+    return max(1, max_messages >> (attempt_number - 1))

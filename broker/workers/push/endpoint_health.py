@@ -14,7 +14,7 @@ from broker.workers.push.fault import (
     MessagePause,
 )
 from broker.workers.push.growth_watch import GrowthWatch
-from broker.workers.push.recent_outcomes import RecentOutcomes
+from broker.workers.push.recent_outcomes import Outcome, RecentOutcomes
 from broker.workers.push.running_requests import Attempt, RunningRequests
 from broker.workers.push.token_bucket import token_bucket
 
@@ -61,10 +61,10 @@ class EndpointHealth:
     (growth_watch.py).  A round trip with failures multiplies it by 1 - share/2, as in DCTCP (RFC 8257).  If more
     than a tenth fails because the endpoint is overloaded, linear growth begins there.
 
-    The endpoint backs off once ALL_FAIL different messages have failed without a success in between, whatever those
-    failures count for: one probe at a time, at first after 100 ms, then after twice as long each time, up to
-    PROBE_INTERVAL; each time the window is halved.  A probe that is not answered does not hold up the next one for
-    longer than that.  The first success ends it.
+    The endpoint backs off once ALL_FAIL different messages have failed without a success in between, also if it
+    rejected them; what fails again while others succeed does not count.  Then it gets one probe at a time, at first
+    after 100 ms, then after twice as long each time, up to PROBE_INTERVAL; each time the window is halved.  A probe
+    that is not answered does not hold up the next one for longer than that.  The first success ends it.
 
     A request that later ones have overtaken and that takes far longer than they did is stuck (running_requests.py):
     it does not count against the window, only against `max_outstanding_requests`.
@@ -267,7 +267,7 @@ class EndpointHealth:
             self._backoff = 0.0
             self._threshold = float(LINEAR_ABOVE)
             self._recent.clear()
-        self._recent.note(now, failed=False)
+        self._recent.note(now, Outcome.SUCCEEDED)
         self._end_trip(attempt, now)
         self._grow(now)
 
@@ -282,10 +282,10 @@ class EndpointHealth:
         overtaken = self._running.was_overtaken(attempt, now, self.mean_latency)
         repeated = attempt.is_retry and self._recent.any_succeeded(now)
         is_of_endpoint = fault.is_of_endpoint and not overtaken and not repeated
-        if not overtaken:
+        self._recent.note(now, Outcome.ENDPOINT_FAILED if is_of_endpoint else Outcome.MESSAGE_FAILED)
+        if not overtaken and not repeated:
             self._note_failed(attempt, fault)
             if is_of_endpoint:
-                self._recent.note(now, failed=True)
                 self._faults_of_trip.add(fault)
             if is_of_endpoint or self._all_fail:
                 self._wait(now, wanted)

@@ -1,46 +1,55 @@
 """The outcomes of an endpoint's latest requests.  Pure: times are given, in seconds."""
 
 from collections import deque
+from enum import Enum
 
 _MAX_COUNT = 64
 _MAX_AGE = 60.0  # seconds
 
 
+class Outcome(Enum):
+    """How a request ended: well, or with a failure that counts for the endpoint or for the message."""
+
+    SUCCEEDED = "succeeded"
+    ENDPOINT_FAILED = "endpoint failed"
+    MESSAGE_FAILED = "message failed"
+
+
 class RecentOutcomes:
     """A sliding window over the last 64 outcomes, of the last minute at most."""
 
-    __slots__ = ("_failures", "_outcomes")
+    __slots__ = ("_counts", "_outcomes")
 
     def __init__(self) -> None:
-        self._outcomes: deque[tuple[float, bool]] = deque()  # when, and whether it was a failure
-        self._failures = 0
+        self._outcomes: deque[tuple[float, Outcome]] = deque()
+        self._counts = dict.fromkeys(Outcome, 0)
 
-    def note(self, now: float, *, failed: bool) -> None:
+    def note(self, now: float, outcome: Outcome) -> None:
         """Adds an outcome."""
         if len(self._outcomes) == _MAX_COUNT:
             self._drop()
-        self._outcomes.append((now, failed))
-        self._failures += failed
+        self._outcomes.append((now, outcome))
+        self._counts[outcome] += 1
 
     def clear(self) -> None:
         """Forgets all: what comes next says how the endpoint does."""
         self._outcomes.clear()
-        self._failures = 0
+        self._counts = dict.fromkeys(Outcome, 0)
 
     def failing_share(self, now: float) -> float:
-        """The share of failures, 0 to 1; 0 if there was no outcome."""
+        """The share of requests that the endpoint failed, 0 to 1; 0 if there was no outcome."""
         self._expire(now)
-        return self._failures / len(self._outcomes) if self._outcomes else 0.0
+        return self._counts[Outcome.ENDPOINT_FAILED] / len(self._outcomes) if self._outcomes else 0.0
 
     def any_succeeded(self, now: float) -> bool:
         """Whether any request succeeded."""
         self._expire(now)
-        return self._failures < len(self._outcomes)
+        return self._counts[Outcome.SUCCEEDED] > 0
 
     def _expire(self, now: float) -> None:
         while self._outcomes and now - self._outcomes[0][0] > _MAX_AGE:
             self._drop()
 
     def _drop(self) -> None:
-        _, failed = self._outcomes.popleft()
-        self._failures -= failed
+        _, outcome = self._outcomes.popleft()
+        self._counts[outcome] -= 1

@@ -100,7 +100,7 @@ class PushSender:
         if now - first.claimed_at > MAX_BUFFERED_SECONDS or now > first.due_at:
             self.give_back(endpoint)  # it might be due before the request ends, or is since we were stopped
         elif not endpoint.health.room(now):
-            self._give_back_if_long(endpoint, now)
+            self._wait_for_room(endpoint, now)
         elif (slot := self._turns.take_slot(endpoint, now)) is not None:
             self._begin(endpoint, endpoint.buffer.popleft(), slot, now)
             if endpoint.buffer:
@@ -317,12 +317,13 @@ class PushSender:
         answer = _answer(endpoint, flight, outcome, asyncio.get_running_loop().time())
         self._settlement.acknowledge(endpoint, [*settled, *flight.parcel.items], answer)
 
-    def _give_back_if_long(self, endpoint: Endpoint, now: float) -> None:
-        """What is claimed must not wait for an endpoint that is given up for a while."""
-        if endpoint.buffer:
-            opens_at = endpoint.health.opens_at(now)
-            if opens_at is not None and opens_at - now > _PAUSE_WITH_BUFFER_SECONDS:
+    def _wait_for_room(self, endpoint: Endpoint, now: float) -> None:
+        """Until an answer comes or there is room without one; what is claimed does not wait for long."""
+        opens_at = endpoint.health.opens_at(now)
+        if opens_at is not None:
+            if opens_at - now > _PAUSE_WITH_BUFFER_SECONDS:
                 self.give_back(endpoint)
+            self._ended(endpoint)
 
 
 def _answer(endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> str:

@@ -41,7 +41,7 @@ async def test_a_pause_is_told_with_its_reason_and_its_end_whoever_began_it(
     caplog.set_level("INFO", "broker")
     await pushing.subscribe(url=_URL)
     pushing.far_side.answers = lambda _: 410
-    await pushing.rest.publish("a")
+    await pushing.rest.publish("a", "b", "c")
     await eventually(lambda: len(_said(caplog)) == 1)
     pushing.far_side.answers = lambda _: 200
     await pushing.rest.ok("POST", f"{pushing.rest.subscription()}:resumePush")
