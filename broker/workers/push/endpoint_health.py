@@ -5,6 +5,7 @@ from collections.abc import Hashable
 from broker.domain.push_config import PushOptions
 from broker.domain.push_state import BreakerState
 from broker.runtime.jitter import Jitter, retry_jitter
+from broker.workers.push.failed_messages import ALL_FAIL, FailedMessages
 from broker.workers.push.fault import (
     ENDPOINT_BACKOFF,
     MIN_BACKOFF,
@@ -25,10 +26,7 @@ LINEAR_ABOVE = 3_000
 SLOW_LATENCY = 1.0  # seconds; an answer that takes longer is slow
 MAX_WINDOW = 10_000  # ours: sockets that one process can have open to one endpoint with sense
 
-# After failures of so many different messages without a success in between the endpoint backs off as a whole.
-ALL_FAIL = 8
 _MAX_PROBES = 64  # outstanding at once while the endpoint does not answer
-GONE_AFTER = 3  # different messages answered with 410, without a success in between
 
 MAX_RETRY_AFTER = 3_600.0  # seconds; an endpoint that asks for more is tried again after this
 _OVERLOADED_SHARE = 0.1  # of failing requests, from which on a window of an overloaded endpoint grows linearly
@@ -79,7 +77,6 @@ class EndpointHealth:
         "_counts_after",
         "_failed",
         "_faults_of_trip",
-        "_gone",
         "_jitter",
         "_last_failure",
         "_last_peak",
@@ -127,8 +124,7 @@ class EndpointHealth:
         self._opened_at = now  # when the breaker opened last
         self._spread = 1.0  # what the pause that is on is multiplied by, for jitter
         self._recent = RecentOutcomes()
-        self._failed: set[Hashable] = set()  # messages, since the last success
-        self._gone: set[Hashable] = set()  # those among them that were answered with 410
+        self._failed = FailedMessages()
         self._start_over(FIRST_WINDOW if failures_before is None else 1, now)
         self._before = failures_before or 0  # failures of the origin, until the first success
         if self.consecutive_failures >= options.circuit_breaker.failure_threshold:
@@ -172,7 +168,7 @@ class EndpointHealth:
     @property
     def is_gone(self) -> bool:
         """Whether it has answered with 410 often enough to be believed."""
-        return len(self._gone) >= GONE_AFTER
+        return self._failed.are_gone
 
     def reconfigure(self, options: PushOptions, *, now: float) -> None:
         """Options changed; what is known of the endpoint stays.  For another endpoint make a new one."""
@@ -255,9 +251,7 @@ class EndpointHealth:
             return
         self._running.last_success = max(self._running.last_success, attempt.number)
         self._before = 0
-        if self._failed:
-            self._failed.clear()
-            self._gone.clear()
+        self._failed.clear()
         if self.breaker != "closed":
             self.breaker = "closed"
             self._recent.clear()
@@ -284,7 +278,8 @@ class EndpointHealth:
         is_of_endpoint = fault.is_of_endpoint and not overtaken and not repeated
         self._recent.note(now, Outcome.ENDPOINT_FAILED if is_of_endpoint else Outcome.MESSAGE_FAILED)
         if not overtaken and not repeated:
-            self._note_failed(attempt, fault)
+            most = self._options.circuit_breaker.failure_threshold
+            self._failed.add(attempt.message, fault, most=most)
             if is_of_endpoint:
                 self._faults_of_trip.add(fault)
             if is_of_endpoint or self._all_fail:
@@ -309,15 +304,6 @@ class EndpointHealth:
         self._running.remove(attempt)
         if attempt.number > self._round_began_after:
             self._outstanding_of_round -= 1
-
-    def _note_failed(self, attempt: Attempt, fault: Fault) -> None:
-        most = max(ALL_FAIL, GONE_AFTER, self._options.circuit_breaker.failure_threshold)
-        if len(self._failed) < most:
-            self._failed.add(attempt.message)
-        if fault is not Fault.GONE:
-            self._gone.discard(attempt.message)
-        elif len(self._gone) < GONE_AFTER:
-            self._gone.add(attempt.message)
 
     def _wait(self, now: float, wanted: float) -> None:
         """Honours a Retry-After: until the next probe only, if it concerns one message while others succeed."""

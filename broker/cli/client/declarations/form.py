@@ -48,7 +48,7 @@ _DEFAULTS: dict[str, Any] = {
     "extensions.push.digest.maxBytes": 1_000_000,
     "extensions.push.digest.maxDelay": "10s",
     "extensions.push.circuitBreaker.failureThreshold": 20,
-    "extensions.push.circuitBreaker.openDuration": "30s",
+    "extensions.push.circuitBreaker.openDuration": "10s",
 }
 _OF_A_SCHEMA = {"compatibility": "FULL_TRANSITIVE"}
 _OF_A_SCHEDULE = {"timeZone": "UTC", "missed": "ONE"}
