@@ -243,6 +243,7 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         push_private_addresses=settings.push_private_addresses,
         push_allowed_networks=settings.push_allowed_networks,
         push_ca_file=settings.push_ca_file,
+        push_failing_after=settings.push_failing_after,
         traces=asks_for_traces(),
         access_log=settings.access_log,
         slow_request_seconds=settings.slow_request_seconds,

@@ -156,6 +156,13 @@ push_states = Table(
     Column("paused_reason", Text, nullable=False, server_default=text("''")),
     Column("paused_at", DateTime(timezone=True)),
     Column("paused_by", Text),
+    # The requests that have failed since the last success; null if there are none.
+    Column("failing_since", DateTime(timezone=True)),
+    Column("failed_requests", BigInteger),
+    Column("last_status", Integer),
+    Column("last_reason", Text),
+    Column("failing_reported", Boolean),
+    Column("failing_messages", JSONB),
 )
 
 # The last failures of each push subscription.

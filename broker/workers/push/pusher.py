@@ -1,6 +1,7 @@
 """Push in this process: its parts, connected."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 from broker.access.access import Access
 from broker.domain.delivery import StoredMessage
@@ -55,10 +56,12 @@ class Pusher:
         owns: Callable[[int], bool],
         make_client: Callable[[], PushClient],
         counters: Counters,
+        failing_after: float,
     ) -> None:
         """`scheduler` claims for pushes alone.  `access` says whose tokens pushes may carry (None: anybody's).
         `secrets` decrypt what signs requests.  `owns(subscription_id)`: whether this process delivers to it.
-        `make_client()` is called when the event loop runs.
+        `make_client()` is called when the event loop runs.  `failing_after`: so many seconds an endpoint must fail,
+        without a success, to be reported.
         """
         self._clock = clock
         self._scheduler = scheduler
@@ -77,10 +80,15 @@ class Pusher:
         self._withheld = WithheldPushes(database, wake_ups, why_not=self._why_not)
         if access is not None:
             access.version.after_change(self._withheld.look_soon)
-        self._endpoints = self._make_endpoints(database, news, secrets, owns)
+        self._endpoints = self._make_endpoints(database, news, secrets, owns, timedelta(seconds=failing_after))
 
     def _make_endpoints(
-        self, database: Database, news: EndpointNews, secrets: Secrets, owns: Callable[[int], bool]
+        self,
+        database: Database,
+        news: EndpointNews,
+        secrets: Secrets,
+        owns: Callable[[int], bool],
+        failing_after: timedelta,
     ) -> Endpoints:
         return Endpoints(
             database,
@@ -93,10 +101,12 @@ class Pusher:
             added=self._added,
             removed=self._planner.remove,
             gone=lambda endpoint: self._sender.leave(endpoint),
+            failing_after=failing_after,
         )
 
     def _added(self, endpoint: Endpoint) -> None:
         self._counters.know(endpoint.subscription_id, endpoint.subscription.name)
+        self._reports.taken_over(endpoint)
         self._planner.add(endpoint)
 
     def start(self) -> None:
@@ -153,6 +163,7 @@ class Pusher:
 
     async def _write_log(self) -> None:
         self._reports.tell_of_waiting(self._endpoints.all())
+        self._reports.report_failing(self._endpoints.all())
         await self._log.flush()
 
     def _why_no_token(self, subscription: Subscription) -> str | None:

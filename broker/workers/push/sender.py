@@ -243,15 +243,13 @@ class PushSender:
             if endpoint.subscription.extensions.push.digest is not None:
                 items = self._refuse_some(endpoint, flight, outcome, now)
             self._settlement.acknowledge(endpoint, items, _answer(endpoint, flight, outcome, now))
-            if had_failed:
-                self._reports.tell(endpoint)
+            self._reports.succeeded(endpoint, items, had_failed=had_failed)
             return
         retry_after = outcome.retry_after if isinstance(outcome, Answer) else None
         flight.health.failed(flight.attempt, now, retry_after=retry_after)
         token = token_of(endpoint.subscription, self._signer, self._clock.now())
         status, detail = explain(endpoint.subscription, outcome, token)
         self._settlement.nack(endpoint, items, push_answered(status))
-        endpoint.failed(detail if status is None else f"status {status}", now)
         self._reports.failed(endpoint, flight, now, items, status, detail)
         if status == _GONE:
             self._gone(endpoint)
@@ -288,7 +286,6 @@ class PushSender:
         self._settlement.nack(endpoint, flight.parcel.items, PUSH_TIMEOUT)
         self._origins.failed(endpoint.project, endpoint.origin, loop.time())
         why = f"no answer within {deadline} seconds"
-        endpoint.failed(why, loop.time())
         self._reports.failed(endpoint, flight, loop.time(), flight.parcel.items, None, why)
         self._next(endpoint)
 
@@ -312,6 +309,7 @@ class PushSender:
             endpoint.drop(item)
         answer = _answer(endpoint, flight, outcome, asyncio.get_running_loop().time())
         self._settlement.acknowledge(endpoint, [*settled, *flight.parcel.items], answer)
+        self._reports.succeeded(endpoint, flight.parcel.items)
 
     def _give_back_if_long(self, endpoint: Endpoint, now: float) -> None:
         """What is claimed must not wait for an endpoint that is given up for a while."""

@@ -1,0 +1,76 @@
+"""What the log, events, the API and the commands say about a push endpoint that fails."""
+
+from datetime import datetime
+
+from broker.domain.push_state import FailingMessage, FailureRun, PushState
+from broker.domain.timestamps import format_timestamp
+
+Fields = dict[str, object]  # of JSON
+# Statuses below 500 that say something about the endpoint: credentials, timing, load.
+_OF_ENDPOINT = frozenset({401, 403, 408, 425, 429})
+
+
+def rejects_message(status: int | None) -> bool:
+    """Whether a failed request's status rejects its message rather than any request: a 4xx such as 400 or 422, or a
+    success that names messages of a digest as failed.
+    """
+    if status is None or status in _OF_ENDPOINT:
+        return False
+    return 200 <= status < 300 or 400 <= status < 500
+
+
+def describe_failing_endpoint(state: PushState) -> str:
+    """Describe an endpoint that fails in one sentence; `state` is as of now."""
+    if state.failures is not None:
+        failures = describe_run(state.failures)
+    else:
+        failures = f"{state.consecutive_failures:,} failures in a row by {format_timestamp(state.changed_at)}"
+    breaker = "" if state.breaker == "closed" else f"its circuit breaker is {state.breaker.replace('_', ' ')}"
+    return f"The endpoint fails: {_join(failures, breaker, _next_attempt(state.retry_at))}."
+
+
+def describe_run(run: FailureRun, retry_at: datetime | None = None) -> str:
+    """Describe failures since the last success in part of a sentence, and the next attempt if its time is known."""
+    requests = "1 request has failed" if run.requests == 1 else f"{run.requests:,} requests have failed"
+    failures = f"{requests} since {format_timestamp(run.since)} without a success"
+    return _join(failures, _last(run.status, run.reason), _next_attempt(retry_at))
+
+
+def describe_failing_message(message: FailingMessage) -> str:
+    """Describe the failures of a message in part of a sentence."""
+    failures = f"{message.failures:,} attempts have failed since {format_timestamp(message.since)}"
+    return _join(failures, _last(message.status, message.reason), "other messages are delivered")
+
+
+def endpoint_failure_fields(state: PushState) -> Fields:
+    """The same for programs: the fields of `endpointFailure` in the API and in events."""
+    retry = {} if state.retry_at is None else {"retryTime": format_timestamp(state.retry_at)}
+    run = state.failures
+    if run is None:
+        return {"failedRequests": state.consecutive_failures, **retry}
+    since = {"startTime": format_timestamp(run.since), "failedRequests": run.requests}
+    return {**since, **_cause(run.status, run.reason), **retry}
+
+
+def failing_message_fields(message: FailingMessage) -> Fields:
+    """The fields of an element of `failingMessages` in the API, and of an event."""
+    since = {"startTime": format_timestamp(message.since), "failedAttempts": message.failures}
+    return {"messageId": message.message_id, **since, **_cause(message.status, message.reason)}
+
+
+def _cause(status: int | None, reason: str) -> Fields:
+    return ({} if status is None else {"status": status}) | ({"reason": reason} if reason else {})
+
+
+def _last(status: int | None, reason: str) -> str:
+    if status is not None:
+        reason = f"status {status} ({reason})" if reason else f"status {status}"
+    return f"the last one: {reason}"
+
+
+def _next_attempt(retry_at: datetime | None) -> str:
+    return "" if retry_at is None else f"the next attempt is at {format_timestamp(retry_at)}"
+
+
+def _join(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
