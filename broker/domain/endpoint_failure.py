@@ -21,25 +21,24 @@ def rejects_message(status: int | None) -> bool:
 
 def describe_failing_endpoint(state: PushState) -> str:
     """Describe an endpoint that fails in one sentence; `state` is as of now."""
-    if state.failures is not None:
-        failures = describe_run(state.failures)
+    run, retry = state.failures, _next_attempt(state.retry_at)
+    if run is not None:
+        parts = [f"{_requests(run)} since {format_timestamp(run.since)}", _last(run.status, run.reason)]
     else:
-        failures = f"{state.consecutive_failures:,} failures in a row by {format_timestamp(state.changed_at)}"
+        parts = [f"{state.consecutive_failures:,} failures in a row by {format_timestamp(state.changed_at)}"]
     breaker = "" if state.breaker == "closed" else f"its circuit breaker is {state.breaker.replace('_', ' ')}"
-    return f"The endpoint fails: {_join(failures, breaker, _next_attempt(state.retry_at))}."
+    return f"The endpoint fails: {_join(*parts, breaker, retry)}."
 
 
-def describe_run(run: FailureRun, retry_at: datetime | None = None) -> str:
-    """Describe failures since the last success in part of a sentence, and the next attempt if its time is known."""
-    requests = "1 request has failed" if run.requests == 1 else f"{run.requests:,} requests have failed"
-    failures = f"{requests} since {format_timestamp(run.since)} without a success"
-    return _join(failures, _last(run.status, run.reason), _next_attempt(retry_at))
+def describe_run(run: FailureRun, retry_at: datetime | None) -> str:
+    """Describe failures since the last success, without since when, and the next attempt if its time is known."""
+    return _join(_requests(run), _last(run.status, run.reason), _next_attempt(retry_at))
 
 
 def describe_failing_message(message: FailingMessage) -> str:
-    """Describe the failures of a message in part of a sentence."""
-    failures = f"{message.failures:,} attempts have failed since {format_timestamp(message.since)}"
-    return _join(failures, _last(message.status, message.reason), "other messages are delivered")
+    """Describe the failures of a message, without since when."""
+    failures = f"{message.failures:,} failed attempts while other messages are delivered"
+    return _join(failures, _last(message.status, message.reason))
 
 
 def endpoint_failure_fields(state: PushState) -> Fields:
@@ -60,6 +59,11 @@ def failing_message_fields(message: FailingMessage) -> Fields:
 
 def _cause(status: int | None, reason: str) -> Fields:
     return ({} if status is None else {"status": status}) | ({"reason": reason} if reason else {})
+
+
+def _requests(run: FailureRun) -> str:
+    requests = "1 request has failed" if run.requests == 1 else f"{run.requests:,} requests have failed"
+    return f"{requests} without a success"
 
 
 def _last(status: int | None, reason: str) -> str:

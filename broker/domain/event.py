@@ -50,13 +50,14 @@ class Found:
 
     `amount`: what grows (1 of what does not); of a kind that happens, how much more since the last look.
     `begins`: False of one that is nearly so: it does not begin, and it does not end either.
-    `fields` are added to the event's data.
+    `since`: when it began, if the look can tell.  `fields` are added to the event's data.
     """
 
     subject: Subject
     why: str
     amount: int = 1
     begins: bool = True
+    since: datetime | None = None
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -114,8 +115,9 @@ def _go_on(look: Look, told: Told | None, found: Found, now: datetime) -> None:
     subject = found.subject
     if told is None:
         if found.begins:
-            look.holds.append(Told(subject, now, now, found.amount))
-            look.events.append(Event(subject, "begins", found.why, now, now, found.amount, found.fields))
+            since = found.since or now
+            look.holds.append(Told(subject, since, now, found.amount))
+            look.events.append(Event(subject, "begins", found.why, now, since, found.amount, found.fields))
         return
     amount = told.amount + found.amount if subject.kind in _LASTING else max(told.amount, found.amount)
     look.holds.append(Told(subject, told.since, now, amount))

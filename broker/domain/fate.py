@@ -82,7 +82,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFate:
-    """`state` and, as a sentence, `verdict`.  `endpoint`: the state of the endpoint that it goes to, if that fails."""
+    """`state` and, as a sentence, `verdict`.  `endpoint`: the state of its endpoint, if that fails."""
 
     state: Fate
     verdict: str

@@ -201,7 +201,8 @@ def _retried_beside_others(state: PushState | None, retrying: int, tries: int) -
     if state is None or not state.failing_messages:
         return verdict
     message = state.failing_messages[0]
-    return f"{verdict} Message {message.message_id}: {describe_failing_message(message)}."
+    since = format_timestamp(message.since)
+    return f"{verdict} Message {message.message_id} since {since}: {describe_failing_message(message)}."
 
 
 def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[HeldBy, str]:

@@ -15,13 +15,20 @@ from broker.domain.push_state import PushState
 
 def push_failures_to_tell(subscription: str, state: PushState) -> Iterator[Found]:
     """The conditions of an endpoint, whose state is as of now.  While pushes are paused none begins or ends."""
-    project, begins = project_of(subscription), not state.paused_reason
-    if state.failures is not None and state.failures.is_reported:
-        fields = {"endpointFailure": endpoint_failure_fields(state)}
-        why = describe_run(state.failures, state.retry_at)
-        yield Found(Subject(project, "endpoint", subscription), why, begins=begins, fields=fields)
+    project, begins, run = project_of(subscription), not state.paused_reason, state.failures
+    if run is not None and run.is_reported:
+        yield Found(
+            Subject(project, "endpoint", subscription),
+            describe_run(run, state.retry_at),
+            begins=begins,
+            since=run.since,
+            fields={"endpointFailure": endpoint_failure_fields(state)},
+        )
     for message in state.failing_messages:
-        name = f"{subscription}/messages/{message.message_id}"
-        fields = {"failingMessage": failing_message_fields(message)}
-        why = describe_failing_message(message)
-        yield Found(Subject(project, "message", name), why, begins=begins, fields=fields)
+        yield Found(
+            Subject(project, "message", f"{subscription}/messages/{message.message_id}"),
+            describe_failing_message(message),
+            begins=begins,
+            since=message.since,
+            fields={"failingMessage": failing_message_fields(message)},
+        )

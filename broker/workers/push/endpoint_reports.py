@@ -47,6 +47,7 @@ class EndpointReports:
             )
         gave_up = endpoint.failing.failed(
             [(message_id_of(item), _is_last_attempt(endpoint, item)) for item in items],
+            began=clock_now - timedelta(seconds=now - flight.begun_at),
             now=clock_now,
             status=status,
             reason=detail if status is None or status in SUCCESS else _phrase(status),
@@ -60,7 +61,7 @@ class EndpointReports:
         if not items:
             return
         run = endpoint.failing.run
-        delivered = endpoint.failing.succeeded(map(message_id_of, items))
+        delivered = endpoint.failing.succeeded(map(message_id_of, items), self._clock.now())
         if run is not None and run.is_reported:
             self._news.recovered(endpoint)
         self._news.messages_delivered(endpoint, delivered)

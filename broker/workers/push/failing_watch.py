@@ -32,7 +32,7 @@ class _Tracked:
 class FailingWatch:
     """The failures of one subscription since the last success, and the messages that keep failing."""
 
-    __slots__ = ("_after", "_last_failure_at", "_sole", "_successes", "_tracked", "run")
+    __slots__ = ("_after", "_last_failure_at", "_last_success_at", "_sole", "_successes", "_tracked", "run")
 
     def __init__(self, after: timedelta, known: PushState | None = None) -> None:
         """`after`: how long failures must go on to be reported.  `known`: what another process left behind."""
@@ -41,6 +41,7 @@ class FailingWatch:
         self._sole: str | None = None  # the singled-out message that has failed since the last success
         self.run = None if known is None else known.failures
         self._last_failure_at: datetime | None = None
+        self._last_success_at: datetime | None = None
         messages = () if known is None else known.failing_messages
         self._tracked = {  # the one that failed last at the end
             message.message_id: _Tracked(message, 0, is_singled_out=True, is_reported=True) for message in messages
@@ -53,17 +54,24 @@ class FailingWatch:
         return tuple(sorted(reported, key=lambda message: message.since))
 
     def failed(
-        self, messages: Sequence[tuple[str, bool]], *, now: datetime, status: int | None, reason: str
+        self,
+        messages: Sequence[tuple[str, bool]],
+        *,
+        began: datetime,
+        now: datetime,
+        status: int | None,
+        reason: str,
     ) -> list[str]:
         """A request has failed: `messages` are the ids that it carried, and whether each has no attempt left.
 
         Returns the ids of reported messages that are given up.
         """
+        since = began if self._last_success_at is None else max(began, self._last_success_at)
         ids = [message_id for message_id, _ in messages]
         ended: list[str] = []
         singled_out = True
         for message_id, is_last in messages:
-            tracked = self._note(message_id, now, status, reason)
+            tracked = self._note(message_id, since, status, reason)
             singled_out &= tracked.is_singled_out
             if is_last:
                 del self._tracked[message_id]
@@ -76,12 +84,13 @@ class FailingWatch:
             self._sole = ids[0]
             self._report_messages(ids, now)
         else:
-            self.run = FailureRun(since=now, requests=1, status=status, reason=reason)
+            self.run = FailureRun(since=since, requests=1, status=status, reason=reason)
         return ended
 
-    def succeeded(self, message_ids: Iterable[str]) -> list[str]:
+    def succeeded(self, message_ids: Iterable[str], now: datetime) -> list[str]:
         """The endpoint took these.  Returns the ids of those that were reported as failing."""
         self._successes += 1
+        self._last_success_at = now
         self.run = self._sole = None
         if not self._tracked:
             return []
@@ -105,11 +114,11 @@ class FailingWatch:
         if self.run is not None:
             self.run = replace(self.run, is_reported=True)
 
-    def _note(self, message_id: str, now: datetime, status: int | None, reason: str) -> _Tracked:
+    def _note(self, message_id: str, since: datetime, status: int | None, reason: str) -> _Tracked:
         tracked = self._tracked.pop(message_id, None)
         if tracked is None:
             self._make_room()
-            first = FailingMessage(message_id=message_id, since=now, failures=1, status=status, reason=reason)
+            first = FailingMessage(message_id=message_id, since=since, failures=1, status=status, reason=reason)
             tracked = _Tracked(first, self._successes)
         else:
             failures = tracked.message.failures + 1
