@@ -6,17 +6,6 @@ from broker.domain.push_state import FailingMessage, FailureRun, PushState
 from broker.domain.timestamps import format_timestamp
 
 Fields = dict[str, object]  # of JSON
-# Statuses below 500 that say something about the endpoint: credentials, timing, load.
-_OF_ENDPOINT = frozenset({401, 403, 408, 425, 429})
-
-
-def rejects_message(status: int | None) -> bool:
-    """Whether a failed request's status rejects its message rather than any request: a 4xx such as 400 or 422, or a
-    success that names messages of a digest as failed.
-    """
-    if status is None or status in _OF_ENDPOINT:
-        return False
-    return 200 <= status < 300 or 400 <= status < 500
 
 
 def describe_failing_endpoint(state: PushState) -> str:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from broker.domain.push_state import MAX_FAILING_MESSAGES, FailureRun, PushState
-from broker.workers.push.failing_watch import MAX_TRACKED, FailingWatch
+from broker.workers.push.failing_watch import MAX_TRACKED, Failed, FailingWatch
 
 START = datetime(2026, 11, 26, 12, tzinfo=UTC)
 AFTER = timedelta(seconds=60)
@@ -16,10 +16,17 @@ class Watched:
         self.watch = FailingWatch(AFTER, known)
 
     def fail(
-        self, second: float, *ids: str, status: int | None = 503, last_attempt: bool = False, took: float = 0
+        self,
+        second: float,
+        *ids: str,
+        status: int | None = 503,
+        last_attempt: bool = False,
+        took: float = 0,
+        retry: float = 0,
     ) -> list[str]:
         now = START + timedelta(seconds=second)
-        messages = [(message_id, last_attempt) for message_id in ids]
+        retry_at = None if last_attempt else now + timedelta(seconds=retry)
+        messages = [Failed(message_id, retry_at) for message_id in ids]
         began = now - timedelta(seconds=took)
         return self.watch.failed(messages, began=began, now=now, status=status, reason=f"reason {status}")
 
@@ -62,6 +69,19 @@ def test_a_request_that_hangs_fails_since_it_began_but_not_since_before_the_last
     watched.fail(701, "c", status=None, took=600)
     assert watched.watch.run is not None
     assert watched.watch.run.since == START + timedelta(seconds=610)
+
+
+def test_the_next_attempt_is_that_of_the_message_that_is_due_first() -> None:
+    watched = Watched()
+    assert watched.watch.retry_at is None
+    watched.fail(0, "a", retry=100)
+    watched.fail(1, "b", retry=10)
+    watched.fail(2, "c", last_attempt=True)
+    assert watched.watch.retry_at == START + timedelta(seconds=11)
+    watched.fail(11, "b", retry=200)
+    assert watched.watch.retry_at == START + timedelta(seconds=100)
+    watched.succeed(100, "a")
+    assert watched.watch.retry_at is None
 
 
 def test_a_success_ends_the_run_and_the_next_one_begins_anew() -> None:

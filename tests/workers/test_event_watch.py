@@ -10,7 +10,7 @@ from typing import Any
 from broker.app import Broker
 from broker.app_config import AppConfig
 from broker.workers.event_watch import EventWatch
-from tests.fixtures.broker import Json, Rest, eventually, message
+from tests.fixtures.broker import Json, Rest, eventually
 from tests.fixtures.in_process import running_in_process
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes
@@ -105,20 +105,22 @@ async def test_a_message_that_fails_while_others_are_delivered_is_an_event_with_
     database_url: str, push_sink: PushSink
 ) -> None:
     async with watched(database_url, push_sink, push_failing_after=0.0) as it:
-        await it.pushes.subscribe("/flaky/poison/500-0")  # it answers 500 to what has the word poison in its body
-        [poison] = await it.rest.publish(message("1", {"poison": "yes"}))
+        # Of two requests that are sent together one fails at once, and again after the other one has succeeded.
+        await it.pushes.subscribe("/status/409", "/delay/0.5", "/status/409")
+        published = await it.rest.publish("1", "2")
 
-        async def is_told() -> bool:
-            await it.rest.publish(message("healthy"))
-            return f"pubsub.push.messageFailing {poison}" in await it.look()
+        async def is_told() -> Json | None:
+            await it.look()
+            told = [one for one in it.seen if one["attributes"]["ce-type"] == "pubsub.push.messageFailing"]
+            return told[0] if told else None
 
-        await eventually(is_told)
-        [event] = [one for one in it.seen if one["attributes"]["ce-type"].endswith("messageFailing")]
-        assert event["attributes"]["ce-subject"] == f"{it.rest.subscription()}/messages/{poison}"
+        event: Json = await eventually(is_told)
         failing = json.loads(base64.b64decode(event["data"]))["failingMessage"]
-        assert (failing["messageId"], failing["status"]) == (poison, 500)
+        assert failing["messageId"] in published
+        assert (failing["status"], failing["reason"]) == (409, "Conflict")
+        assert event["attributes"]["ce-subject"] == f"{it.rest.subscription()}/messages/{failing['messageId']}"
         status = await it.rest.ok("GET", f"{it.rest.subscription()}:pushStatus")
-        assert [one["messageId"] for one in status["failingMessages"]] == [poison]
+        assert [one["messageId"] for one in status["failingMessages"]] == [failing["messageId"]]
 
 
 async def test_a_pause_and_its_end_are_told_and_nothing_of_the_event_topic_itself(

@@ -12,6 +12,7 @@ from broker.runtime.push_log import PushLog
 from broker.workers.push.endpoint import Endpoint, Flight, Item
 from broker.workers.push.endpoint_health import SLOW_LATENCY
 from broker.workers.push.endpoint_news import EndpointNews
+from broker.workers.push.failing_watch import Failed
 from broker.workers.push.http_client import SUCCESS
 from broker.workers.push.known_origins import KnownOrigins
 
@@ -46,7 +47,7 @@ class EndpointReports:
                 )
             )
         gave_up = endpoint.failing.failed(
-            [(message_id_of(item), _is_last_attempt(endpoint, item)) for item in items],
+            [Failed(message_id_of(item), _retry_at(endpoint, item, clock_now)) for item in items],
             began=clock_now - timedelta(seconds=now - flight.begun_at),
             now=clock_now,
             status=status,
@@ -88,11 +89,16 @@ class EndpointReports:
     def _log_failures(self, endpoint: Endpoint, now: datetime) -> None:
         run = endpoint.failing.run
         if run is not None and run.is_reported:
-            self._news.failing(endpoint, run, self._retry_at(endpoint, now), lasted=now - run.since)
+            self._news.failing(endpoint, run, self._next_attempt_at(endpoint, now), lasted=now - run.since)
         for message in endpoint.failing.failing_messages:
             self._news.message_failing(endpoint, message, lasted=now - message.since)
 
-    def _retry_at(self, endpoint: Endpoint, clock_now: datetime) -> datetime | None:
+    def _next_attempt_at(self, endpoint: Endpoint, now: datetime) -> datetime | None:
+        """A time to come before which neither the endpoint nor a message that it failed to take is tried."""
+        times = [self._opens_at(endpoint, now), endpoint.failing.retry_at]
+        return max((time for time in times if time is not None and time > now), default=None)
+
+    def _opens_at(self, endpoint: Endpoint, clock_now: datetime) -> datetime | None:
         now = asyncio.get_running_loop().time()
         opens_at = endpoint.health.opens_at(now)
         return None if opens_at is None else clock_now + timedelta(seconds=max(opens_at - now, 0))
@@ -129,9 +135,9 @@ class EndpointReports:
         health = endpoint.health
         now = asyncio.get_running_loop().time()
         clock_now = self._clock.now()
-        retry_at = self._retry_at(endpoint, clock_now)
         endpoint.told_at = now
-        waits = endpoint.waits_since if endpoint.told_no_slot and retry_at is None else None
+        is_open = self._opens_at(endpoint, clock_now) is None
+        waits = endpoint.waits_since if endpoint.told_no_slot and is_open else None
         if health.breaker != endpoint.told_breaker:
             endpoint.told_breaker = health.breaker
             self._news.breaker_changed(endpoint)
@@ -143,7 +149,7 @@ class EndpointReports:
                 consecutive_failures=health.consecutive_failures,
                 window=min(health.window, health.outstanding) if endpoint.told_no_slot else health.window,
                 outstanding_requests=health.outstanding,
-                retry_at=retry_at,
+                retry_at=None if waits is not None else self._next_attempt_at(endpoint, clock_now),
                 waits_since=None if waits is None else clock_now - timedelta(seconds=now - waits),
                 endpoint=endpoint.subscription.push_config.endpoint,
                 failures=endpoint.failing.run,
@@ -157,10 +163,13 @@ def message_id_of(item: Item) -> str:
     return id_of(item.name.shard_id, item.message)
 
 
-def _is_last_attempt(endpoint: Endpoint, item: Item) -> bool:
-    """Whether the message becomes a dead letter if this attempt fails."""
-    policy = endpoint.subscription.dead_letter_policy
-    return policy is not None and item.attempt_number >= policy.max_delivery_attempts
+def _retry_at(endpoint: Endpoint, item: Item, now: datetime) -> datetime | None:
+    """When a message whose push has failed is due again; None: it becomes a dead letter."""
+    subscription = endpoint.subscription
+    policy, backoff = subscription.dead_letter_policy, subscription.retry_policy
+    if policy is not None and item.attempt_number >= policy.max_delivery_attempts:
+        return None
+    return now if backoff is None else now + backoff.delay(item.attempt_number)
 
 
 def _phrase(status: int) -> str:

@@ -12,11 +12,19 @@ several whose status rejects the message, or a single one, whatever its status.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from broker.domain.endpoint_failure import rejects_message
 from broker.domain.push_state import MAX_FAILING_MESSAGES, FailingMessage, FailureRun, PushState
 
 MAX_TRACKED = 100  # failed messages of a subscription that are remembered; the latest ones
+_OF_ENDPOINT = frozenset({401, 403, 408, 425, 429})  # 4xx that say something about the endpoint
+
+
+class Failed(NamedTuple):
+    """A message of a request that has failed.  It is not sent again before `retry_at`, or, if None, never."""
+
+    message_id: str
+    retry_at: datetime | None
 
 
 @dataclass(slots=True)
@@ -25,6 +33,7 @@ class _Tracked:
 
     message: FailingMessage
     successes: int
+    retry_at: datetime | None = None
     is_singled_out: bool = False
     is_reported: bool = False
 
@@ -53,34 +62,42 @@ class FailingWatch:
         reported = [tracked.message for tracked in self._tracked.values() if tracked.is_reported]
         return tuple(sorted(reported, key=lambda message: message.since))
 
+    @property
+    def retry_at(self) -> datetime | None:
+        """When the first of the messages that have failed is due again, while the endpoint fails."""
+        if self.run is None:
+            return None
+        return min((each.retry_at for each in self._tracked.values() if each.retry_at is not None), default=None)
+
     def failed(
         self,
-        messages: Sequence[tuple[str, bool]],
+        messages: Sequence[Failed],
         *,
         began: datetime,
         now: datetime,
         status: int | None,
         reason: str,
     ) -> list[str]:
-        """A request has failed: `messages` are the ids that it carried, and whether each has no attempt left.
+        """A request that was sent when it `began` has failed with all its messages.
 
         Returns the ids of reported messages that are given up.
         """
         since = began if self._last_success_at is None else max(began, self._last_success_at)
-        ids = [message_id for message_id, _ in messages]
+        ids = [message.message_id for message in messages]
         ended: list[str] = []
         singled_out = True
-        for message_id, is_last in messages:
+        for message_id, retry_at in messages:
             tracked = self._note(message_id, since, status, reason)
+            tracked.retry_at = retry_at
             singled_out &= tracked.is_singled_out
-            if is_last:
+            if retry_at is None:
                 del self._tracked[message_id]
                 if tracked.is_reported:
                     ended.append(message_id)
         self._last_failure_at = now
         if self.run is not None:
             self.run = replace(self.run, requests=self.run.requests + 1, status=status, reason=reason)
-        elif singled_out and (rejects_message(status) or (len(ids) == 1 and self._sole in (None, ids[0]))):
+        elif singled_out and (_rejects_message(status) or (len(ids) == 1 and self._sole in (None, ids[0]))):
             self._sole = ids[0]
             self._report_messages(ids, now)
         else:
@@ -138,3 +155,10 @@ class FailingWatch:
             tracked = self._tracked.get(message_id)
             if tracked is not None and now - tracked.message.since >= self._after:
                 tracked.is_reported |= len(self.failing_messages) < MAX_FAILING_MESSAGES
+
+
+def _rejects_message(status: int | None) -> bool:
+    """Whether the status rejects the message, as 400 and 422 do, and a success that names messages as failed."""
+    if status is None or status in _OF_ENDPOINT:
+        return False
+    return 200 <= status < 300 or 400 <= status < 500

@@ -1,8 +1,11 @@
 """What the log says about push endpoints: when they fail and recover, which messages keep failing, and pauses."""
 
+from datetime import timedelta
+
 import pytest
 
 from broker.domain.push_state import FailureRun
+from broker.domain.timestamps import format_timestamp
 from broker.store.resources.push_states import read_push_states
 from tests.fixtures.broker import eventually
 from tests.fixtures.pusher import Pushing, running_pusher
@@ -65,6 +68,21 @@ async def test_an_endpoint_that_gets_no_more_requests_is_reported_when_it_is_tim
     assert "; the next attempt is at 2" in line
 
 
+async def test_the_next_attempt_is_when_a_message_is_due_again_by_its_retry_policy(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = {"retryPolicy": {"minimumBackoff": "600s", "maximumBackoff": "600s"}}
+    async with running_pusher(database_url, push_failing_after=0.0) as pushing:
+        await pushing.subscribe(url=_URL, **policy)
+        pushing.far_side.answers = lambda _: 503
+        await pushing.rest.publish("a")
+        run = await _reported(pushing)
+        status = await pushing.rest.ok("GET", f"{pushing.rest.subscription()}:pushStatus")
+    retry_at = format_timestamp(run.since + timedelta(seconds=600))
+    assert retry_at <= status["retryTime"] == status["endpointFailure"]["retryTime"]
+    assert f"the next attempt is at {status['retryTime']}" in _said(caplog)[0]
+
+
 async def test_an_endpoint_that_hangs_fails_since_the_request_was_sent(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -118,29 +136,28 @@ async def test_a_message_that_fails_while_others_are_delivered_is_logged_by_its_
     caplog.set_level("INFO", "broker")
     async with running_pusher(database_url, push_failing_after=0.0) as pushing:
         await pushing.subscribe(url=_URL)
-        pushing.far_side.answers = lambda call: 422 if call.text == "poison" else 200
-        await pushing.rest.publish(
-            "healthy"
-        )  # before the poison: its first failure is not the endpoint's only outcome
-        await pushing.settled()
+        poison, _ = await pushing.rest.publish("poison", "healthy")
+        await pushing.far_side.wait_for(2)
+        [first] = [call for call in pushing.far_side.calls if call.text == "poison"]
+        [healthy] = [call for call in pushing.far_side.calls if call.text == "healthy"]
+        first.answer(409)
+        await eventually(lambda: pushing.endpoint.failing.run)
+        healthy.answer(200)
+        await eventually(lambda: not pushing.endpoint.failing.run)
         caplog.clear()
-        [poison] = await pushing.rest.publish("poison")
-
-        async def is_logged() -> bool:
-            await pushing.rest.publish("healthy")
-            return any("of message" in line for line in _said(caplog))
-
-        await eventually(is_logged)
-        failing = [line for line in _said(caplog) if "of message" in line]
-        pushing.far_side.answers = lambda _: 200
+        for count in (3, 4):
+            calls = await pushing.far_side.wait_for(count)
+            calls[-1].answer(409)
+        [last, *_] = (await pushing.far_side.wait_for(5))[4:]
+        [failing] = _said(caplog)
+        last.answer(200)
         await pushing.settled()
-        await eventually(lambda: "is delivered" in _said(caplog)[-1])
-    assert len(failing) == 1
-    assert failing[0].startswith(f"WARNING pushes of message {poison} of projects/p/subscriptions/sub fail")
-    assert "the last one: status 422 (Unprocessable Entity)" in failing[0]
-    delivered = [line for line in _said(caplog) if "is delivered" in line]
-    assert len(delivered) == 1
-    assert delivered[0].startswith(f"INFO message {poison} of projects/p/subscriptions/sub is delivered, after ")
+        await eventually(lambda: len(_said(caplog)) == 2)
+    assert failing.startswith(f"WARNING pushes of message {poison} of projects/p/subscriptions/sub fail")
+    assert failing.endswith("the last one: status 409 (Conflict)")
+    assert _said(caplog)[1].startswith(
+        f"INFO message {poison} of projects/p/subscriptions/sub is delivered, after "
+    )
 
 
 async def test_a_pause_is_told_with_its_reason_and_its_end_whoever_began_it(
