@@ -19,7 +19,8 @@ from broker.store.driver.text import storable
 from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.store.schema.event_tables import project_settings
 from broker.store.schema.known_tables import held_claims
-from broker.store.schema.tables import cursors, push_states, subscriptions
+from broker.store.schema.push_tables import push_states
+from broker.store.schema.tables import cursors, subscriptions
 
 _WRITE_PUSH_STATES = statements.load("write_push_states")
 _PAUSE_PUSHES = statements.load("pause_pushes")

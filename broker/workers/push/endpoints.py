@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from itertools import islice
 from weakref import WeakValueDictionary
 
@@ -45,13 +44,14 @@ class Endpoints:
         added: Callable[[Endpoint], None],
         removed: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
-        failing_after: timedelta,
+        watch_of: Callable[[PushState | None], FailingWatch],
     ) -> None:
         """`owns(subscription_id)`: whether this process delivers to it.  `secrets` decrypt those of webhooks;
         `why_no_token()`: why no token can be signed ("": it can).
 
         `removed(endpoint)`: nothing is delivered to it any more, here.  `gone(endpoint)`: nor anywhere, because its
         subscription is deleted or pushed elsewhere, so there is no reason to wait for what is out.
+        `watch_of(state)` watches for failures, beginning with those that were written down.
         """
         self._database = database
         self._news = news
@@ -62,16 +62,14 @@ class Endpoints:
         self._owns = owns
         self._added = added
         self._removed = removed
-        self._gone = gone
-        self._failing_after = failing_after
+        self._gone, self._watch_of = gone, watch_of
         self._endpoints: dict[int, Endpoint] = {}
         self._by_name: dict[str, Endpoint] = {}
         self._awaited: dict[str, list[Endpoint]] = {}  # removed, and not gone: what is out goes on
         self._memory = Memory()  # of all
         self._memories: WeakValueDictionary[str, Memory] = WeakValueDictionary()  # by project
         self._changed: set[str] = set()
-        self._read_all = True
-        self._read_at = self._spacing = 0.0
+        self._read_all, self._read_at, self._spacing = True, 0.0, 0.0
         self._something = asyncio.Event()
 
     def get(self, subscription_id: int) -> Endpoint | None:
@@ -188,7 +186,7 @@ class Endpoints:
             known = None
         if subscription is not None:
             if known is None:
-                self._add(subscription, self._watch(states.get(subscription.subscription_id)))
+                self._add(subscription, self._watch_of(states.get(subscription.subscription_id)))
             elif known.suspended or known.subscription != subscription:
                 self._change(known, subscription)
         self._let_go(name, as_read)
@@ -203,9 +201,6 @@ class Endpoints:
                 why = str(error)
         self._news.held(subscription, why)
         return bool(why)
-
-    def _watch(self, state: PushState | None) -> FailingWatch:
-        return FailingWatch(self._failing_after, state)
 
     def _add(self, subscription: Subscription, failing: FailingWatch) -> None:
         now = asyncio.get_running_loop().time()
@@ -224,7 +219,7 @@ class Endpoints:
         is_another = old.push_config.endpoint != subscription.push_config.endpoint
         if is_another or old.shard_ids != subscription.shard_ids:
             self._remove(endpoint)  # the new one has a health of its own, but knows of its origin
-            self._add(subscription, self._watch(None) if is_another else endpoint.failing)
+            self._add(subscription, self._watch_of(None) if is_another else endpoint.failing)
             return
         endpoint.suspended = False
         endpoint.subscription = subscription

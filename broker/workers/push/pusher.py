@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from broker.access.access import Access
 from broker.domain.delivery import StoredMessage
@@ -21,6 +22,7 @@ from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.endpoint_reports import EndpointReports
 from broker.workers.push.endpoints import Endpoints
+from broker.workers.push.failing_watch import FailingWatch
 from broker.workers.push.http_client import PushClient
 from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
@@ -60,8 +62,7 @@ class Pusher:
     ) -> None:
         """`scheduler` claims for pushes alone.  `access` says whose tokens pushes may carry (None: anybody's).
         `secrets` decrypt what signs requests.  `owns(subscription_id)`: whether this process delivers to it.
-        `make_client()` is called when the event loop runs.  `failing_after`: so many seconds an endpoint must fail,
-        without a success, to be reported.
+        `make_client()` is called when the event loop runs.  `failing_after`: the setting `push_failing_after`.
         """
         self._clock = clock
         self._scheduler = scheduler
@@ -69,7 +70,7 @@ class Pusher:
         self._make_client = make_client
         self._secrets = secrets
         self._counters = counters
-        self._access = access
+        self._access, self._failing_after = access, timedelta(seconds=failing_after)
         self._client: PushClient | None = None
         self._log = PushLog(database)
         self._settlement = Settlement(coalescer)
@@ -80,15 +81,10 @@ class Pusher:
         self._withheld = WithheldPushes(database, wake_ups, why_not=self._why_not)
         if access is not None:
             access.version.after_change(self._withheld.look_soon)
-        self._endpoints = self._make_endpoints(database, news, secrets, owns, timedelta(seconds=failing_after))
+        self._endpoints = self._make_endpoints(database, news, secrets, owns)
 
     def _make_endpoints(
-        self,
-        database: Database,
-        news: EndpointNews,
-        secrets: Secrets,
-        owns: Callable[[int], bool],
-        failing_after: timedelta,
+        self, database: Database, news: EndpointNews, secrets: Secrets, owns: Callable[[int], bool]
     ) -> Endpoints:
         return Endpoints(
             database,
@@ -101,7 +97,7 @@ class Pusher:
             added=self._added,
             removed=self._planner.remove,
             gone=lambda endpoint: self._sender.leave(endpoint),
-            failing_after=failing_after,
+            watch_of=partial(FailingWatch, self._failing_after),
         )
 
     def _added(self, endpoint: Endpoint) -> None:
