@@ -277,6 +277,7 @@ class Broker:
             owns=self._processes.owns,
             make_client=self._make_push_client,
             counters=self.counters,
+            failing_after=self._config.push_failing_after,
         )
 
     def _make_push_client(self) -> PushClient:
@@ -353,8 +354,7 @@ class Broker:
                     await self.audit_trail.close()
                 await self._record_last_activity()
         finally:
-            # Also when it could not start: the pool's tasks do not end by being cancelled, and the process that
-            # cannot serve would never end and be started again.
+            # Also after a failed start: the pool's tasks do not end by being cancelled, and would keep the process.
             await self.looks.close()
             await self._database.close()
 

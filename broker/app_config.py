@@ -57,6 +57,7 @@ class AppConfig:
     push_private_addresses: str = "allow"
     push_allowed_networks: str = ""
     push_ca_file: str = ""
+    push_failing_after: float = 60.0
     traces: bool = False
     access_log: str = "off"
     slow_request_seconds: float = 0.0

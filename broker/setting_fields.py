@@ -246,6 +246,11 @@ class Settings:
         "Certificate authorities that endpoints are trusted by, besides the system's.",
         Text("a file with certificates (PEM)", "FILE", check_ca_file),
     )
+    push_failing_after: float = _setting(
+        60.0,
+        "How long an endpoint must fail without a success to be reported in the log and as an event.",
+        Seconds(0, 86_400),
+    )
     log_level: str = _setting("info", "The least that is logged.", OneOf(("debug", "info", "warning", "error")))
     log_format: str = _setting("text", "How a line of the log looks.", OneOf(("text", "json")))
     access_log: str = _setting(

@@ -10,7 +10,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -240,13 +240,17 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         host=settings.host,
         allowed_hosts=settings.allowed_hosts,
         cors_origins=settings.cors_origins,
-        push_private_addresses=settings.push_private_addresses,
-        push_allowed_networks=settings.push_allowed_networks,
-        push_ca_file=settings.push_ca_file,
+        **_push_settings(settings),
         traces=asks_for_traces(),
         access_log=settings.access_log,
         slow_request_seconds=settings.slow_request_seconds,
     )
+
+
+def _push_settings(settings: Settings) -> dict[str, Any]:
+    """The settings of pushes, which the processes get as they are."""
+    names = (each.name for each in fields(settings))
+    return {name: getattr(settings, name) for name in names if name.startswith("push_")}
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

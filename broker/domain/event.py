@@ -8,18 +8,19 @@ is a message in the manner of CloudEvents
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from broker.domain.message import NewMessage
 from broker.domain.timestamps import format_timestamp
 
-Kind = Literal["endpoint", "pause", "hold", "deadLetters", "expiry", "quota", "age", "backlog"]
+Kind = Literal["endpoint", "message", "pause", "hold", "deadLetters", "expiry", "quota", "age", "backlog"]
 Step = Literal["begins", "grows", "ends"]
 
 _TYPES: Mapping[Kind, Mapping[Step, str]] = {
-    "endpoint": {"begins": "push.failing", "ends": "push.working"},
+    "endpoint": {"begins": "push.failing", "ends": "push.recovered"},
+    "message": {"begins": "push.messageFailing"},
     "pause": {"begins": "push.paused", "ends": "push.resumed"},
     "hold": {"begins": "subscription.paused", "ends": "subscription.resumed"},  # of what is pulled
     "deadLetters": {"begins": "deadLetters.first", "grows": "deadLetters.growing"},
@@ -49,12 +50,15 @@ class Found:
 
     `amount`: what grows (1 of what does not); of a kind that happens, how much more since the last look.
     `begins`: False of one that is nearly so: it does not begin, and it does not end either.
+    `since`: when it began, if the look can tell.  `fields` are added to the event's data.
     """
 
     subject: Subject
     why: str
     amount: int = 1
     begins: bool = True
+    since: datetime | None = None
+    fields: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class Event:
     occurred_at: datetime
     since: datetime
     amount: int
+    fields: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def type(self) -> str:
@@ -110,13 +115,14 @@ def _go_on(look: Look, told: Told | None, found: Found, now: datetime) -> None:
     subject = found.subject
     if told is None:
         if found.begins:
-            look.holds.append(Told(subject, now, now, found.amount))
-            look.events.append(Event(subject, "begins", found.why, now, now, found.amount))
+            since = found.since or now
+            look.holds.append(Told(subject, since, now, found.amount))
+            look.events.append(Event(subject, "begins", found.why, now, since, found.amount, found.fields))
         return
     amount = told.amount + found.amount if subject.kind in _LASTING else max(told.amount, found.amount)
     look.holds.append(Told(subject, told.since, now, amount))
     if "grows" in _TYPES[subject.kind] and len(str(amount)) > len(str(told.amount)):
-        look.events.append(Event(subject, "grows", found.why, now, told.since, amount))
+        look.events.append(Event(subject, "grows", found.why, now, told.since, amount, found.fields))
 
 
 def _not_found(look: Look, told: Told, now: datetime) -> None:
@@ -141,7 +147,7 @@ def event_json(event: Event) -> dict[str, object]:
         body["reason"] = event.why
     if event.subject.kind == "deadLetters":
         body["count"] = event.amount
-    return body
+    return body | dict(event.fields)
 
 
 def event_message(event_id: int, body: Mapping[str, object]) -> NewMessage:

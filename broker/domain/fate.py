@@ -10,6 +10,7 @@ from broker.domain.durations import format_duration
 from broker.domain.journal import Author, Entry, Event
 from broker.domain.message_id import message_id
 from broker.domain.message_state import MessageState
+from broker.domain.push_state import PushState
 from broker.domain.retraction import Retraction, Standing
 from broker.domain.standing_page import StandingMessage
 from broker.domain.subscription import Subscription
@@ -81,10 +82,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFate:
-    """`state` and, as a sentence, `verdict`."""
+    """`state` and, as a sentence, `verdict`.  `endpoint`: the state of its endpoint, if that fails."""
 
     state: Fate
     verdict: str
+    endpoint: PushState | None = None
     standing: StandingMessage | None = None
     held_by_message_id: str = ""
     dead_letter: DeadLetterFact | None = None

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from broker.domain.durations import format_duration
+from broker.domain.endpoint_failure import describe_failing_endpoint, describe_failing_message
 from broker.domain.pause import Pause
 from broker.domain.push_state import PushState
 from broker.domain.subscription import Subscription
@@ -27,7 +28,7 @@ class HeldBy(StrEnum):
     EXPORT = "EXPORT"  # messages are for another service, and nothing is exported
     NOTHING = "NOTHING"
     PAUSED = "PAUSED"
-    ENDPOINT_DOWN = "ENDPOINT_DOWN"
+    ENDPOINT_FAILING = "ENDPOINT_FAILING"
     WAITS_FOR_SLOTS = "WAITS_FOR_SLOTS"
     NOBODY_PULLS = "NOBODY_PULLS"
     STUCK_KEY = "STUCK_KEY"
@@ -102,7 +103,7 @@ class Lag:
 
     `undelivered` messages are not acked, `outstanding` of them are out or wait to be tried again, `held` wait for
     their ordering keys.  `undelivered_bytes` is an estimate always, `undelivered` if it says so.  `verdict` is
-    `held_by` as a sentence.
+    `held_by` as a sentence.  `endpoint`: the state of the endpoint if it fails.
     """
 
     subscription: Subscription
@@ -115,6 +116,7 @@ class Lag:
     outstanding: int = 0
     held: int = 0
     holder: KeyHolder | None = None
+    endpoint: PushState | None = None
 
     def rank(self) -> tuple[float, int, str]:
         """Lags in this order have the oldest message first."""
@@ -134,6 +136,7 @@ def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: D
     holders = [shard.holder for shard in shards if shard.holder is not None]
     holder = min(holders, key=lambda h: h.delivered_at, default=None) if held else None
     held_by, verdict = _judge(subscription, shards, delivering, holder, min(oldest, default=None), now)
+    state = delivering.push_state
     return Lag(
         subscription=subscription,
         held_by=held_by,
@@ -145,6 +148,7 @@ def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: D
         outstanding=outstanding,
         held=held,
         holder=holder if held_by is HeldBy.STUCK_KEY else None,
+        endpoint=state.as_of(now) if held_by is HeldBy.ENDPOINT_FAILING and state is not None else None,
     )
 
 
@@ -171,18 +175,34 @@ def _judge(
     )
     if stopped is not None:
         return stopped
-    retrying = sum(shard.retrying for shard in shards)
+    retrying, tries = sum(shard.retrying for shard in shards), max(shard.highest_attempt or 0 for shard in shards)
     if holder is not None and (holder.attempt_number > 1 or now - holder.delivered_at > SLOW_AFTER):
         return HeldBy.STUCK_KEY, _stuck(holder, sum(shard.held for shard in shards))
     if retrying and retrying == sum(shard.outstanding + shard.wanted for shard in shards):
-        tries = max(shard.highest_attempt or 0 for shard in shards)
         return HeldBy.RETRYING, f"All {retrying} have failed, up to {tries} times, and are tried again later."
     age = now - oldest
     if age < SLOW_AFTER:
         return HeldBy.NOTHING, "Nothing holds it: its messages are young."
+    if retrying and subscription.is_push and not _is_backlog_old(shards, now):
+        return HeldBy.RETRYING, _retried_beside_others(delivering.push_state, retrying, tries)
     out = sum(shard.outstanding for shard in shards)
     figures = f"{out} are out, the oldest message is {_short(age)} old."
     return _slow(subscription, delivering.readers, figures)
+
+
+def _is_backlog_old(shards: Sequence[ShardLag], now: datetime) -> bool:
+    """Whether messages that were never handed out have been waiting for longer than is normal."""
+    waiting = [shard.oldest_unclaimed for shard in shards if shard.oldest_unclaimed is not None]
+    return any(now - publish_time >= SLOW_AFTER for publish_time in waiting)
+
+
+def _retried_beside_others(state: PushState | None, retrying: int, tries: int) -> str:
+    verdict = f"{retrying} have failed, up to {tries} times, and are tried again later; the others are delivered."
+    if state is None or not state.failing_messages:
+        return verdict
+    message = state.failing_messages[0]
+    since = format_timestamp(message.since)
+    return f"{verdict} Message {message.message_id} since {since}: {describe_failing_message(message)}."
 
 
 def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[HeldBy, str]:
@@ -194,16 +214,14 @@ def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[HeldB
 
 
 def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[HeldBy, str] | None:
-    """What stops pushes, if anything does."""
+    """What stops pushes, and the same as a sentence; None if nothing does."""
     if state is None:
         return None
     state = state.as_of(now)
     if state.paused_reason:
         return HeldBy.PAUSED, f"Pushing is paused: {state.paused_reason}"
-    if state.breaker != "closed":
-        since = format_timestamp(state.changed_at)
-        failures = f"{state.consecutive_failures} requests in a row have failed"
-        return HeldBy.ENDPOINT_DOWN, f"The endpoint's circuit breaker is {state.breaker} since {since}: {failures}."
+    if state.is_failing(now):
+        return HeldBy.ENDPOINT_FAILING, describe_failing_endpoint(state)
     if state.waits_since is not None:
         return HeldBy.WAITS_FOR_SLOTS, (
             f"It waits since {format_timestamp(state.waits_since)} for slots of pushes that others hold."

@@ -7,6 +7,7 @@ from time import monotonic
 
 from broker.domain.errors import BrokerError
 from broker.domain.lag import Lag
+from broker.domain.push_state import PushState
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
@@ -88,22 +89,24 @@ class Figures:
         pushed = [each.subscription_id for each in some if each.is_push]
         async with self._database.transaction() as connection:
             states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
-        breakers = {id_: _BREAKERS.get(state.breaker, 0) for id_, state in states.items()}
         return {
-            lag.subscription.name: self._standing(lag, breakers.get(lag.subscription.subscription_id))
+            lag.subscription.name: self._standing(lag, states.get(lag.subscription.subscription_id))
             for lag in await read_lags(self._database, self._looks, self._clock, some, late=True)
         }
 
-    def _standing(self, lag: Lag, breaker: int | None) -> Standing:
+    def _standing(self, lag: Lag, state: PushState | None) -> Standing:
         age = 0.0 if lag.oldest is None else max((self._clock.now() - lag.oldest).total_seconds(), 0.0)
-        if breaker is None and lag.subscription.is_push:
-            breaker = 0
+        is_push = lag.subscription.is_push
+        failures = None if state is None else state.failures
+        messages = 0 if state is None else len(state.failing_messages)
         return Standing(
             undelivered=lag.undelivered,
             is_estimated=lag.is_estimated,
             backlog_bytes=lag.undelivered_bytes,
             outstanding=lag.outstanding,
             oldest_age=age,
-            breaker=breaker,
+            breaker=_BREAKERS[state.breaker if state else "closed"] if is_push else None,
             paused=lag.subscription.pause is not None,
+            failing=(failures is not None and failures.is_reported) if is_push else None,
+            failing_messages=messages if is_push else None,
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from broker.domain.comparing import most_compared
 from broker.domain.delay import ScheduledMessage
@@ -16,10 +17,11 @@ from broker.domain.fate import (
     settled_by,
 )
 from broker.domain.journal import Entry
-from broker.domain.lag import endpoint_verdict
+from broker.domain.lag import HeldBy, endpoint_verdict
 from broker.domain.message_id import FIRST_ID_SEQ, parse_message_id
 from broker.domain.names import project_of
 from broker.domain.page import Page, cut_page
+from broker.domain.push_state import PushState
 from broker.domain.retraction import Retraction
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
@@ -38,7 +40,7 @@ from broker.store.resources import push_states, subscriptions, topics
 
 HungUp = Callable[[], Awaitable[None]]
 MaySee = Callable[[str], Awaitable[None]]
-_TO_COME = frozenset({Fate.WAITING, Fate.RETRY_AT, Fate.HELD_BY_KEY})
+_TO_COME = frozenset({Fate.WAITING, Fate.OUTSTANDING, Fate.RETRY_AT, Fate.HELD_BY_KEY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +193,7 @@ class FateService:
                     most = most_compared(MAX_COUNTED, facts.subscription.body_path)
                     count = f"more than {most}" if more else f"{before}"
                     fate = replace(fate, verdict=f"{fate.verdict} {count} of its log stand before it.")
-                stopped = endpoint_verdict(states.get(facts.subscription.subscription_id), now)
-                if stopped is not None and fate.state in _TO_COME:
-                    fate = replace(fate, verdict=f"{fate.verdict} {stopped[1]}")
+                fate = _with_endpoint(fate, states.get(facts.subscription.subscription_id), now)
                 fates.append((facts.subscription, fate))
         return fates
 
@@ -211,6 +211,16 @@ async def _read(
     seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
     retractions = await read_retractions(hot, {(shard_id, id_seq): seq})
     return retractions.get((shard_id, id_seq))
+
+
+def _with_endpoint(fate: MessageFate, state: PushState | None, now: datetime) -> MessageFate:
+    """The fate of a message that is still to be delivered, with what stops pushes to its endpoint."""
+    stopped = endpoint_verdict(state, now)
+    if state is None or stopped is None or fate.state not in _TO_COME:
+        return fate
+    held_by, verdict = stopped
+    endpoint = state.as_of(now) if held_by is HeldBy.ENDPOINT_FAILING else None
+    return replace(fate, verdict=f"{fate.verdict} {verdict}", endpoint=endpoint)
 
 
 async def _may(may_see: MaySee, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 from broker.domain.delivery import StoredMessage
@@ -38,12 +39,13 @@ class PushService:
         self._database = database
         self._clock = clock
 
-    async def get_push_status(self, name: str) -> tuple[Subscription, PushState | None]:
-        """A subscription and what is known of its endpoint (None: nothing yet).  Raises NotFound."""
+    async def get_push_status(self, name: str) -> tuple[Subscription, PushState | None, datetime]:
+        """A subscription, what is known of its endpoint (None: nothing yet), and as of when.  Raises NotFound."""
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, name)
             state = await push_states.read_push_state(connection, subscription_id=subscription.subscription_id)
-        return subscription, state and state.as_of(self._clock.now())
+        now = self._clock.now()
+        return subscription, state and state.as_of(now), now
 
     async def list_push_failures(self, name: str, page: PushFailurePage) -> tuple[Sequence[PushFailure], str]:
         """A page of the last failed attempts, newest first, and the token of the next page.  Raises NotFound."""

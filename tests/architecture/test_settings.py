@@ -121,6 +121,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "push_private_addresses": ("deny", "never"),
     "push_allowed_networks": ("10.0.0.0/8, fd00::/8", "10.0.0.0/99"),
     "push_ca_file": (certifi.where(), "/no/such.pem"),
+    "push_failing_after": (90.0, "-1"),
     "log_level": ("debug", "loud"),
     "log_format": ("json", "yaml"),
     "access_log": ("on", "/no/such/directory/access.log"),

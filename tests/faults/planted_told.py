@@ -173,7 +173,7 @@ def tell_a_cause_twice(view: View, dice: random.Random) -> bool:
 
 
 def tell_an_end_without_a_beginning(view: View, dice: random.Random) -> bool:
-    return _told_again(view, **{"ce-id": "4711", "ce-type": "pubsub.push.working"})
+    return _told_again(view, **{"ce-id": "4711", "ce-type": "pubsub.push.recovered"})
 
 
 def tell_other_things_under_one_id(view: View, dice: random.Random) -> bool:

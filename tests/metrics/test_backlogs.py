@@ -1,10 +1,14 @@
 """What waits, as a scrape tells it (F1)."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx
 
 from broker.app import Broker
+from broker.domain.push_state import FailingMessage, FailureRun, PushState
+from broker.store.resources.push_states import write_push_states
+from broker.store.resources.subscriptions import find_subscriptions
 from tests.fixtures.access import StoppedClock
 from tests.fixtures.broker import Rest
 from tests.fixtures.metrics import scrape
@@ -32,9 +36,42 @@ async def test_a_scrape_tells_what_waits_how_old_it_is_and_what_is_out(
     assert scraped.get("pubsub_subscription_backlog_bytes", **sub) == 600
     assert 60 <= scraped.get("pubsub_subscription_oldest_unacked_message_age_seconds", **sub) < 90
     assert scraped.get("pubsub_topic_retained_bytes", topic="topic") == 1000
-    breakers = 'pubsub_subscription_push_breaker_state{project="%s",subscription="%s"}'
-    assert breakers % (sub["project"], "webhook") in scraped.text
-    assert breakers % (sub["project"], "sub") not in scraped.text
+    for of_endpoints in ("push_breaker_state", "push_failing", "push_failing_messages"):
+        series = f'pubsub_subscription_{of_endpoints}{{project="%s",subscription="%s"}}'
+        assert series % (sub["project"], "webhook") in scraped.text
+        assert series % (sub["project"], "sub") not in scraped.text
+
+
+async def test_a_scrape_tells_which_endpoints_and_messages_are_reported_as_failing(
+    broker: tuple[Broker, httpx.AsyncClient], project: str
+) -> None:
+    rest, database = Rest(broker[1], project), broker[0]._database
+    now = broker[0]._clock.now()
+    await rest.create_topic()
+    run = FailureRun(since=now, requests=1, status=503, reason="Service Unavailable")
+    message = FailingMessage(message_id="1", since=now, failures=3, status=400, reason="Bad Request")
+    for name, fields in (
+        ("young", {"failures": run}),
+        ("failing", {"failures": replace(run, is_reported=True)}),
+        ("refusing", {"failing_messages": (message,) * 3}),
+    ):
+        await rest.create_subscription(name, pushConfig={"pushEndpoint": "http://127.0.0.1:9/"})
+        async with database.transaction() as connection:
+            [found] = await find_subscriptions(connection, names=[rest.subscription(name)])
+            state = PushState(subscription_id=found.subscription_id, changed_at=now, **fields)  # type: ignore[arg-type]
+            await write_push_states(connection, states=[state])
+    scraped = await scrape(broker[1])
+    series = {
+        (metric, name): scraped.get(
+            f"pubsub_subscription_push_{metric}", project=project.removeprefix("projects/"), subscription=name
+        )
+        for metric in ("failing", "failing_messages")
+        for name in ("young", "failing", "refusing")
+    }
+    assert {key: value for key, value in series.items() if value} == {
+        ("failing", "failing"): 1,
+        ("failing_messages", "refusing"): 3,
+    }
 
 
 async def test_a_scrape_tells_what_stands_still_by_somebody_s_will_and_what_is_under_way(

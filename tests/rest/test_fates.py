@@ -110,8 +110,9 @@ async def test_the_subscription_is_detached(rest: Rest) -> None:
 
 
 @asynccontextmanager
-async def pushed(database_url: str, push_sink: PushSink) -> AsyncIterator[Pushes]:
-    broker = Broker(AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.1))
+async def pushed(database_url: str, push_sink: PushSink, **config: Any) -> AsyncIterator[Pushes]:
+    common: dict[str, Any] = {"min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.1}
+    broker = Broker(AppConfig(database_url=database_url, **common, **config))
     async with running_in_process(broker) as client:
         rest = Rest(client, "projects/p")
         await rest.create_topic()
@@ -128,6 +129,25 @@ async def test_the_endpoint_fails_and_its_breaker_is_open(database_url: str, pus
             return "circuit breaker is open" in (await fate(pushes.rest, id_))["verdict"]
 
         await eventually(is_told)
+
+
+async def test_the_endpoint_fails_and_the_message_was_never_handed_out(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with pushed(database_url, push_sink, push_failing_after=0.0) as pushes:
+        await pushes.subscribe("/status/400")
+        ids = await pushes.rest.publish(*map(str, range(20)))
+
+        async def is_told() -> Json | None:
+            found = await fate(pushes.rest, ids[-1])
+            return found if "heldBy" in found else None
+
+        told = await eventually(is_told)
+        assert (told["state"], told["heldBy"]) == ("WAITING", "ENDPOINT_FAILING")
+        assert told["endpointFailure"]["status"] == 400
+        assert "The endpoint fails: " in told["verdict"]
+        [lag] = (await pushes.rest.ok("GET", f"{pushes.rest.project}/lag"))["subscriptions"]
+        assert (lag["heldBy"], lag["endpointFailure"]["status"]) == ("ENDPOINT_FAILING", 400)
 
 
 async def test_the_endpoint_answers_with_an_error(database_url: str, push_sink: PushSink) -> None:

@@ -4,7 +4,7 @@ The store is written to as the process that delivers does: nothing is pushed her
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from broker.app import Broker
 from broker.app_config import AppConfig
-from broker.domain.push_state import PushFailure, PushState
+from broker.domain.push_state import FailingMessage, FailureRun, PushFailure, PushState
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.runtime.push_log import PushLog
@@ -23,6 +23,7 @@ from tests.fixtures.broker import BrokerProcess, Json, Rest, eventually
 
 ENDPOINT = "http://127.0.0.1:9/push"  # nobody listens there
 PUSH = {"pushConfig": {"pushEndpoint": ENDPOINT}}
+MESSAGE_ID = "1000000000000001"
 TIME = datetime(2026, 11, 21, 7, 0, 0, 123456, tzinfo=UTC)
 
 
@@ -78,15 +79,29 @@ async def pushed(served: tuple[str, str], project: str) -> AsyncIterator[Pushed]
 async def test_the_status_says_what_is_known_of_the_endpoint(pushed: Pushed) -> None:
     assert (await pushed.status())["state"] == "ACTIVE"
     assert (await pushed.status())["circuitBreaker"]["state"] == "CLOSED"
+    retry_at = datetime.now(UTC) + timedelta(minutes=10)
     await pushed.write(
         breaker="half_open",
         consecutive_failures=21,
         window=1,
         outstanding_requests=1,
-        retry_at=TIME + timedelta(seconds=30),
+        retry_at=retry_at,
+        failures=FailureRun(since=TIME, requests=1_021, status=503, reason="Service Unavailable"),
     )
     assert await pushed.status() == {
-        "state": "ACTIVE",
+        "state": "FAILING",
+        "heldBy": "ENDPOINT_FAILING",
+        "verdict": "The endpoint fails: 1,021 requests have failed without a success "
+        "since 2026-11-21T07:00:00.123Z; the last one: status 503 (Service Unavailable); "
+        "its circuit breaker is half open; "
+        f"the next attempt is at {format_timestamp(retry_at)}.",
+        "endpointFailure": {
+            "startTime": "2026-11-21T07:00:00.123Z",
+            "failedRequests": 1021,
+            "status": 503,
+            "reason": "Service Unavailable",
+            "retryTime": format_timestamp(retry_at),
+        },
         "circuitBreaker": {
             "state": "HALF_OPEN",
             "consecutiveFailures": 21,
@@ -94,11 +109,53 @@ async def test_the_status_says_what_is_known_of_the_endpoint(pushed: Pushed) -> 
         },
         "window": 1,
         "outstandingRequests": 1,
-        "retryTime": "2026-11-21T07:00:30.123Z",
+        "retryTime": format_timestamp(retry_at),
     }
     await pushed.write(window=5)
     status = await pushed.status()
     assert (status["window"], status["outstandingRequests"], "retryTime" in status) == (5, 0, False)
+
+
+async def test_a_retry_time_never_lies_in_the_past(pushed: Pushed) -> None:
+    """Nothing changes when it passes, so nobody writes the state down anew."""
+    run = FailureRun(since=TIME, requests=3, status=None, reason="connection refused")
+    await pushed.write(consecutive_failures=3, retry_at=TIME + timedelta(seconds=30), failures=run)
+    status = await pushed.status()
+    assert status["endpointFailure"] == {
+        "startTime": "2026-11-21T07:00:00.123Z",
+        "failedRequests": 3,
+        "reason": "connection refused",
+    }
+    assert "retryTime" not in status
+    assert "next attempt" not in status["verdict"]
+
+
+async def test_failures_that_have_just_begun_do_not_make_an_endpoint_fail(pushed: Pushed) -> None:
+    run = FailureRun(since=datetime.now(UTC) + timedelta(hours=1), requests=1, status=503, reason="")
+    await pushed.write(consecutive_failures=1, failures=run)
+    assert (await pushed.status())["state"] == "ACTIVE"
+    await pushed.write(consecutive_failures=1, failures=replace(run, is_reported=True))
+    assert (await pushed.status())["state"] == "FAILING"
+
+
+async def test_the_status_names_the_messages_that_keep_failing(pushed: Pushed) -> None:
+    message = FailingMessage(
+        message_id=MESSAGE_ID, since=TIME, failures=7, status=422, reason="Unprocessable Entity"
+    )
+    await pushed.write(failing_messages=(message,))
+    status = await pushed.status()
+    assert (status["state"], status["failingMessages"]) == (
+        "ACTIVE",
+        [
+            {
+                "messageId": MESSAGE_ID,
+                "startTime": "2026-11-21T07:00:00.123Z",
+                "failedAttempts": 7,
+                "status": 422,
+                "reason": "Unprocessable Entity",
+            }
+        ],
+    )
 
 
 async def test_the_status_says_that_a_subscription_waits_for_slots_while_somebody_repeats_it(
@@ -160,7 +217,7 @@ async def test_setting_a_push_config_resumes(
     await pushed.write(breaker="open", consecutive_failures=20, paused_reason="it is gone")
     await set_config(pushed, ENDPOINT)
     status = await pushed.status()
-    assert (status["state"], status["circuitBreaker"]["state"]) == ("ACTIVE", "OPEN")
+    assert (status["state"], status["circuitBreaker"]["state"]) == ("FAILING", "OPEN")
     await pushed.write(breaker="open", consecutive_failures=20, paused_reason="it is gone")
     await set_config(pushed, f"{ENDPOINT}/other")
     status = await pushed.status()
@@ -201,9 +258,6 @@ async def test_a_reason_that_is_none_is_refused(rest: Rest, body: Json) -> None:
 
 
 # --- failures ---------------------------------------------------------------------------------------------
-
-
-MESSAGE_ID = "1000000000000001"
 
 
 async def _fail(pushed: Pushed, *details: str, status: int | None = 503, message_id: str = MESSAGE_ID) -> None:

@@ -1,5 +1,6 @@
 """How far behind subscriptions are, and what holds each (F3)."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -8,8 +9,9 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.lag import HeldBy, Lag
 from broker.domain.message_id import message_id
 from broker.domain.push_config import PushConfig
-from broker.domain.push_state import PushState
+from broker.domain.push_state import FailingMessage, FailureRun, PushState
 from broker.domain.subscription import Subscription
+from broker.domain.timestamps import format_timestamp
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
@@ -164,17 +166,63 @@ async def test_pushes_say_what_stops_them(looked: Looked, log: Log) -> None:
     pushed = await looked.add("pushed", push_config=PushConfig(endpoint="https://example.com/"))
     await log.publish("a")
     state = PushState(subscription_id=pushed.subscription_id, breaker="open", changed_at=log.start)
+    run = FailureRun(since=log.start, requests=15, status=400, reason="Bad Request")
 
-    async def told(**fields: object) -> HeldBy:
+    async def looked_at(**fields: object) -> Lag:
         async with log.database.transaction() as connection:
             new = {name: getattr(state, name) for name in PushState.__dataclass_fields__} | fields
             await push_states.write_push_states(connection, states=[PushState(**new)])
-        return next(lag for lag in await looked.all(20 * SECOND) if lag.subscription.is_push).held_by
+        return next(lag for lag in await looked.all(20 * SECOND) if lag.subscription.is_push)
 
-    assert await told() is HeldBy.ENDPOINT_DOWN
+    async def told(**fields: object) -> HeldBy:
+        return (await looked_at(**fields)).held_by
+
+    assert await told() is HeldBy.ENDPOINT_FAILING
+    retry_at = log.start + 30 * SECOND
+    failing = await looked_at(breaker="closed", failures=run, retry_at=retry_at)
+    assert (failing.held_by, failing.endpoint and failing.endpoint.failures) == (HeldBy.ENDPOINT_FAILING, run)
+    assert failing.verdict == (
+        f"The endpoint fails: 15 requests have failed without a success since {format_timestamp(log.start)}; "
+        f"the last one: status 400 (Bad Request); the next attempt is at {format_timestamp(retry_at)}."
+    )
+    past = await looked_at(breaker="half_open", failures=run, retry_at=log.start + 20 * SECOND)
+    assert past.verdict.endswith("(Bad Request); its circuit breaker is half open.")
+    assert past.endpoint is not None
+    assert past.endpoint.retry_at is None
+    young = replace(run, since=log.start + 11 * SECOND)
+    assert await told(breaker="closed", failures=young) is HeldBy.SLOW_ENDPOINT
+    assert await told(breaker="closed", failures=replace(young, is_reported=True)) is HeldBy.ENDPOINT_FAILING
     assert await told(breaker="closed", waits_since=log.start - SECOND) is HeldBy.WAITS_FOR_SLOTS
     assert await told(breaker="closed") is HeldBy.SLOW_ENDPOINT
     assert await told(breaker="open", paused_reason="It answered 410.") is HeldBy.PAUSED
+
+
+async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoint_is_not_called_slow(
+    looked: Looked, log: Log
+) -> None:
+    await log.execute('UPDATE subscriptions SET push_config = \'{"endpoint": "https://example.com/"}\'')
+    await log.publish("poison")
+    [delivery] = await log.pull(1)
+    await log.nack(delivery, now=log.start + 10 * MINUTE)
+    await log.publish("fresh", now=log.start + MINUTE)
+    poison = message_id(log.shard_id, 1)
+    message = FailingMessage(
+        message_id=poison, since=log.start, failures=12, status=422, reason="Unprocessable Entity"
+    )
+    state = PushState(
+        subscription_id=log.subscription.subscription_id, changed_at=log.start, failing_messages=(message,)
+    )
+    async with log.database.transaction() as connection:
+        await push_states.write_push_states(connection, states=[state])
+    lag = await looked.only(MINUTE + SECOND)
+    assert (lag.held_by, lag.verdict) == (
+        HeldBy.RETRYING,
+        "1 have failed, up to 1 times, and are tried again later; the others are delivered. "
+        f"Message {poison} since {format_timestamp(log.start)}: 12 failed attempts while other messages are "
+        "delivered; the last one: status 422 (Unprocessable Entity).",
+    )
+    lag = await looked.only(2 * MINUTE)
+    assert lag.held_by is HeldBy.SLOW_ENDPOINT  # messages that were never handed out wait, too
 
 
 async def test_the_oldest_comes_first_and_a_page_has_no_more_than_was_asked_for(looked: Looked, log: Log) -> None:

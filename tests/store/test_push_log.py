@@ -11,7 +11,15 @@ from sqlalchemy import text
 from broker.domain.errors import BrokerError
 from broker.domain.pause import Pause
 from broker.domain.push_config import PULL, Digest, OidcToken, PushConfig, PushOptions
-from broker.domain.push_state import MAX_EXCERPT, MAX_KEPT_FAILURES, PushFailure, PushFailurePage, PushState
+from broker.domain.push_state import (
+    MAX_EXCERPT,
+    MAX_KEPT_FAILURES,
+    FailingMessage,
+    FailureRun,
+    PushFailure,
+    PushFailurePage,
+    PushState,
+)
 from broker.domain.subscription import Extensions, Subscription
 from broker.runtime import push_log
 from broker.runtime.push_log import PushLog
@@ -84,6 +92,7 @@ async def test_many_states_are_written_at_once_and_read_back(log: Log) -> None:
     ids = await three(log)
     later = log.start + timedelta(seconds=1)
     first = [state(i, log.start, window=4) for i in ids]
+    run = FailureRun(since=log.start, requests=7, status=None, reason="connection\0refused", is_reported=True)
     second = state(
         ids[1],
         later,
@@ -92,6 +101,13 @@ async def test_many_states_are_written_at_once_and_read_back(log: Log) -> None:
         window=1,
         outstanding_requests=2,
         retry_at=later,
+        failures=run,
+        failing_messages=(
+            FailingMessage(
+                message_id="1000000000000001", since=later, failures=3, status=400, reason="Bad Request"
+            ),
+            FailingMessage(message_id="1000000000000002", since=later, failures=2, status=None, reason=""),
+        ),
     )
     async with log.database.transaction() as connection:
         assert await push_states.write_push_states(connection, states=first) == 3
@@ -99,7 +115,27 @@ async def test_many_states_are_written_at_once_and_read_back(log: Log) -> None:
         assert await push_states.write_push_states(connection, states=[]) == 0
         read = [await push_states.read_push_state(connection, subscription_id=i) for i in ids]
         assert await push_states.read_push_state(connection, subscription_id=ids[-1] + 1) is None
-    assert read == [first[0], second, first[2]]
+    stored = replace(second, failures=replace(run, reason="connection\ufffdrefused"))
+    assert read == [first[0], stored, first[2]]
+
+
+async def test_what_has_failed_is_forgotten_with_the_next_success(log: Log, connection: ResourceConnection) -> None:
+    own = log.subscription.subscription_id
+    run = FailureRun(since=log.start, requests=7, status=503, reason="Service Unavailable")
+    message = FailingMessage(message_id="1", since=log.start, failures=3, status=400, reason="Bad Request")
+    for failures, messages in ((run, (message,)), (None, ())):
+        wanted = state(own, log.start, failures=failures, failing_messages=messages)
+        await push_states.write_push_states(connection, states=[wanted])
+        assert await push_states.read_push_state(connection, subscription_id=own) == wanted
+
+
+async def test_the_state_of_an_endpoint_is_not_written_once_another_has_its_place(log: Log) -> None:
+    own = (await make_push(log, log.subscription)).subscription_id
+    async with log.database.transaction() as connection:
+        before = state(own, log.start, breaker="open", endpoint=f"{ENDPOINT}/before")
+        assert await push_states.write_push_states(connection, states=[before]) == 0
+        assert await push_states.read_push_state(connection, subscription_id=own) is None
+        assert await push_states.write_push_states(connection, states=[replace(before, endpoint=ENDPOINT)]) == 1
 
 
 async def test_a_state_leaves_a_pause_alone_unless_it_is_one(log: Log, connection: ResourceConnection) -> None:

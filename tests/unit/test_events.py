@@ -26,7 +26,7 @@ def test_what_begins_is_told_once_and_so_is_its_end() -> None:
     lasts = compare(began.holds, found, now=NOW + LOOK)
     assert types(lasts) == []
     ended = compare(lasts.holds, [], now=NOW + 2 * LOOK)
-    assert (types(ended), ended.holds, ended.over) == (["pubsub.push.working"], [], [subject()])
+    assert (types(ended), ended.holds, ended.over) == (["pubsub.push.recovered"], [], [subject()])
     assert ended.events[0].since == NOW
 
 
@@ -35,6 +35,22 @@ def test_what_is_nearly_so_neither_begins_nor_ends() -> None:
     assert compare([], nearly, now=NOW) == Look([], [], [])
     told = compare([], [Found(subject("quota"), "100 %")], now=NOW).holds
     assert types(compare(told, nearly, now=NOW + LOOK)) == []
+
+
+def test_an_event_says_since_when_it_has_been_so_and_has_the_fields_that_were_added() -> None:
+    found = Found(subject(), "it fails", since=NOW - LOOK, fields={"endpointFailure": {"status": 400}})
+    began = compare([], [found], now=NOW)
+    assert event_json(began.events[0]) == {
+        "type": "pubsub.push.failing",
+        "project": "projects/p",
+        "subject": "projects/p/subscriptions/s",
+        "time": "2026-11-23T10:00:00.000Z",
+        "since": "2026-11-23T09:59:55.000Z",
+        "reason": "it fails",
+        "endpointFailure": {"status": 400},
+    }
+    [ended] = compare(began.holds, [], now=NOW + LOOK).events
+    assert ended.since == NOW - LOOK
 
 
 def test_the_end_of_what_is_deleted_is_not_told() -> None:
@@ -64,7 +80,7 @@ def test_beginnings_and_ends_take_turns_however_often_it_is_looked(finds: list[b
         told = look.holds
         seen += types(look)
         assert len(look.events) <= 1
-    assert seen == ["pubsub.push.failing", "pubsub.push.working"] * (len(seen) // 2)
+    assert seen == ["pubsub.push.failing", "pubsub.push.recovered"] * (len(seen) // 2)
     assert bool(seen) == any(finds)
 
 

@@ -9,6 +9,7 @@ from broker.secrets.secrets import Secrets
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.envelope import Envelope
+from broker.workers.push.failing_watch import FailingWatch
 
 NOW = 1000.0
 TIME = datetime(2026, 11, 21, tzinfo=UTC)
@@ -24,7 +25,12 @@ def make_endpoint(options: PushOptions | None = None) -> Endpoint:
         push_config=PushConfig(endpoint="http://far.example/push"),
         extensions=Extensions(push=options),
     )
-    return Endpoint(subscription, EndpointHealth(options, now=NOW), Envelope(subscription, Secrets()))
+    return Endpoint(
+        subscription,
+        EndpointHealth(options, now=NOW),
+        Envelope(subscription, Secrets()),
+        FailingWatch(timedelta(0)),
+    )
 
 
 def delivery(*seqs: int, size: int = 10, attempt_id: int = 1) -> Delivery:

@@ -1,6 +1,6 @@
 """What is held for endpoints is bounded, for each and for all of a process."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,6 +12,7 @@ from broker.workers.push import endpoint as endpoint_module
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint, Memory
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.envelope import Envelope
+from broker.workers.push.failing_watch import FailingWatch
 
 NOW = 1_000.0
 
@@ -24,7 +25,7 @@ def make_endpoint(memory: Memory, subscription_id: int = 1) -> Endpoint:
         push_config=PushConfig(endpoint="http://127.0.0.1/"),
     )
     health = EndpointHealth(PushOptions(), now=NOW, jitter=lambda: 0.0)
-    return Endpoint(subscription, health, Envelope(subscription, Secrets()), memory)
+    return Endpoint(subscription, health, Envelope(subscription, Secrets()), FailingWatch(timedelta(0)), memory)
 
 
 def claim(endpoint: Endpoint, size: int, seq: int = 1) -> None:

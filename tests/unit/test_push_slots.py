@@ -1,5 +1,7 @@
 """Slots for pushes: hanging, failing and slow endpoints leave room for the others (M1)."""
 
+from datetime import timedelta
+
 import pytest
 
 from broker.domain.fair_stock import Over
@@ -10,6 +12,7 @@ from broker.workers.push.endpoint import Endpoint, Flight, Parcel
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.envelope import Envelope
 from broker.workers.push.failed_messages import ALL_FAIL
+from broker.workers.push.failing_watch import FailingWatch
 from broker.workers.push.slots import PushSlots
 
 NOW = 1_000.0
@@ -28,7 +31,7 @@ def make_endpoint(
     health = EndpointHealth(PushOptions(), now=NOW, jitter=lambda: 0.0)
     if latency is not None:
         health.succeeded(health.begin(NOW - latency), NOW)
-    return Endpoint(subscription, health, Envelope(subscription, Secrets()))
+    return Endpoint(subscription, health, Envelope(subscription, Secrets()), FailingWatch(timedelta(0)))
 
 
 def send(slots: PushSlots, endpoint: Endpoint, most: int, *, now: float = NOW) -> int:

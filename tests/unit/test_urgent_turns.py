@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from broker.workers.push import urgent_first
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.envelope import Envelope
+from broker.workers.push.failing_watch import FailingWatch
 from broker.workers.push.urgent_first import UrgentFirst
 
 LONG = 0.02
@@ -133,7 +135,12 @@ def make_endpoint(each: Asks) -> Endpoint:
         push_config=PushConfig(endpoint="http://far.example/"),
         extensions=Extensions(push=options),
     )
-    return Endpoint(subscription, EndpointHealth(options, now=0.0), Envelope(subscription, Secrets()))
+    return Endpoint(
+        subscription,
+        EndpointHealth(options, now=0.0),
+        Envelope(subscription, Secrets()),
+        FailingWatch(timedelta(0)),
+    )
 
 
 def sent(asks: list[Asks], count: int) -> list[Asks]:

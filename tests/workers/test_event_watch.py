@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 from broker.app import Broker
 from broker.app_config import AppConfig
@@ -15,7 +16,6 @@ from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes
 
 SETTINGS = "projects/p/settings"
-FAILS_AT_ONCE = {"push": {"circuitBreaker": {"failureThreshold": 1, "openDuration": "1s"}}}
 
 
 class Watched:
@@ -46,8 +46,9 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(database_url: str, push_sink: PushSink) -> AsyncIterator[Watched]:
-    broker = Broker(AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.1))
+async def watched(database_url: str, push_sink: PushSink, **config: Any) -> AsyncIterator[Watched]:
+    common: dict[str, Any] = {"min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.1}
+    broker = Broker(AppConfig(database_url=database_url, **common, **config))
     async with running_in_process(broker) as client:
         rest = Rest(client, "projects/p")
         for topic in ("topic", "events"):
@@ -59,13 +60,67 @@ async def watched(database_url: str, push_sink: PushSink) -> AsyncIterator[Watch
         yield Watched(broker, Pushes(rest, push_sink))
 
 
-async def test_an_endpoint_that_fails_is_told_of_once_and_so_is_its_recovery(
+async def test_an_endpoint_that_fails_is_an_event_and_so_is_its_recovery(
     database_url: str, push_sink: PushSink
 ) -> None:
-    async with watched(database_url, push_sink) as it:
-        await it.pushes.subscribe("/status/500", "/status/500", "/status/200", extensions=FAILS_AT_ONCE)
+    """Its circuit breaker stays closed: an endpoint is reported by time."""
+    async with watched(database_url, push_sink, push_failing_after=0.0) as it:
+        path = await it.pushes.subscribe("/status/400")
         await it.rest.publish("1", "2")
-        await it.until("pubsub.push.failing sub", "pubsub.push.working sub")
+        await it.until("pubsub.push.failing sub")
+        event = json.loads(base64.b64decode(it.seen[0]["data"]))
+        failure = event["endpointFailure"]
+        assert (failure["status"], failure["reason"]) == (400, "Bad Request")
+        assert failure["failedRequests"] >= 1
+        assert event["since"] == failure["startTime"]
+        assert "without a success; the last one: status 400 (Bad Request)" in event["reason"]
+        await push_sink.program(path, "/status/200")
+        await it.until("pubsub.push.failing sub", "pubsub.push.recovered sub")
+        recovered = json.loads(base64.b64decode(it.seen[1]["data"]))
+        assert recovered["since"] == event["since"]
+
+
+async def test_processes_that_look_at_the_same_time_publish_one_event(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with (
+        watched(database_url, push_sink, push_failing_after=0.0) as it,
+        running_in_process(Broker(AppConfig(database_url=database_url, push_failing_after=0.0))),
+    ):
+        await it.pushes.subscribe("/status/503")
+        await it.rest.publish("1")
+        await it.until("pubsub.push.failing sub")
+
+
+async def test_a_failing_endpoint_that_is_paused_has_not_recovered(database_url: str, push_sink: PushSink) -> None:
+    async with watched(database_url, push_sink, push_failing_after=0.0) as it:
+        await it.pushes.subscribe("/status/503")
+        await it.rest.publish("1")
+        await it.until("pubsub.push.failing sub")
+        await it.rest.ok("POST", f"{it.rest.subscription()}:pausePush")
+        await it.until("pubsub.push.failing sub", "pubsub.push.paused sub")
+
+
+async def test_a_message_that_fails_while_others_are_delivered_is_an_event_with_its_id(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with watched(database_url, push_sink, push_failing_after=0.0) as it:
+        # Of two requests that are sent together one fails at once, and again after the other one has succeeded.
+        await it.pushes.subscribe("/status/409", "/delay/0.5", "/status/409")
+        published = await it.rest.publish("1", "2")
+
+        async def is_told() -> Json | None:
+            await it.look()
+            told = [one for one in it.seen if one["attributes"]["ce-type"] == "pubsub.push.messageFailing"]
+            return told[0] if told else None
+
+        event: Json = await eventually(is_told)
+        failing = json.loads(base64.b64decode(event["data"]))["failingMessage"]
+        assert failing["messageId"] in published
+        assert (failing["status"], failing["reason"]) == (409, "Conflict")
+        assert event["attributes"]["ce-subject"] == f"{it.rest.subscription()}/messages/{failing['messageId']}"
+        status = await it.rest.ok("GET", f"{it.rest.subscription()}:pushStatus")
+        assert [one["messageId"] for one in status["failingMessages"]] == [failing["messageId"]]
 
 
 async def test_a_pause_and_its_end_are_told_and_nothing_of_the_event_topic_itself(

@@ -9,8 +9,10 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from broker.domain.event import Event, Found, Kind, Subject, Told, event_json
 from broker.domain.expiration import NOTICE
+from broker.domain.push_alerts import push_failures_to_tell
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
+from broker.store.resources.push_states import list_failing
 from broker.store.schema.event_tables import event_conditions, project_settings, waiting_events
 from broker.store.schema.tables import subscriptions
 
@@ -63,6 +65,8 @@ async def find_conditions(connection: ResourceConnection, *, now: datetime, late
     """What is so just now in the projects that want events; `late`: how far behind dead letters are counted."""
     found = await connection.exec_driver_sql(_FIND_CONDITIONS, {"now": now, "notice": NOTICE})
     conditions = [Found(Subject(row.project, row.kind, row.subject), row.why, begins=row.begins) for row in found]
+    for name, state in await list_failing(connection):
+        conditions += push_failures_to_tell(name, state.as_of(now))
     letters = await connection.exec_driver_sql(_COUNT_NEW_DEAD_LETTERS, {"until": now - late})
     return conditions + [
         Found(Subject(row.project, "deadLetters", row.subject), row.why, row.amount) for row in letters

@@ -5,21 +5,8 @@ WITH watched AS (
     FROM project_settings
     WHERE event_topic <> ''
 )
-SELECT w.project, 'endpoint' AS kind, s.name AS subject, p.breaker = 'open' AS begins,
-    format('%%s requests in a row have failed%%s', p.consecutive_failures, (
-        SELECT CASE WHEN f.status IS NULL THEN '; the last one had no answer'
-            ELSE format('; the last answer was %%s', f.status) END
-        FROM push_failures f
-        WHERE f.subscription_id = p.subscription_id
-        ORDER BY f.failure_id DESC
-        LIMIT 1
-    )) AS why
-FROM push_states p
-JOIN subscriptions s USING (subscription_id)
-JOIN watched w ON w.project_id = split_part(s.name, '/', 2) AND w.event_topic <> s.topic
-WHERE p.breaker <> 'closed' AND p.paused_reason = ''
-UNION ALL
-SELECT w.project, CASE WHEN s.push_config ? 'endpoint' THEN 'pause' ELSE 'hold' END, s.name, true, p.paused_reason
+SELECT w.project, CASE WHEN s.push_config ? 'endpoint' THEN 'pause' ELSE 'hold' END AS kind, s.name AS subject,
+    true AS begins, p.paused_reason AS why
 FROM push_states p
 JOIN subscriptions s USING (subscription_id)
 JOIN watched w ON w.project_id = split_part(s.name, '/', 2) AND w.event_topic <> s.topic

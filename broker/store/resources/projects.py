@@ -13,10 +13,9 @@ from broker.store.schema.event_tables import event_conditions, waiting_events
 from broker.store.schema.known_tables import held_claims, known_shards
 from broker.store.schema.operation_tables import operations
 from broker.store.schema.payload_schema_tables import payload_schema_revisions, payload_schemas
+from broker.store.schema.push_tables import push_failures, push_states
 from broker.store.schema.tables import (
     cursors,
-    push_failures,
-    push_states,
     shards,
     snapshot_outstanding,
     snapshot_positions,

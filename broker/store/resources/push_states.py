@@ -4,26 +4,31 @@
 when the endpoint waits for slots instead.
 """
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, delete, func, insert, select, update
 
-from broker.domain.push_state import PushState
+from broker.domain.push_state import FailingMessage, FailureRun, PushState
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.text import storable
 from broker.store.resources.cursor_locks import lock_cursors_of
+from broker.store.schema.event_tables import project_settings
 from broker.store.schema.known_tables import held_claims
-from broker.store.schema.tables import cursors, push_states
+from broker.store.schema.push_tables import push_states
+from broker.store.schema.tables import cursors, subscriptions
 
 _WRITE_PUSH_STATES = statements.load("write_push_states")
 _PAUSE_PUSHES = statements.load("pause_pushes")
 
 
 async def write_push_states(connection: ResourceConnection, *, states: Sequence[PushState]) -> int:
-    """Write down the states of at most one a subscription.  Returns how many of the subscriptions still exist.
+    """Write down the states of at most one a subscription.  Returns how many were written: not those of
+    subscriptions that are deleted, or pushed elsewhere.
 
     A state with a reason pauses; one without leaves a pause as it is.
     """
@@ -36,6 +41,9 @@ async def write_push_states(connection: ResourceConnection, *, states: Sequence[
         "outstanding_requests": [s.outstanding_requests for s in states],
         "retry_at": [s.retry_at or s.waits_since for s in states],
         "paused_reasons": [storable(s.paused_reason) for s in states],
+        "endpoints": [s.endpoint and storable(s.endpoint) for s in states],
+        "failing_messages": [_messages_json(s.failing_messages) for s in states],
+        **_failure_columns([s.failures for s in states]),
     }
     return (await connection.exec_driver_sql(_WRITE_PUSH_STATES, columns)).rowcount
 
@@ -116,6 +124,55 @@ async def read_push_states(
     return {row.subscription_id: _push_state(row) for row in await connection.execute(query)}
 
 
+async def list_failing(connection: ResourceConnection) -> list[tuple[str, PushState]]:
+    """The push states with reported failures in projects that want events, and the names of their subscriptions.
+
+    Nothing is published about subscriptions of the topic that the events go to.
+    """
+    project = "projects/" + func.split_part(subscriptions.c.name, "/", 2)
+    wants_events = (project_settings.c.project == project) & (project_settings.c.event_topic != "")
+    query = (
+        select(push_states, subscriptions.c.name)
+        .join(subscriptions, subscriptions.c.subscription_id == push_states.c.subscription_id)
+        .join(project_settings, wants_events & (project_settings.c.event_topic != subscriptions.c.topic))
+        .where(push_states.c.failing_reported | push_states.c.failing_messages.is_not(None))
+    )
+    return [(row.name, _push_state(row)) for row in await connection.execute(query)]
+
+
+def _failure_columns(runs: Sequence[FailureRun | None]) -> dict[str, list[Any]]:
+    return {
+        "failing_since": [run and run.since for run in runs],
+        "failed_requests": [run and run.requests for run in runs],
+        "last_statuses": [run and run.status for run in runs],
+        "last_reasons": [run and storable(run.reason) for run in runs],
+        "failing_reported": [run and run.is_reported for run in runs],
+    }
+
+
+def _failures(row: Row[Any]) -> FailureRun | None:
+    if row.failing_since is None:
+        return None
+    return FailureRun(
+        since=row.failing_since,
+        requests=row.failed_requests,
+        status=row.last_status,
+        reason=row.last_reason,
+        is_reported=row.failing_reported,
+    )
+
+
+def _messages_json(messages: Sequence[FailingMessage]) -> str | None:
+    if not messages:
+        return None
+    fields = [asdict(m) | {"since": m.since.isoformat(), "reason": storable(m.reason)} for m in messages]
+    return json.dumps(fields)
+
+
+def _messages(fields: list[dict[str, Any]] | None) -> tuple[FailingMessage, ...]:
+    return tuple(FailingMessage(**one | {"since": datetime.fromisoformat(one["since"])}) for one in fields or ())
+
+
 def _push_state(row: Row[Any]) -> PushState:
     was_past = row.retry_at is not None and row.retry_at < row.changed_at
     return PushState(
@@ -128,4 +185,6 @@ def _push_state(row: Row[Any]) -> PushState:
         retry_at=None if was_past else row.retry_at,
         waits_since=row.retry_at if was_past else None,
         paused_reason=row.paused_reason,
+        failures=_failures(row),
+        failing_messages=_messages(row.failing_messages),
     )

@@ -31,10 +31,9 @@ from broker.store.resources.subscription_json import (
     encode_push_config,
 )
 from broker.store.schema.known_tables import held_claims
+from broker.store.schema.push_tables import push_failures, push_states
 from broker.store.schema.tables import (
     cursors,
-    push_failures,
-    push_states,
     shards,
     subscriptions,
     topics,

@@ -1,7 +1,8 @@
 -- The lock keeps a subscription from being deleted meanwhile: no state outlives it.  A pause ends by resume_pushes
--- only, so a state without a reason leaves the reason that is there.
+-- only, so a state without a reason leaves the reason that is there.  The state of an endpoint that messages are not
+-- pushed to any more is not written: another endpoint has its place.
 WITH known AS (
-    SELECT subscription_id
+    SELECT subscription_id, push_config ->> 'endpoint' AS endpoint
     FROM subscriptions
     WHERE subscription_id = ANY(%(subscription_ids)s::bigint[])
     ORDER BY subscription_id
@@ -9,9 +10,11 @@ WITH known AS (
 )
 INSERT INTO push_states AS p (
     subscription_id, breaker, changed_at, consecutive_failures, window_size, outstanding_requests, retry_at,
-    paused_reason
+    paused_reason, failing_since, failed_requests, last_status, last_reason, failing_reported, failing_messages
 )
-SELECT s.*
+SELECT s.subscription_id, s.breaker, s.changed_at, s.consecutive_failures, s.window_size, s.outstanding_requests,
+    s.retry_at, s.paused_reason, s.failing_since, s.failed_requests, s.last_status, s.last_reason,
+    s.failing_reported, s.failing_messages
 FROM unnest(
     %(subscription_ids)s::bigint[],
     %(breakers)s::text[],
@@ -20,10 +23,18 @@ FROM unnest(
     %(windows)s::integer[],
     %(outstanding_requests)s::integer[],
     %(retry_at)s::timestamptz[],
-    %(paused_reasons)s::text[]
+    %(paused_reasons)s::text[],
+    %(endpoints)s::text[],
+    %(failing_since)s::timestamptz[],
+    %(failed_requests)s::bigint[],
+    %(last_statuses)s::integer[],
+    %(last_reasons)s::text[],
+    %(failing_reported)s::boolean[],
+    %(failing_messages)s::jsonb[]
 ) AS s(subscription_id, breaker, changed_at, consecutive_failures, window_size, outstanding_requests, retry_at,
-    paused_reason)
-JOIN known USING (subscription_id)
+    paused_reason, endpoint, failing_since, failed_requests, last_status, last_reason, failing_reported,
+    failing_messages)
+JOIN known AS k ON k.subscription_id = s.subscription_id AND (s.endpoint IS NULL OR s.endpoint = k.endpoint)
 ORDER BY s.subscription_id
 ON CONFLICT (subscription_id) DO UPDATE SET
     breaker = excluded.breaker,
@@ -32,4 +43,10 @@ ON CONFLICT (subscription_id) DO UPDATE SET
     window_size = excluded.window_size,
     outstanding_requests = excluded.outstanding_requests,
     retry_at = excluded.retry_at,
-    paused_reason = coalesce(nullif(excluded.paused_reason, ''), p.paused_reason)
+    paused_reason = coalesce(nullif(excluded.paused_reason, ''), p.paused_reason),
+    failing_since = excluded.failing_since,
+    failed_requests = excluded.failed_requests,
+    last_status = excluded.last_status,
+    last_reason = excluded.last_reason,
+    failing_reported = excluded.failing_reported,
+    failing_messages = excluded.failing_messages

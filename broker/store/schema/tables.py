@@ -139,41 +139,6 @@ subscriptions = Table(
     ),
 )
 
-# How deliveries to a push subscription's endpoint go, as the process that delivers to it last wrote it down; no row
-# means nothing to tell.  `retry_at` before `changed_at`: since then it waits for slots.  Deliveries go by
-# `paused_reason` alone; a pull subscription that is paused has a row, too.
-push_states = Table(
-    "push_states",
-    metadata,
-    Column("subscription_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("breaker", Text, nullable=False),
-    Column("changed_at", DateTime(timezone=True), nullable=False),
-    Column("consecutive_failures", Integer, nullable=False),
-    # Not "window": that is a word of SQL's.
-    Column("window_size", Integer, nullable=False),
-    Column("outstanding_requests", Integer, nullable=False),
-    Column("retry_at", DateTime(timezone=True)),
-    Column("paused_reason", Text, nullable=False, server_default=text("''")),
-    Column("paused_at", DateTime(timezone=True)),
-    Column("paused_by", Text),
-)
-
-# The last failures of each push subscription.
-push_failures = Table(
-    "push_failures",
-    metadata,
-    Column("subscription_id", BigInteger, nullable=False),
-    Column("failure_id", BigInteger, Identity(always=True), nullable=False),
-    Column("failed_at", DateTime(timezone=True), nullable=False),
-    Column("message_id", Text, nullable=False),
-    Column("delivery_attempt", Integer, nullable=False),
-    Column("endpoint", Text, nullable=False),
-    Column("status", Integer),
-    Column("latency", Interval, nullable=False),
-    Column("detail", Text, nullable=False),
-    PrimaryKeyConstraint("subscription_id", "failure_id"),
-)
-
 # The keys that sign the OIDC tokens of pushes: one signs from `signs_from` on until the next one does, and is
 # published until `published_until`.
 signing_keys = Table(

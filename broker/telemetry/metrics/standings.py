@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 class Standing:
     """Of a subscription: messages that are not acked, `outstanding` of them out; the age of the oldest in seconds.
 
-    `breaker`: of its endpoint, 0 closed, 1 half open, 2 open; None: it is not pushed.
+    `breaker`: of its endpoint, 0 closed, 1 half open, 2 open; None, as the next two: it is not pushed.
+    `failing`: its endpoint was reported as failing; `failing_messages`: so many messages were.
     """
 
     undelivered: int
@@ -18,6 +19,8 @@ class Standing:
     oldest_age: float
     breaker: int | None
     paused: bool = False
+    failing: bool | None = None
+    failing_messages: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,16 @@ _OF_SUBSCRIPTIONS: Sequence[tuple[str, str, Callable[[Standing], float | None]]]
         "pubsub_subscription_push_breaker_state",
         "Circuit breaker of the endpoint: 0 closed, 1 half open, 2 open.",
         lambda standing: standing.breaker,
+    ),
+    (
+        "pubsub_subscription_push_failing",
+        "1 while the endpoint is reported as failing.",
+        lambda standing: standing.failing,
+    ),
+    (
+        "pubsub_subscription_push_failing_messages",
+        "Messages that are reported as failing while the endpoint accepts others.",
+        lambda standing: standing.failing_messages,
     ),
     (
         "pubsub_subscription_paused",

@@ -16,6 +16,7 @@ from broker.domain.push_state import BreakerState
 from broker.domain.subscription import Subscription
 from broker.workers.push.endpoint_health import SLOW_LATENCY, EndpointHealth
 from broker.workers.push.envelope import Envelope
+from broker.workers.push.failing_watch import FailingWatch
 from broker.workers.push.running_requests import Attempt
 from broker.workers.push.target import Origin, origin_of
 
@@ -107,19 +108,19 @@ class Endpoint:
     subscription: Subscription
     health: EndpointHealth
     envelope: Envelope
+    failing: FailingWatch
     memory: Memory = field(default_factory=Memory)  # shared by its project
     buffer: deque[Parcel] = field(default_factory=deque)
     flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     bytes_held: int = 0
     asked: int = 0
     closed: bool = False  # nothing is claimed or sent any more
+    removed: bool = False  # and another endpoint of the subscription, here or in another process, has its place
     suspended: bool = False  # nor now: the subscription has changed and is being read again
     # Messages whose calls are overdue but still open: where they are out by now.
     late: dict[tuple[int, int], Item] = field(default_factory=dict)
     late_flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     told_breaker: BreakerState = "closed"  # the state that was last written down
-    last_failure: str = ""  # why, in a few words that may be shown to anybody
-    failing_since: float = 0.0  # the first failure of those in a row
     claims_fail_since: float | None = None
     waits_since: float | None = None  # for a slot; nothing is claimed meanwhile
     slots: int | None = None  # how many it had when it wanted one more; None: as many as it wants
@@ -147,12 +148,6 @@ class Endpoint:
     def in_doubt(self, now: float) -> bool:
         """It fails, is slow, or has not answered yet."""
         return not self.health.does_well or self.latency(now) > SLOW_LATENCY
-
-    def failed(self, why: str, now: float) -> None:
-        """A request has failed, which its health knows."""
-        self.last_failure = why
-        if self.health.consecutive_failures <= 1:
-            self.failing_since = now
 
     def wants(self, now: float) -> int:
         """How many parcels to claim now.

@@ -5,10 +5,13 @@ An endpoint is named by its origin: path and query of a webhook's URL often are 
 
 import asyncio
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
+from datetime import datetime, timedelta
 
+from broker.domain.endpoint_failure import describe_failing_message, describe_run
 from broker.domain.fair_stock import Over
 from broker.domain.pause import is_withheld
+from broker.domain.push_state import FailingMessage, FailureRun
 from broker.domain.subscription import Subscription
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.failures import tell_failure
@@ -16,7 +19,8 @@ from broker.telemetry.state_changes import StateChanges
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.target import shown_origin
 
-_FAILING, _PAUSED = "push endpoints", "paused push subscriptions"
+_FAILING, _FAILING_MESSAGE = "push endpoints", "messages that endpoints do not take"
+_PAUSED = "paused push subscriptions"
 _NO_SLOT = "push subscriptions that wait for slots"
 _HELD = "push subscriptions without their keys"
 _CLAIMS = "push subscriptions that cannot be read"
@@ -38,19 +42,34 @@ class EndpointNews:
         self._held: set[str] = set()
 
     def breaker_changed(self, endpoint: Endpoint) -> None:
-        """The endpoint's circuit breaker is in another state than it was."""
-        name, health = endpoint.subscription.name, endpoint.health
-        pushes = f"pushes of {name} to {shown_origin(endpoint.subscription.push_config.endpoint)}"
-        if health.breaker == "open":
-            pause = endpoint.subscription.extensions.push.circuit_breaker.open_duration.total_seconds()
-            often = f"{health.consecutive_failures} failures in a row"
-            why = f"{endpoint.last_failure} ({often}); tried again every {pause:g} s"
-            lasted = asyncio.get_running_loop().time() - endpoint.failing_since
-            self._states.begins(_FAILING, name, f"{pushes} fail", why, lasted=lasted)
-        elif health.breaker == "closed":
-            self._states.ends(_FAILING, name, f"{pushes} work again")
-        else:
-            logger.debug("%s: one is tried", pushes)
+        """The endpoint's circuit breaker is in another state; whether the endpoint fails is reported by time."""
+        logger.debug("%s: the circuit breaker is %s", _pushes(endpoint), endpoint.health.breaker)
+
+    def failing(self, endpoint: Endpoint, run: FailureRun, retry_at: datetime | None, *, lasted: timedelta) -> None:
+        """The endpoint fails, and is to be reported for it; the reminder has the newest failure."""
+        name, what = endpoint.subscription.name, f"{_pushes(endpoint)} fail"
+        self._states.begins(_FAILING, name, what, describe_run(run, retry_at), lasted=lasted.total_seconds())
+
+    def recovered(self, endpoint: Endpoint) -> None:
+        """An endpoint that was reported as failing has taken a message."""
+        self._states.ends(_FAILING, endpoint.subscription.name, f"{_pushes(endpoint)} work again")
+
+    def message_failing(self, endpoint: Endpoint, message: FailingMessage, *, lasted: timedelta) -> None:
+        """A message keeps failing while others are delivered."""
+        what = f"pushes of message {message.message_id} of {endpoint.subscription.name} fail"
+        name, why = _message_name(endpoint, message.message_id), describe_failing_message(message)
+        self._states.begins(_FAILING_MESSAGE, name, what, why, lasted=lasted.total_seconds())
+
+    def messages_delivered(self, endpoint: Endpoint, message_ids: Iterable[str]) -> None:
+        """Messages that were reported as failing are delivered."""
+        for message_id in message_ids:
+            what = f"message {message_id} of {endpoint.subscription.name} is delivered"
+            self._states.ends(_FAILING_MESSAGE, _message_name(endpoint, message_id), what)
+
+    def messages_given_up(self, endpoint: Endpoint, message_ids: Iterable[str]) -> None:
+        """Messages that were reported as failing become dead letters, which is reported elsewhere."""
+        for message_id in message_ids:
+            self._states.forget(_FAILING_MESSAGE, _message_name(endpoint, message_id))
 
     def claim_failed(self, endpoint: Endpoint, error: BaseException) -> None:
         """Messages for it could not be taken from the log; that is tried again."""
@@ -89,6 +108,7 @@ class EndpointNews:
         self._states.forget(_FAILING, endpoint.subscription.name)
         self._states.forget(_CLAIMS, endpoint.subscription.name)
         self._states.forget(_NO_SLOT, endpoint.subscription.name)
+        self.messages_given_up(endpoint, (message.message_id for message in endpoint.failing.failing_messages))
 
     def read(self, subscription: Subscription) -> None:
         """This is how it is now."""
@@ -126,6 +146,14 @@ class EndpointNews:
         """There are no others than these."""
         for name in [name for name in self._paused | self._held if name not in names]:
             self.not_ours(name)
+
+
+def _pushes(endpoint: Endpoint) -> str:
+    return f"pushes of {endpoint.subscription.name} to {shown_origin(endpoint.subscription.push_config.endpoint)}"
+
+
+def _message_name(endpoint: Endpoint, message_id: str) -> str:
+    return f"{endpoint.subscription.name}/messages/{message_id}"
 
 
 def waits_for(endpoint: Endpoint, over: Over) -> str:

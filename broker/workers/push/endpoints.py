@@ -1,21 +1,24 @@
 """The push subscriptions that this process delivers to, kept as they are in the database."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from weakref import WeakValueDictionary
 
 from broker.domain.names import project_of
+from broker.domain.push_state import PushState
 from broker.domain.subscription import Subscription
 from broker.secrets.secrets import CannotOpen, Secrets
 from broker.secrets.webhook_secrets import opened
-from broker.store.driver.database import Database
+from broker.store.driver.database import Database, ResourceConnection
+from broker.store.resources.push_states import read_push_states
 from broker.store.resources.subscriptions import find_subscriptions, list_push_subscriptions
 from broker.workers.push.endpoint import Endpoint, Memory
 from broker.workers.push.endpoint_health import EndpointHealth
 from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.envelope import Envelope
+from broker.workers.push.failing_watch import FailingWatch
 from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.target import origin_of
 from broker.workers.push.withheld import WithheldPushes
@@ -41,12 +44,14 @@ class Endpoints:
         added: Callable[[Endpoint], None],
         removed: Callable[[Endpoint], None],
         gone: Callable[[Endpoint], None],
+        watch_of: Callable[[PushState | None], FailingWatch],
     ) -> None:
         """`owns(subscription_id)`: whether this process delivers to it.  `secrets` decrypt those of webhooks;
         `why_no_token()`: why no token can be signed ("": it can).
 
         `removed(endpoint)`: nothing is delivered to it any more, here.  `gone(endpoint)`: nor anywhere, because its
         subscription is deleted or pushed elsewhere, so there is no reason to wait for what is out.
+        `watch_of(state)` watches for failures, beginning with those that were written down.
         """
         self._database = database
         self._news = news
@@ -57,15 +62,14 @@ class Endpoints:
         self._owns = owns
         self._added = added
         self._removed = removed
-        self._gone = gone
+        self._gone, self._watch_of = gone, watch_of
         self._endpoints: dict[int, Endpoint] = {}
         self._by_name: dict[str, Endpoint] = {}
         self._awaited: dict[str, list[Endpoint]] = {}  # removed, and not gone: what is out goes on
         self._memory = Memory()  # of all
         self._memories: WeakValueDictionary[str, Memory] = WeakValueDictionary()  # by project
         self._changed: set[str] = set()
-        self._read_all = True
-        self._read_at = self._spacing = 0.0
+        self._read_all, self._read_at, self._spacing = True, 0.0, 0.0
         self._something = asyncio.Event()
 
     def get(self, subscription_id: int) -> Endpoint | None:
@@ -115,12 +119,24 @@ class Endpoints:
             try:
                 async with self._database.transaction() as connection:
                     found = {s.name: s for s in await find_subscriptions(connection, names=names)}
+                    states = await self._read_states(connection, list(found.values()))
             except BaseException:
                 self._changed.update(names)
                 self._something.set()  # they are suspended until they are read: as soon as `run` is started again
                 raise
             for name in names:
-                self._update(name, found.get(name))
+                self._update(name, found.get(name), states)
+
+    async def _read_states(
+        self, connection: ResourceConnection, subscriptions: Sequence[Subscription]
+    ) -> Mapping[int, PushState]:
+        """What was last written down about the endpoints that this process may be about to take over."""
+        new = [
+            s.subscription_id
+            for s in subscriptions
+            if s.is_push and s.subscription_id not in self._endpoints and self._owns(s.subscription_id)
+        ]
+        return await read_push_states(connection, subscription_ids=new) if new else {}
 
     async def _follow_all(self) -> None:
         loop = asyncio.get_running_loop()
@@ -132,8 +148,9 @@ class Endpoints:
         while more:
             async with self._database.transaction() as connection:
                 page = await list_push_subscriptions(connection, after=last, limit=_PAGE)
+                states = await self._read_states(connection, page)
             for subscription in page:
-                self._update(subscription.name, subscription)
+                self._update(subscription.name, subscription, states)
                 last = subscription.subscription_id
                 found.add(last)
                 names.add(subscription.name)
@@ -149,7 +166,7 @@ class Endpoints:
             self._read_at - started
         )  # many topics may be made one after another
 
-    def _update(self, name: str, subscription: Subscription | None) -> None:
+    def _update(self, name: str, subscription: Subscription | None, states: Mapping[int, PushState]) -> None:
         if name in self._changed:  # again, since it was read
             return
         known, as_read = self._by_name.get(name), subscription
@@ -169,7 +186,7 @@ class Endpoints:
             known = None
         if subscription is not None:
             if known is None:
-                self._add(subscription)
+                self._add(subscription, self._watch_of(states.get(subscription.subscription_id)))
             elif known.suspended or known.subscription != subscription:
                 self._change(known, subscription)
         self._let_go(name, as_read)
@@ -185,16 +202,14 @@ class Endpoints:
         self._news.held(subscription, why)
         return bool(why)
 
-    def _add(self, subscription: Subscription) -> None:
+    def _add(self, subscription: Subscription, failing: FailingWatch) -> None:
         now = asyncio.get_running_loop().time()
         project = project_of(subscription.name)
         trouble = self._origins.trouble(project, origin_of(subscription.push_config.endpoint), now)
         before = None if trouble is None else trouble.failures
         health = EndpointHealth(subscription.extensions.push, now=now, failures_before=before)
         memory = self._memories.setdefault(project, Memory(self._memory))
-        endpoint = Endpoint(subscription, health, Envelope(subscription, self._secrets), memory)
-        if trouble is not None:
-            endpoint.failing_since = trouble.since
+        endpoint = Endpoint(subscription, health, Envelope(subscription, self._secrets), failing, memory)
         self._endpoints[subscription.subscription_id] = endpoint
         self._by_name[subscription.name] = endpoint
         self._added(endpoint)
@@ -204,7 +219,7 @@ class Endpoints:
         is_another = old.push_config.endpoint != subscription.push_config.endpoint
         if is_another or old.shard_ids != subscription.shard_ids:
             self._remove(endpoint)  # the new one has a health of its own, but knows of its origin
-            self._add(subscription)
+            self._add(subscription, self._watch_of(None) if is_another else endpoint.failing)
             return
         endpoint.suspended = False
         endpoint.subscription = subscription
@@ -213,7 +228,7 @@ class Endpoints:
         self._added(endpoint)
 
     def _remove(self, endpoint: Endpoint) -> None:
-        endpoint.closed = True
+        endpoint.closed = endpoint.removed = True
         del self._endpoints[endpoint.subscription_id]
         del self._by_name[endpoint.subscription.name]
         if endpoint.flights or endpoint.late_flights:

@@ -18,7 +18,6 @@ class Trouble:
     """`failures` in a row, 0 while a request is only out for long; times of a monotonic clock."""
 
     failures: int
-    since: float
     last: float
 
 
@@ -48,7 +47,7 @@ class KnownOrigins:
 
     def _note(self, project: str, origin: Origin, now: float) -> Trouble:
         key = project, origin
-        trouble = self.trouble(project, origin, now) or Trouble(0, now, now)
+        trouble = self.trouble(project, origin, now) or Trouble(0, now)
         self._troubles.pop(key, None)
         if len(self._troubles) >= _MAX_KEPT:
             del self._troubles[next(iter(self._troubles))]

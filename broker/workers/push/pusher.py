@@ -1,6 +1,8 @@
 """Push in this process: its parts, connected."""
 
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 
 from broker.access.access import Access
 from broker.domain.delivery import StoredMessage
@@ -20,6 +22,7 @@ from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.endpoint_reports import EndpointReports
 from broker.workers.push.endpoints import Endpoints
+from broker.workers.push.failing_watch import FailingWatch
 from broker.workers.push.http_client import PushClient
 from broker.workers.push.known_origins import KnownOrigins
 from broker.workers.push.oidc_token import REFRESH_SECONDS, TokenSigner
@@ -55,10 +58,11 @@ class Pusher:
         owns: Callable[[int], bool],
         make_client: Callable[[], PushClient],
         counters: Counters,
+        failing_after: float,
     ) -> None:
         """`scheduler` claims for pushes alone.  `access` says whose tokens pushes may carry (None: anybody's).
         `secrets` decrypt what signs requests.  `owns(subscription_id)`: whether this process delivers to it.
-        `make_client()` is called when the event loop runs.
+        `make_client()` is called when the event loop runs.  `failing_after`: the setting `push_failing_after`.
         """
         self._clock = clock
         self._scheduler = scheduler
@@ -66,7 +70,7 @@ class Pusher:
         self._make_client = make_client
         self._secrets = secrets
         self._counters = counters
-        self._access = access
+        self._access, self._failing_after = access, timedelta(seconds=failing_after)
         self._client: PushClient | None = None
         self._log = PushLog(database)
         self._settlement = Settlement(coalescer)
@@ -93,10 +97,12 @@ class Pusher:
             added=self._added,
             removed=self._planner.remove,
             gone=lambda endpoint: self._sender.leave(endpoint),
+            watch_of=partial(FailingWatch, self._failing_after),
         )
 
     def _added(self, endpoint: Endpoint) -> None:
         self._counters.know(endpoint.subscription_id, endpoint.subscription.name)
+        self._reports.taken_over(endpoint)
         self._planner.add(endpoint)
 
     def start(self) -> None:
@@ -153,6 +159,7 @@ class Pusher:
 
     async def _write_log(self) -> None:
         self._reports.tell_of_waiting(self._endpoints.all())
+        self._reports.report_failing(self._endpoints.all())
         await self._log.flush()
 
     def _why_no_token(self, subscription: Subscription) -> str | None:

@@ -247,16 +247,14 @@ class PushSender:
             if endpoint.subscription.extensions.push.digest is not None:
                 items = self._refuse_some(endpoint, flight, outcome, now)
             self._settlement.acknowledge(endpoint, items, _answer(endpoint, flight, outcome, now))
-            if had_failed:
-                self._reports.tell(endpoint)
+            self._reports.succeeded(endpoint, items, had_failed=had_failed)
             return
         token = token_of(endpoint.subscription, self._signer, self._clock.now())
         status, detail = explain(endpoint.subscription, outcome, token)
         retry_after = outcome.retry_after if isinstance(outcome, Answer) else None
         pause = flight.health.failed(flight.attempt, now, fault_of(status), retry_after=retry_after)
         self._settlement.nack(endpoint, items, push_answered(status), pause)
-        endpoint.failed(detail if status is None else f"status {status}", now)
-        self._reports.failed(endpoint, flight, now, items, status, detail)
+        self._reports.failed(endpoint, flight, now, items, pause, status=status, detail=detail)
         if flight.health.is_gone:
             self._gone(endpoint)
 
@@ -266,9 +264,10 @@ class PushSender:
         refused = [item for item in flight.parcel.items if message_id_of(item) in failed] if failed else []
         if not refused:
             return flight.parcel.items
-        self._settlement.nack(endpoint, refused, PUSH_DIGEST, MessagePause(REJECTED_BACKOFF))
+        pause = MessagePause(REJECTED_BACKOFF)
+        self._settlement.nack(endpoint, refused, PUSH_DIGEST, pause)
         detail = "the answer to the digest names it as failed"
-        self._reports.failed(endpoint, flight, now, refused, answer.status, detail)
+        self._reports.failed(endpoint, flight, now, refused, pause, status=answer.status, detail=detail)
         return [item for item in flight.parcel.items if item not in refused]
 
     def _overdue(self, endpoint: Endpoint, flight: Flight) -> None:
@@ -292,8 +291,7 @@ class PushSender:
         self._settlement.nack(endpoint, flight.parcel.items, PUSH_TIMEOUT, pause)
         self._origins.failed(endpoint.project, endpoint.origin, loop.time())
         why = f"no answer within {deadline} seconds"
-        endpoint.failed(why, loop.time())
-        self._reports.failed(endpoint, flight, loop.time(), flight.parcel.items, None, why)
+        self._reports.failed(endpoint, flight, loop.time(), flight.parcel.items, pause, status=None, detail=why)
         self._next(endpoint)
 
     def _left(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
@@ -316,6 +314,7 @@ class PushSender:
             endpoint.drop(item)
         answer = _answer(endpoint, flight, outcome, asyncio.get_running_loop().time())
         self._settlement.acknowledge(endpoint, [*settled, *flight.parcel.items], answer)
+        self._reports.succeeded(endpoint, flight.parcel.items)
 
     def _wait_for_room(self, endpoint: Endpoint, now: float) -> None:
         """Until an answer comes or there is room without one; what is claimed does not wait for long."""

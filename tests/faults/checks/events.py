@@ -17,7 +17,7 @@ _BEGINS = {
     "pubsub.subscription.backlogReached": "backlog",
 }
 _ENDS = {
-    "pubsub.push.working": ("endpoint",),
+    "pubsub.push.recovered": ("endpoint",),
     "pubsub.push.resumed": ("pause",),
     "pubsub.subscription.caughtUp": ("age", "backlog"),
 }

@@ -28,7 +28,7 @@ def show(session: Session, *, message_id: str, topic: str | None, subscription: 
         return _timeline(session.api.call("GET", f"{session.subscription(subscription)}/messages/{message_id}"))
     where = session.topic(topic) if topic else session.project
     found = session.api.call("GET", f"{where}/messages/{message_id}")
-    fates = {leaf(one["subscription"]): f"{one['state']}: {one['verdict']}" for one in found["subscriptions"]}
+    fates = {leaf(one["subscription"]): _fate(one) for one in found["subscriptions"]}
     fields = {"topic": found["topic"], **message_fields(found["message"])}
     if "deliverTime" in found:
         fields["comes"] = found["deliverTime"]
@@ -79,6 +79,11 @@ def replace(
     done = session.api.call("POST", f"{name}:replace", {"messageId": message_id, "message": message})
     told = f"{done['outcome']}; {done['replacementId']} stands in its place.{_standings(done)}"
     return Shown(data=done, line=told)
+
+
+def _fate(one: Json) -> str:
+    cause = f" ({one['heldBy']})" if "heldBy" in one else ""
+    return f"{one['state']}{cause}: {one['verdict']}"
 
 
 def _standings(done: Json) -> str:

@@ -5,8 +5,10 @@ from typing import Any
 import msgspec
 
 from broker.domain.delay import ScheduledMessage
+from broker.domain.endpoint_failure import endpoint_failure_fields
 from broker.domain.fate import MessageFate, fate_until_due, retracted_verdict
 from broker.domain.journal import Entry
+from broker.domain.lag import HeldBy
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
 from broker.domain.message_state import MessageState
@@ -83,6 +85,8 @@ def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
             body["deliverTime"] = format_timestamp(standing.delivered_at)
         if standing.at is not None and standing.state in _TIMES:
             body[_TIMES[standing.state]] = format_timestamp(standing.at)
+    if fate.endpoint is not None:
+        body |= {"heldBy": HeldBy.ENDPOINT_FAILING, "endpointFailure": endpoint_failure_fields(fate.endpoint)}
     if fate.held_by_message_id:
         body["heldByMessageId"] = fate.held_by_message_id
     if letter is not None:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from broker.domain.durations import format_duration
+from broker.domain.endpoint_failure import endpoint_failure_fields
 from broker.domain.lag import KeyHolder, Lag
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.pauses import pause_json
@@ -26,6 +27,8 @@ def _lag(lag: Lag, now: datetime) -> dict[str, Any]:
     if lag.held:
         body["messagesHeldByKeys"] = lag.held
     body |= {"heldBy": lag.held_by, "verdict": lag.verdict}
+    if lag.endpoint is not None:
+        body["endpointFailure"] = endpoint_failure_fields(lag.endpoint)
     if lag.subscription.pause is not None:
         body |= {"paused": True, **pause_json(lag.subscription.pause)}
     return body | ({} if lag.holder is None else {"stuckKey": _holder(lag.holder)})

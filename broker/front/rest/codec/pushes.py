@@ -1,11 +1,18 @@
 """The status and the failures of pushes, and pausing them; extensions."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from broker.domain.durations import format_duration
+from broker.domain.endpoint_failure import (
+    describe_failing_endpoint,
+    endpoint_failure_fields,
+    failing_message_fields,
+)
+from broker.domain.lag import HeldBy
 from broker.domain.message import NewMessage
 from broker.domain.pause import Pause
 from broker.domain.push_config import without_query
@@ -49,8 +56,10 @@ def decode_push_failure_page(query: Mapping[str, str]) -> PushFailurePage:
     return parse_push_failure_page(*decode_page_parameters(query), message_id)
 
 
-def push_status_json(subscription: Subscription, state: PushState | None) -> dict[str, Any]:
-    """Of a push subscription with all that is known, zeros included; of another just what it is."""
+def push_status_json(subscription: Subscription, state: PushState | None, now: datetime) -> dict[str, Any]:
+    """Everything that is known about a push subscription's endpoint as of now, zeros included; of another
+    subscription just how it is delivered.
+    """
     if not subscription.is_push:
         other = "EXPORT" if subscription.export else "PULL"
         return {"state": "DETACHED" if subscription.detached else other}
@@ -59,6 +68,8 @@ def push_status_json(subscription: Subscription, state: PushState | None) -> dic
     body: dict[str, Any] = {"state": "ACTIVE"}
     if state.paused_reason:
         body = {"state": "PAUSED", **pause_json(subscription.pause or Pause(state.paused_reason))}
+    elif state.is_failing(now):
+        body = {"state": "FAILING", **endpoint_failure_json(state)}
     body["circuitBreaker"] = {
         "state": state.breaker.upper(),
         "consecutiveFailures": state.consecutive_failures,
@@ -69,7 +80,18 @@ def push_status_json(subscription: Subscription, state: PushState | None) -> dic
         body["retryTime"] = format_timestamp(state.retry_at)
     if state.waits_since is not None and not state.paused_reason:
         body["waitsForSlotsSince"] = format_timestamp(state.waits_since)
+    if state.failing_messages:
+        body["failingMessages"] = [failing_message_fields(message) for message in state.failing_messages]
     return body
+
+
+def endpoint_failure_json(state: PushState) -> dict[str, Any]:
+    """Why an endpoint that fails holds its messages, alike wherever it is shown."""
+    return {
+        "heldBy": HeldBy.ENDPOINT_FAILING,
+        "verdict": describe_failing_endpoint(state),
+        "endpointFailure": endpoint_failure_fields(state),
+    }
 
 
 def push_failure_json(failure: PushFailure) -> dict[str, Any]:
