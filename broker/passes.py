@@ -146,4 +146,4 @@ def _make_relay(
     counters: Counters,
 ) -> Relay:
     messages = MessageRelay(database, clock, resources, wake_ups, next_due, quotas, states, counters)
-    return Relay(database, clock, messages, AckRelay(database, resources, acks, states, counters))
+    return Relay(database, clock, messages, AckRelay(database, resources, acks, states, counters), states)
