@@ -72,7 +72,9 @@ class Passes:
         parts, self._config, self._looks = (database, clock), config, looks
         self.secret_keeper = SecretKeeper(database, secrets, states)
         self.scrapes = Scrapes(counters.book, Figures(database, looks, clock, counters.book))
-        self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters, company, loop_turns)
+        self.dead_letter_forwarder = DeadLetterForwarder(
+            *parts, resources, wake_ups, counters, company, loop_turns, states
+        )
         self.next_due, self.next_tick = NextDue(), NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states)
         ticking = resources, wake_ups, quotas, schemas, transforms, states, counters
@@ -144,4 +146,4 @@ def _make_relay(
     counters: Counters,
 ) -> Relay:
     messages = MessageRelay(database, clock, resources, wake_ups, next_due, quotas, states, counters)
-    return Relay(database, clock, messages, AckRelay(database, resources, acks, states, counters))
+    return Relay(database, clock, messages, AckRelay(database, resources, acks, states, counters), states)

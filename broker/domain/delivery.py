@@ -10,13 +10,14 @@
     due and delivered as often as the dead-letter policy allows ──a claim finds it──► exhausted ──the dead-letter
     forwarder──► published on the dead-letter topic (or pending again, if there is no such topic any more)
 
-A claim has two sources: messages that are due again and fresh ones from the cursor on.  Half of it is kept for
-fresh messages where there are any: a thousand messages that always fail must not starve the rest.
+A claim has two sources: messages that are due again and fresh ones from the cursor on.  How they share it is in
+due_share.py: a thousand messages that always fail must not starve the rest.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -106,6 +107,19 @@ class Delivery(msgspec.Struct, frozen=True):
         return range(len(self.messages)) if self.only is None else self.only
 
 
+class Redelivery(NamedTuple):
+    """A message without an ordering key that is due for its attempt `number`, since `next_delivery_at`."""
+
+    number: int
+    message: Stretch
+    next_delivery_at: datetime
+    is_just_retried: bool = False
+
+    @property
+    def available(self) -> Sequence[Stretch]:
+        return (self.message,)
+
+
 @dataclass(slots=True)
 class Share:
     """What a demand was given: fresh messages in log order, and redelivered ones by attempt number."""
@@ -137,13 +151,8 @@ def even_parts(demands: Sequence[Demand], available: int, *, among: int) -> Sequ
     return [demand.within(part if demand.evenly else None, demand.max_bytes) for demand in demands]
 
 
-def due_quota(wanted: int, fresh_available: int) -> int:
-    """How many of `wanted` messages may be redeliveries when `fresh_available` fresh ones could be had."""
-    return max(wanted - fresh_available, wanted // 2, 1)
-
-
-def share_out(demands: Sequence[Demand], redeliveries: Sequence[tuple[int, Stretch]], fresh: Source) -> list[Share]:
-    """Fill the demands in turn, redeliveries (attempt number, one message) first, within each one's limits.
+def share_out(demands: Sequence[Demand], redeliveries: Sequence[Redelivery], fresh: Source) -> list[Share]:
+    """Fill the demands in turn, redeliveries first, within each one's limits.
 
     A demand that has nothing yet takes its next message whatever its size: a message larger than any budget
     must still be delivered.  What fits nowhere is in no share; both sources are used from their front only.
@@ -153,7 +162,7 @@ def share_out(demands: Sequence[Demand], redeliveries: Sequence[tuple[int, Stret
     for demand, share in zip(demands, shares, strict=True):
         room, taken = demand.max_bytes, 0
         while again < len(redeliveries) and taken < demand.max_messages:
-            number, message = redeliveries[again]
+            number, message = redeliveries[again][:2]
             room -= message.size
             if taken and room < 0:
                 break

@@ -14,7 +14,8 @@ def describe_failing_endpoint(state: PushState) -> str:
     if run is not None:
         parts = [f"{_requests(run)} since {format_timestamp(run.since)}", _last(run.status, run.reason)]
     else:
-        parts = [f"{state.consecutive_failures:,} failures in a row by {format_timestamp(state.changed_at)}"]
+        failed = f"{state.consecutive_failures:,} different messages have failed without a success"
+        parts = [f"{failed} by {format_timestamp(state.changed_at)}"]
     breaker = "" if state.breaker == "closed" else f"its circuit breaker is {state.breaker.replace('_', ' ')}"
     return f"The endpoint fails: {_join(*parts, breaker, retry)}."
 

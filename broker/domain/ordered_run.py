@@ -69,6 +69,7 @@ class OrderedRun:
     first_publish_time: datetime
     last_publish_time: datetime
     redriven: bool = False
+    is_just_retried: bool = False  # domain/due_share.py
     phase: Phase = Phase.DUE
     retimed: bool = False
     asked: Sequence[int] = ()
@@ -164,9 +165,9 @@ GivenRun = tuple[OrderedRun, Sequence[Stretch]]  # and which of its messages
 
 
 def give_runs(
-    runs: Iterable[OrderedRun], demands: Sequence[Demand], quota: int, preferred: Preferred = nobody
+    offered: Iterable[GivenRun], demands: Sequence[Demand], preferred: Preferred = nobody
 ) -> list[list[GivenRun]]:
-    """Give messages of runs to the demands, up to `quota` in all; a run is never spread over two.
+    """Give messages of runs to the demands; a run is never spread over two.
 
     A run goes to the demand that its key is preferred at, if that has room, else to the first that has.
     """
@@ -174,19 +175,19 @@ def give_runs(
     counts = [demand.max_messages for demand in demands]
     rooms = [demand.max_bytes for demand in demands]
     turn = 0
-    for run in runs:
+    for run, messages in offered:
         wanted = preferred(run.ordering_key)
         takers = [] if wanted is None else [wanted]
         fitting: list[Stretch] = []
         for taker in chain(takers, range(turn, len(demands))):
-            fitting = _fitting(run.available, min(counts[taker], quota), rooms[taker], empty=not given[taker])
-            if fitting or quota <= 0:
+            fitting = _fitting(messages, counts[taker], rooms[taker], empty=not given[taker])
+            if fitting:
                 break
             if taker == turn:  # full
                 turn += 1
         if fitting:
             given[taker].append((run, fitting))
-            counts[taker], quota = counts[taker] - len(fitting), quota - len(fitting)
+            counts[taker] -= len(fitting)
             rooms[taker] -= sum(message.size for message in fitting)
     return given
 

@@ -1,10 +1,12 @@
 """What the scheduler of claims knows: consumers in their shards, and the lanes in which they wait for turns."""
 
 import asyncio
-from collections.abc import Collection, Hashable, Iterable
+import random
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from operator import attrgetter
 
 from broker.domain.names import project_of
 from broker.domain.priority import MAX_LEVELS
@@ -168,6 +170,15 @@ class Member:
     removed: bool = False
     levels: Levels | None = None
     urgent: bool = False  # when its watches were made
+
+    def in_turn(self) -> Sequence[Watch]:
+        """All its watches, the longest unclaimed first.  Those that never were (a pull that waits for nothing makes
+        a new member) in random order, or the first shard with a backlog would get every claim.
+        """
+        if len(self.watches) == 1:
+            return self.watches
+        shuffled = random.sample(self.watches, len(self.watches))
+        return sorted(shuffled, key=attrgetter("claimed_at"))
 
     def next_held_up(self, now: datetime) -> list[Watch]:
         """Whose claim is longest ago first: what one turn brings may be all that is wanted.  What is less urgent

@@ -132,7 +132,7 @@ class ClaimScheduler:
 
     def _look_everywhere(self, member: Member) -> None:
         now = self._clock.now()
-        for watch in member.watches:
+        for watch in member.in_turn():
             watch.due_at = now  # a claim under way has looked at what was due before
             self._look(watch)
 

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from broker.domain.deduplication import identities
 from broker.domain.delay import due_times
-from broker.domain.errors import Aborted, BrokerError, FailedPrecondition, NotFound, Unavailable
+from broker.domain.errors import Aborted, BrokerError, FailedPrecondition, Internal, NotFound, Unavailable
 from broker.domain.expiry import times_to_live
 from broker.domain.message import NewMessage
 from broker.domain.names import leaf, project_of
@@ -105,6 +105,8 @@ class MessageRelay:
                 _encode(topic, [each.message], self._clock)
             except BrokerError as error:
                 await self._refuse([each], error)
+            except Exception as error:  # or it would hold up its topic for ever
+                await self._refuse([each], Internal(reason(error)))
             else:
                 good.append(each)
         return await self._append(topic, good) if good else True

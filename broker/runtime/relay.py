@@ -14,6 +14,8 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.message_relay import MessageRelay
 from broker.store.driver.database import Database
 from broker.store.log.staged import EVER, Found, Outcome, StagedAcks, StagedMessage, find_staged, note_relaying
+from broker.telemetry.log import reason
+from broker.telemetry.state_changes import StateChanges
 
 AWAKE_SECONDS = 1.0  # after the last find, in which nobody need tell of a commit
 _NOTE_SECONDS = 0.5  # between two notes of that
@@ -39,6 +41,7 @@ class Relay:
         clock: DatabaseClock,
         messages: MessageRelay,
         acks: AckRelay,
+        states: StateChanges,
         *,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -46,6 +49,7 @@ class Relay:
         self._clock = clock
         self._messages = messages
         self._acks = acks
+        self._states = states
         self._ticks = ticks
         self._since = EVER
         self._since_ever_at = ticks()
@@ -119,14 +123,22 @@ class Relay:
         results = await asyncio.gather(*map(one, names, works), return_exceptions=True)
         errors = [result for result in results if isinstance(result, BaseException)]
         for error in errors:
-            if not isinstance(error, BrokerError) or (found.complete and len(errors) == len(results)):
+            if not isinstance(error, Exception) or (found.complete and len(errors) == len(results)):
                 raise error
         outcomes: Outcomes = {}
         for name, result in zip(names, results, strict=True):
-            outcome = Outcome.KEPT if isinstance(result, BaseException) else result
+            outcome = result if isinstance(result, Outcome) else Outcome.KEPT
+            if isinstance(result, Exception):
+                self._report(name, result)
             # A name may be twice, of a topic that was deleted and of the one that has it now.
             outcomes[name] = max(outcome, outcomes.get(name, outcome), key=lambda each: each.value)
         return outcomes
+
+    def _report(self, name: str, error: Exception) -> None:
+        """The others go on; this one is tried again after _KEPT_SECONDS."""
+        what = f"what is staged for {name} is not taken up, and is tried again and again"
+        trace = None if isinstance(error, BrokerError) else error
+        self._states.happens("staged messages that wait", name, what, reason(error), error=trace)
 
     async def _note(self, found: Found, left: set[str], *, is_done: bool) -> None:
         """What is noted is half a second old at most while something comes, so that awake means awake."""

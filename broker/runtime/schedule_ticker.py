@@ -40,6 +40,7 @@ from broker.telemetry.state_changes import StateChanges
 _TRIES = 3  # while a topic changes under a tick
 _LONGEST_REASON = 500  # characters
 _PASSED_BY = timedelta(seconds=20)  # so that the log has one line for as long as it lasts (QUIET_SECONDS)
+_SOON = timedelta(seconds=1)  # until the next try of a schedule that met a passing failure
 
 
 class _CannotTick(Exception):
@@ -119,9 +120,14 @@ class ScheduleTicker:
         return list(self._tried_again)
 
     def _pass_by(self, name: str, why: Exception) -> None:
-        self._tried_again[name] = self._clock.now() + _PASSED_BY
-        what = f"{name} cannot tick, and is tried again and again; put it anew, or delete it"
-        self._states.happens("schedules that cannot tick", name, what, reason(why), error=why)
+        passes = isinstance(why, Unavailable | Aborted)
+        self._tried_again[name] = self._clock.now() + (_SOON if passes else _PASSED_BY)
+        what = f"{name} cannot tick, and is tried again and again"
+        if passes:
+            self._states.happens("schedules that cannot tick", name, what, reason(why))
+        else:
+            what += "; put it anew, or delete it"
+            self._states.happens("schedules that cannot tick", name, what, reason(why), error=why)
 
     async def _tick(
         self, lock: Callable[[HotConnection], Awaitable[Schedule | None]], *, by_hand: bool
@@ -141,8 +147,6 @@ class ScheduleTicker:
                     except BaseException:
                         await connection.close()
                         raise
-            except (Unavailable, Aborted):
-                raise
             except store.UnreadableSchedule as error:
                 raise _CannotTick(error.name, Internal(str(error))) from error
             except Exception as error:

@@ -1,12 +1,18 @@
-"""Moves messages that failed too often to their dead-letter topics (A5)."""
+"""Moves messages that failed too often to their dead-letter topics (A5).
+
+No subscription waits for another one's failure, and no message for one that the database refuses: that one is found
+by halves, reported, and passed by for PASSED_BY.
+"""
 
 import asyncio
+from datetime import datetime, timedelta
 from functools import partial
 
 from broker.domain.dead_letter import DEADLINE
-from broker.domain.errors import NotFound
+from broker.domain.errors import Aborted, BrokerError, NotFound, Unavailable
 from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
+from broker.domain.topic import Topic
 from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.loop_turns import LoopTurns
@@ -15,17 +21,25 @@ from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.dead_letter_work import find_dead_letter_work
 from broker.store.log.dead_letters import (
+    MAX_LETTERS,
     DeadLetterTopicClosed,
     DeadLetterTopicFrozen,
+    Forwarded,
     forward_dead_letters,
     retry_exhausted_attempts,
 )
+from broker.store.log.messages import PartitionMissing
+from broker.store.log.partitions import make_partitions_ahead
+from broker.telemetry.log import reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DEAD_LETTERED, EXPIRED
+from broker.telemetry.state_changes import StateChanges
 from broker.telemetry.tally import Tally
 
 BESIDE = 4  # beside other projects' calls a batch is so many times as small: so are the steps that it takes
 _LOOK_SECONDS = 1.0  # a subscription waits so long for its first batch while others' have no end
+PASSED_BY = timedelta(seconds=20)  # a message that the database refuses; the log has one line while it lasts
+MAX_PASSED_BY = 1_000  # of them in a process, of all subscriptions
 
 
 class DeadLetterForwarder:
@@ -40,7 +54,11 @@ class DeadLetterForwarder:
         counters: Counters,
         company: Company,
         loop_turns: LoopTurns,
+        states: StateChanges,
     ) -> None:
+        self._states = states
+        # By subscription, shard and sequence: until when a message is passed by.
+        self._passed_by: dict[tuple[int, int, int], datetime] = {}
         self._counters, self._company, self._loop_turns = counters, company, loop_turns
         self._database = database
         self._clock = clock
@@ -52,6 +70,7 @@ class DeadLetterForwarder:
         """Forward all that waits, and tell of it once a minute.  Returns the number of messages.
 
         One batch of each subscription and shard after the other: a storm of one holds up nobody's (M1).
+        Raises Unavailable if the database is away.
         """
         self._tally.tick()
         forwarded, left = await self._forward_for_a_while()
@@ -83,6 +102,13 @@ class DeadLetterForwarder:
             count, more = await self._forward(subscription_name, shard_id)
         except NotFound:
             return 0, False  # the subscription is gone
+        except Exception as error:  # this pass goes on with the others
+            what = f"dead letters of {subscription_name} in shard {shard_id} wait, and are tried again and again"
+            why = reason(error)
+            self._states.happens(
+                "dead letters that wait", f"{subscription_name} {shard_id}", what, why, error=error
+            )
+            return 0, False
         if more and self._company.is_there():
             await asyncio.sleep(clock() - begun_at)
         return count, more
@@ -96,16 +122,11 @@ class DeadLetterForwarder:
             topic = await self._resources.topic(policy.dead_letter_topic)
             if topic.freeze is not None:
                 return 0, False  # they stay given up, and wait
-            async with self._database.hot() as connection:
-                done = await forward_dead_letters(
-                    connection,
-                    subscription=subscription,
-                    shard_id=shard_id,
-                    topic=topic,
-                    now=self._clock.now(),
-                    part=BESIDE if self._company.is_there() else 1,
-                    turn=partial(self._loop_turns.turn, project_of(subscription.name)),
-                )
+            done = await self._forward_batch(subscription, shard_id, topic)
+        except PartitionMissing:
+            async with self._database.connection() as ordinary:
+                await make_partitions_ahead(ordinary, now=self._clock.now())
+            return 0, False
         except DeadLetterTopicFrozen:
             self._resources.drop(topic.name)
             return 0, False
@@ -122,6 +143,50 @@ class DeadLetterForwarder:
         if done.count and subscription.enable_message_ordering:  # the next messages of the keys
             self._wake_ups.redeliverable(subscription.subscription_id)
         return done.count, done.more
+
+    async def _forward_batch(self, subscription: Subscription, shard_id: int, topic: Topic) -> Forwarded:
+        """One batch, without the messages that the database refused lately.  If it refuses another one, that one is
+        found by halves.
+        """
+        most = MAX_LETTERS
+        while True:
+            tried: dict[int, str] = {}
+            try:
+                async with self._database.hot() as connection:
+                    return await forward_dead_letters(
+                        connection,
+                        subscription=subscription,
+                        shard_id=shard_id,
+                        topic=topic,
+                        now=self._clock.now(),
+                        part=BESIDE if self._company.is_there() else 1,
+                        most=most,
+                        but=self._refused(subscription.subscription_id, shard_id),
+                        tried=tried,
+                        turn=partial(self._loop_turns.turn, project_of(subscription.name)),
+                    )
+            except (Unavailable, Aborted, NotFound):
+                raise
+            except BrokerError as error:
+                if not tried or (len(tried) == 1 and len(self._passed_by) >= MAX_PASSED_BY):
+                    raise
+                if len(tried) == 1:
+                    self._pass_by(subscription, shard_id, *tried.popitem(), error)
+                    return Forwarded({}, (), more=True)
+                most = len(tried) // 2
+
+    def _refused(self, subscription_id: int, shard_id: int) -> set[int]:
+        """The sequences that are passed by just now."""
+        now = self._clock.now()
+        self._passed_by = {key: until for key, until in self._passed_by.items() if now < until <= now + PASSED_BY}
+        return {
+            seq for (of_id, of_shard, seq) in self._passed_by if (of_id, of_shard) == (subscription_id, shard_id)
+        }
+
+    def _pass_by(self, subscription: Subscription, shard_id: int, seq: int, id_: str, error: Exception) -> None:
+        self._passed_by[subscription.subscription_id, shard_id, seq] = self._clock.now() + PASSED_BY
+        what = f"dead letter {id_} of {subscription.name} cannot be published, and is tried again and again"
+        self._states.happens("dead letters that cannot be published", id_, what, reason(error), error=error)
 
     def tell(self) -> None:
         """What is not told yet: the broker stops."""

@@ -16,15 +16,17 @@ from broker.domain.ack_id import ack_ids_of
 from broker.domain.deduplication import Deduplication
 from broker.domain.errors import Unavailable
 from broker.domain.freeze import Freeze
+from broker.domain.message import NewMessage
 from broker.domain.quota import ProjectQuotas
 from broker.domain.topic import Topic
 from broker.domain.topic_extensions import TopicExtensions
+from broker.runtime import message_relay
 from broker.runtime import relay as relay_module
 from broker.runtime.ack_relay import AckRelay
 from broker.runtime.message_relay import MessageRelay
 from broker.store.log import staged as store
 from broker.store.log.scheduled_messages import append_due
-from broker.store.log.staged import Appended, StagedMessage
+from broker.store.log.staged import Appended, Outcome, StagedMessage
 from broker.store.resources import subscriptions, topics
 from broker.telemetry.metrics.families import PUBLISHED_MESSAGES, REPEATED_MESSAGES, STAGED_REFUSED
 from tests.fixtures.application import Application, publish, settle
@@ -300,6 +302,57 @@ async def test_a_log_that_is_locked_does_not_hold_up_others(relaying: Relaying, 
     relaying.seconds += 1.1
     await relay.run_once()
     assert await relaying.came() == ["a"]
+
+
+@pytest.mark.parametrize("error", [Unavailable("The server cannot be reached."), ValueError("a defect")])
+async def test_a_topic_that_fails_holds_up_no_other_and_is_reported_once(
+    relaying: Relaying, application: Application, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """A defect used to end the relay, which began with the same topic again."""
+    log = relaying.log
+    other = await other_topic(log)
+
+    class Failing(MessageRelay):
+        async def relay(self, found: Sequence[StagedMessage]) -> Outcome:
+            if found[0].topic == log.topic.name:
+                raise error
+            return await super().relay(found)
+
+    relay = relaying.relay(messages=Failing)
+    with caplog.at_level(logging.WARNING):
+        for seconds, body in enumerate("abc"):
+            with application.session() as session:
+                publish(session, f"failing {body}")
+                publish(session, body, topic="projects/p/topics/other")
+            relaying.seconds = 1.1 * seconds
+            await relay.run_once()
+            found = await log.rows(f"SELECT count(*)::int FROM messages WHERE shard_id = {other.shard_ids[0]}")
+            assert found == [(seconds + 1,)]
+    [reported] = [line for line in caplog.messages if "is not taken up" in line]
+    assert reported.startswith(
+        f"what is staged for {log.topic.name} is not taken up, and is tried again and again: "
+    )
+    assert await left(relaying) == 3
+
+
+async def test_one_that_cannot_be_encoded_is_put_aside_and_the_others_come(
+    relaying: Relaying, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a defect of ours, which would hold up its topic for ever."""
+    with application.session() as session:
+        for body in "abc":
+            publish(session, body)
+    real = message_relay.check_messages
+
+    def defective(messages: Sequence[NewMessage]) -> None:
+        if messages[0].data == b"b":
+            raise ValueError("a defect")
+        real(messages)
+
+    monkeypatch.setattr(message_relay, "check_messages", defective)
+    await relaying.relay().run_once()
+    assert await relaying.came() == ["a", "c"]
+    assert await refused(relaying) == [("b", "INTERNAL: ValueError: a defect")]
 
 
 async def test_where_nothing_could_be_taken_up_in_time_it_says_of_what(

@@ -261,8 +261,36 @@ async def test_a_topic_that_cannot_be_read_just_now_has_refused_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(ticker._resources, "topic", away)
-        with pytest.raises(Unavailable):
-            await ticker.tick_due()
+        assert await ticker.tick_due() == ()
+    office.after(2)
     while await ticker.tick_due() is not None:
         pass
-    assert await office.came() == [1.0]
+    assert await office.came() == [1.0, 2.0]
+
+
+async def test_one_whose_topic_cannot_be_read_just_now_holds_up_no_other(
+    office: Office, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It used to end the worker, which began with it again."""
+    away = "projects/p/topics/away"
+    slow = "projects/p/schedules/slow"
+    await office.put(name=slow)
+    await office.log.execute(f"UPDATE schedules SET definition = jsonb_set(definition, '{{topic}}', '\"{away}\"')")
+    office.after(0.5)
+    await office.put()
+    ticker = office.ticker()
+    real = ticker._resources.topic
+
+    async def topic(name: str) -> object:
+        if name == away:
+            raise Unavailable("The server cannot be reached.")
+        return await real(name)
+
+    monkeypatch.setattr(ticker._resources, "topic", topic)
+    worker = ScheduleWorker(office.clock, ticker, NextDue())
+    with caplog.at_level(logging.WARNING):
+        for seconds in range(2, 6):
+            office.after(seconds)
+            assert await worker.run_once() > office.clock.moment
+    assert sorted(await office.came()) == [n + 0.5 for n in range(1, 5)]
+    assert len([line for line in caplog.messages if f"{slow} cannot tick" in line]) == 1

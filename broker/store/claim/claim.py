@@ -131,7 +131,7 @@ async def _of_one(connection: HotConnection, request: ClaimRequest, bodies: Bodi
 
 
 def _cursor(row: Any) -> Cursor:
-    return Cursor(row.next_publish_time, row.next_seq, row.due_floor)
+    return Cursor(row.next_publish_time, row.next_seq, row.due_floor, row.due_first)
 
 
 def _look_first(

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
-from broker.domain.delivery import MESSAGE_OVERHEAD
+from broker.domain.delivery import MESSAGE_OVERHEAD, Redelivery
+from broker.domain.due_share import RETRY_SPACING, due_order, is_just_retried
 from broker.domain.ordered_run import OrderedRun, Phase
 from broker.domain.sequences import from_multirange, to_multirange
 from broker.domain.stretch import Stretch
@@ -23,6 +24,7 @@ _FIND_MESSAGES_OF_KEYS = statements.hot("find_messages_of_keys")
 _FIND_STRAGGLERS_OF_KEYS = statements.hot("find_stragglers_of_keys")
 
 MAX_DUE_ROWS = 200  # rows, of up to 1,000 messages each, that a claim looks at for one subscription
+MAX_SEEN_ROWS = 20_000  # among which a claim for several chooses them, without a lock: up to MAX_DUE_ROWS for each
 # And for all together, though at least one for each.  An ordered subscription may have so many alone, twice as many
 # as it may hand out: most are of one message, and those of keys of which nothing is out only wait to be let go.
 MAX_DUE_ROWS_OF_ALL = 4_000
@@ -57,12 +59,18 @@ def lock_due(trip: RoundTrip, request: ClaimRequest, works: Sequence[Work]) -> N
         return
     room = max(MAX_DUE_ROWS_OF_ALL // len(works), 1)
     for work in works:
-        wanted = work.claimant.max_messages
-        rows = max(2 * wanted, MAX_DUE_ROWS) if work.claimant.ordered else min(wanted, MAX_DUE_ROWS)
+        most = work.claimant.max_messages
+        rows = max(2 * most, MAX_DUE_ROWS) if work.claimant.ordered else min(most, MAX_DUE_ROWS)
         work.max_due_rows = min(rows, room)
-    wanted_rows = {"max_rows": [work.max_due_rows for work in works], "now": request.now}
-    where = request.where([work.subscription_id for work in works])
-    trip.add((_LOCK_DUE_ATTEMPTS, {**where, **wanted_rows}), take=lambda rows: _take_due(request, works, rows))
+    seen = min(MAX_SEEN_ROWS // len(works), MAX_DUE_ROWS)
+    wanted = {
+        **request.where([work.subscription_id for work in works]),
+        "max_rows": [work.max_due_rows for work in works],
+        "max_seen": [max(work.max_due_rows, seen) for work in works],
+        "now": request.now,
+        "retried_since": request.now - RETRY_SPACING,
+    }
+    trip.add((_LOCK_DUE_ATTEMPTS, wanted), take=lambda rows: _take_due(request, works, rows))
 
 
 def _take_due(request: ClaimRequest, works: Iterable[Work], rows: Iterable[Any]) -> None:
@@ -73,13 +81,14 @@ def _take_due(request: ClaimRequest, works: Iterable[Work], rows: Iterable[Any])
     for work in works:
         of_work = by_subscription.get(work.subscription_id, ())
         times = [row.found_at for row in of_work if row.found_at is not None]
-        # Noted before a retry delay begins: those that were not read may be due before that.
+        # Noted before a retry delay begins: those that were not read may be due before that.  What was just retried
+        # and not read may be due earlier still, but not before the floor, which stays a minute behind.
         if len(times) == work.max_due_rows:
             work.beyond = max(times)
         held = [row for row in of_work if row.found_at is None]
         work.changed_meanwhile = len(held) < len(times)
-        work.due = [due_attempt(row, redriven=bool(row.redriven)) for row in held if row.ordering_key is None]
-        work.runs = [_ordered_run(row) for row in held if row.ordering_key is not None]
+        work.due = [_due_row(request, row) for row in held if row.ordering_key is None]
+        work.runs = [_ordered_run(request, row) for row in held if row.ordering_key is not None]
         _begin(request, work)
 
 
@@ -94,9 +103,19 @@ def _begin(request: ClaimRequest, work: Work) -> None:
         )
 
 
-def _ordered_run(row: Any) -> OrderedRun:
+def _due_row(request: ClaimRequest, row: Any) -> DueAttempt:
+    is_just_retried = _is_just_retried(request, row, row.attempt_number)
+    return due_attempt(row, redriven=bool(row.redriven), is_just_retried=is_just_retried)
+
+
+def _is_just_retried(request: ClaimRequest, row: Any, attempt_number: int) -> bool:
+    return is_just_retried(attempt_number=attempt_number, delivered_at=row.delivered_at, now=request.now)
+
+
+def _ordered_run(request: ClaimRequest, row: Any) -> OrderedRun:
     head = row.open.find("1")
     came_back = head >= 0
+    numbers = attempt_numbers(row.attempt_numbers)[head:] if came_back else []
     return OrderedRun(
         subscription_id=row.subscription_id,
         attempt_id=row.attempt_id,
@@ -105,11 +124,12 @@ def _ordered_run(row: Any) -> OrderedRun:
         bits=row.open,
         ordering_key=row.ordering_key,
         left=from_multirange(row.seqs)[head:] if came_back else (),
-        numbers=attempt_numbers(row.attempt_numbers)[head:] if came_back else (),
+        numbers=numbers,
         waiting=row.waiting,
         first_publish_time=row.first_publish_time,
         last_publish_time=row.last_publish_time,
         redriven=bool(row.redriven),
+        is_just_retried=came_back and _is_just_retried(request, row, numbers[0]),
     )
 
 
@@ -162,12 +182,16 @@ def _ask_rows(works: Iterable[Work], most: int | None = None) -> Iterator[tuple[
     room = MAX_DUE_MESSAGES
     for work in works:
         quota = min(most or work.claimant.max_messages, room)
-        for row in sorted(work.due, key=lambda row: (row.next_delivery_at, min(row.open, default=0))):
+        for row in sorted(work.due, key=_row_order):
             if row.ready:
                 count = row.ask(quota)
                 quota, room = quota - count, room - count
                 if count:
                     yield work, row
+
+
+def _row_order(row: DueAttempt) -> tuple[Any, ...]:
+    return row.is_just_retried, row.next_delivery_at, min(row.open, default=0)
 
 
 def _run(work: Work, row: DueAttempt) -> tuple[Any, ...]:
@@ -210,20 +234,24 @@ def _take_messages(
         number = attempt.attempt_number + 1
         if attempt.redriven:
             work.redriven.update(attempt.asked)
-        work.redeliveries += ((number, message) for message in there if message.first_seq in attempt.open)
+        work.redeliveries += (
+            Redelivery(number, message, attempt.next_delivery_at, attempt.is_just_retried)
+            for message in there
+            if message.first_seq in attempt.open
+        )
 
 
 # --- rows of ordering keys ----------------------------------------------------------------------------------------
 
 
 def _ask_keys(works: Iterable[Work]) -> Iterator[tuple[Work, OrderedRun, int]]:
-    """The runs that may go out, the longest due first, and how many messages of each.
+    """The runs that may go out, in their order, and how many messages of each.
 
     With a dead-letter policy a message that failed before goes out alone: it must not take the messages behind it
     along to the dead-letter topic.
     """
     for work in works:
-        due = sorted((run for run in work.runs if run.phase is Phase.DUE), key=attrgetter("next_delivery_at"))
+        due = sorted((run for run in work.runs if run.phase is Phase.DUE), key=due_order)
         if not due:
             continue
         claimant = work.claimant

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from broker.domain.delivery import Demand, Share, as_attempts, due_quota, even_parts, left_over, share_out
+from broker.domain.delivery import Demand, Redelivery, Share, as_attempts, even_parts, left_over, share_out
+from broker.domain.due_share import DueShare, share_of_due
 from broker.domain.ordered_run import give_runs, share_in_order
 from broker.domain.stretch import Source, Stretch, count_of, size_of
 from broker.store.claim.fresh import may_go
@@ -43,27 +44,33 @@ def share(request: ClaimRequest, works: Sequence[Work]) -> None:
 
 
 def _portion(request: ClaimRequest, work: Work) -> Portion:
-    """Keys that are due go first, then other redeliveries, then what is fresh."""
+    """What is due and what is fresh, by halves where both compete (domain/due_share.py)."""
     claimant, place = work.claimant, work.place
     fresh = place.claimable(claimant.digest, request.now)
-    quota = due_quota(claimant.max_messages, count_of(fresh))
-    demands = _even_parts(work, fresh, quota)
-    runs = give_runs(work.ready, demands, quota, claimant.preferred)
-    of_keys = [[message for _, taken in given for message in taken] for given in runs]
-    redeliveries = work.redeliveries[: max(quota - sum(map(len, of_keys)), 0)]
-    if work.ready:
-        demands = left_over(demands, of_keys)
+    due = share_of_due(
+        work.ready,
+        work.redeliveries,
+        fresh,
+        max_messages=claimant.max_messages,
+        max_bytes=claimant.max_bytes,
+        due_first=work.cursor.due_first,
+    )
+    work.passes_turn = due.passes_turn
+    demands = _even_parts(work, due, fresh)
+    runs = give_runs(due.runs, demands, claimant.preferred)
+    if due.runs:
+        demands = left_over(demands, [[message for _, taken in given for message in taken] for given in runs])
     if claimant.ordered:
-        shares, rest = _share_in_order(work, demands, redeliveries, fresh)
+        shares, rest = _share_in_order(work, demands, due.redeliveries, fresh)
     else:
         source = Source(fresh)
-        shares = share_out(demands, redeliveries, source)
+        shares = share_out(demands, due.redeliveries, source)
         rest = source.rest()
     return _with_rest(request, work, Portion(runs, shares), rest if fresh else None)
 
 
 def _share_in_order(
-    work: Work, demands: Sequence[Demand], redeliveries: Sequence[tuple[int, Stretch]], fresh: Sequence[Stretch]
+    work: Work, demands: Sequence[Demand], redeliveries: Sequence[Redelivery], fresh: Sequence[Stretch]
 ) -> tuple[list[Share], list[Stretch]]:
     shares = share_out(demands, redeliveries, Source(()))
     left = left_over(demands, [each.stretches for each in shares])
@@ -73,16 +80,16 @@ def _share_in_order(
     return shares, list(islice(fresh, considered, None))
 
 
-def _even_parts(work: Work, fresh: Sequence[Stretch], quota: int) -> Sequence[Demand]:
+def _even_parts(work: Work, due: DueShare, fresh: Sequence[Stretch]) -> Sequence[Demand]:
     """The demands, those that share evenly bounded by their part of what there is."""
     demands = work.claimant.demands
     if len(demands) == 1:
         return demands
-    due = min(len(work.redeliveries), quota)
-    available = due + sum(len(run.available) for run in work.ready) + count_of(fresh)
+    available = due.count + count_of(fresh)
     among = available
     if work.claimant.ordered:  # a key goes to one demand
-        among = due + len(work.ready) + len({message.ordering_key or message.first_seq for message in fresh})
+        keys = {message.ordering_key or message.first_seq for message in fresh}
+        among = len(due.redeliveries) + len(due.runs) + len(keys)
     return even_parts(demands, available, among=among)
 
 

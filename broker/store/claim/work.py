@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from broker.domain.delivery import Share
+from broker.domain.delivery import Redelivery, Share
 from broker.domain.ordered_run import GivenRun, OrderedRun
 from broker.domain.stretch import Stretch
 from broker.store.claim.fresh import Place
@@ -19,12 +19,14 @@ from broker.store.log.due_attempt import DueAttempt, due_floor_after
 class Cursor(NamedTuple):
     """Where a subscription stands: everything before (next_publish_time, next_seq) has been claimed.
 
-    Nothing is due before `due_floor`.
+    Nothing is due before `due_floor`.  `due_first`: redeliveries go first in the next claim in which they compete
+    with fresh messages (domain/due_share.py).
     """
 
     next_publish_time: datetime
     next_seq: int
     due_floor: datetime
+    due_first: bool
 
     @property
     def position(self) -> tuple[datetime, int]:
@@ -32,9 +34,8 @@ class Cursor(NamedTuple):
 
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
-UNKNOWN = Cursor(
-    _LONG_AGO, 0, _LONG_AGO
-)  # of a claimant that is looked for in the round trip that locks its cursor
+# Of a claimant that is looked for in the round trip that locks its cursor.
+UNKNOWN = Cursor(_LONG_AGO, 0, _LONG_AGO, due_first=True)
 
 
 class Parcel(msgspec.Struct, frozen=True):
@@ -86,9 +87,9 @@ class Work:
     """One claimant whose cursor the claim holds, and what it has found for it.
 
     `beyond`: due rows that were not read do not come before this (None: all were read).  `changed_meanwhile`: a row
-    was acked or given a new time while the claim waited for it.  `redeliveries`: due messages that the log has,
-    each with the number of the attempt that it would be; of these `redriven` came back
-    from a dead-letter topic.  `ready`: runs whose next messages may go out.
+    was acked or given a new time while the claim waited for it.  `redeliveries`: due messages that the log has, in
+    the order in which they go out; of these `redriven` came back from a dead-letter topic.  `ready`: runs whose
+    next messages may go out, in that order too.  `passes_turn`: this claim changes `due_first`.
     """
 
     claimant: Claimant
@@ -99,10 +100,11 @@ class Work:
     runs: list[OrderedRun] = field(default_factory=list)
     beyond: datetime | None = None
     changed_meanwhile: bool = False
-    redeliveries: list[tuple[int, Stretch]] = field(default_factory=list)
+    redeliveries: list[Redelivery] = field(default_factory=list)
     redriven: set[int] = field(default_factory=set)
     ready: Sequence[OrderedRun] = ()
     portion: Portion = field(default_factory=Portion)
+    passes_turn: bool = False
 
     @property
     def subscription_id(self) -> int:
@@ -123,6 +125,11 @@ class Work:
         """There may be more to claim at once than this claim hands out."""
         more_due = self.changed_meanwhile or self.beyond is not None or any(row.is_left for row in self.due)
         return more_due or self.portion.more or any(run.is_left for run in self.runs)
+
+    @property
+    def due_first(self) -> bool:
+        """As it is once this claim has committed."""
+        return self.cursor.due_first != self.passes_turn
 
     def due_floor(self, now: datetime) -> datetime:
         """As it is once this claim has committed.  Who did not look for due rows knows nothing new."""

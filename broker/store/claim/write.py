@@ -177,6 +177,7 @@ def _moved_cursors(request: ClaimRequest, works: Iterable[Work]) -> Iterator[Bou
                 "next_publish_times": [publish_time for publish_time, _ in positions],
                 "next_seqs": [seq for _, seq in positions],
                 "due_floors": [work.due_floor(request.now) for work in moved],
+                "due_firsts": [work.due_first for work in moved],
             },
         )
 

@@ -262,6 +262,11 @@ async def _write_down(
 
 async def _move(connection: ResourceConnection, seek: ShardSeek, publish_time: datetime, seq: int) -> None:
     floor = first_due_floor(seek.now)
-    position = {"next_publish_times": [publish_time], "next_seqs": [seq], "due_floors": [floor]}
+    position = {
+        "next_publish_times": [publish_time],
+        "next_seqs": [seq],
+        "due_floors": [floor],
+        "due_firsts": [True],
+    }
     await connection.exec_driver_sql(_MOVE_CURSORS, {**seek.where_many(1), **position})
     await connection.exec_driver_sql(_LOWER_FIRST_SEQUENCE, seek.where)

@@ -1,7 +1,7 @@
 """Dead letters: from a subscription that gave a message up to its dead-letter topic, in one transaction (A5)."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
@@ -24,7 +24,13 @@ from broker.store.driver.loop_steps import Turn, at_once
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.due_attempt import DueAttempt, due_attempt, replacements
 from broker.store.log.journal import journal_statement
-from broker.store.log.messages import EncodedMessages, append_statements, encode_messages, is_frozen
+from broker.store.log.messages import (
+    EncodedMessages,
+    PartitionMissing,
+    append_statements,
+    encode_messages,
+    is_frozen,
+)
 
 _MARK_EXHAUSTED_ATTEMPTS = statements.hot("mark_exhausted_attempts")
 _LOCK_EXHAUSTED_ATTEMPTS = statements.hot("lock_exhausted_attempts")
@@ -88,19 +94,26 @@ async def forward_dead_letters(
     topic: Topic,
     now: datetime,
     part: int = 1,
+    most: int = MAX_LETTERS,
+    but: Collection[int] = (),
+    tried: dict[int, str] | None = None,
     turn: Turn = at_once,
 ) -> Forwarded:
     """Publish a batch of given-up messages on the dead-letter topic and clear them here: both or neither.
 
-    `part`: the batch is a half of what it may be, a third, and so on; `turn` is waited for before long steps.
+    `part`: the batch is a half of what it may be, a third, and so on, and at most `most` messages; `turn` is waited
+    for before long steps.  Messages with the sequences `but` are left alone.  `tried` gets the sequences and ids of
+    the batch, for a caller who has to find out which of them the database refuses.
 
-    Raises DeadLetterTopicClosed, DeadLetterTopicFrozen.
+    Raises DeadLetterTopicClosed, DeadLetterTopicFrozen, PartitionMissing.
     """
-    most_rows, most_letters = max(_MAX_ROWS // part, 1), max(MAX_LETTERS // part, 1)
+    most_rows, most_letters = max(_MAX_ROWS // part, 1) + len(but), min(max(MAX_LETTERS // part, 1), most)
     try:
         rows = await _lock_exhausted(connection, subscription, shard_id, now, most_rows)
-        of_rows = _within(most_letters, rows)
+        of_rows = _within(most_letters, rows, but)
         messages = await _read(connection, shard_id, of_rows)
+        if tried is not None:
+            tried |= {seq: id_of(shard_id, message) for seq, message in messages.items()}
         letters = _letters(of_rows, messages, topic)
         for row, given_up in of_rows:
             _take_out(row, given_up, messages, now)
@@ -108,7 +121,7 @@ async def forward_dead_letters(
     except BaseException:
         await connection.close()  # its transaction is open
         raise
-    left = any(row.open and row.status == "exhausted" for row in rows) or len(rows) == most_rows
+    left = any(row.status == "exhausted" and _given_up(row, but) for row in rows) or len(rows) == most_rows
     return Forwarded(Counter(letter.reason for letter in chain(*letters.values())), sorted(letters), left)
 
 
@@ -151,17 +164,18 @@ async def _lock_exhausted(
     return [due_attempt(row, failure=row.failure) for row in locked]
 
 
-def _given_up(row: DueAttempt) -> list[int]:
+def _given_up(row: DueAttempt, but: Collection[int]) -> list[int]:
     """What is dead-lettered of a row: of one that holds a key, the first message only; the others wait for it."""
-    return list(row.open)[:1] if row.ordering_key is not None else list(row.open)
+    given_up = list(row.open)[:1] if row.ordering_key is not None else list(row.open)
+    return [seq for seq in given_up if seq not in but]
 
 
-def _within(most: int, rows: Sequence[DueAttempt]) -> list[tuple[DueAttempt, list[int]]]:
+def _within(most: int, rows: Sequence[DueAttempt], but: Collection[int]) -> list[tuple[DueAttempt, list[int]]]:
     """The first rows with what is dead-lettered of them, so many messages together; the rest stays exhausted."""
     found: list[tuple[DueAttempt, list[int]]] = []
     for row in rows:
-        if most > 0:
-            given_up = _given_up(row)[:most]
+        given_up = _given_up(row, but)[:most]
+        if given_up or not row.open:
             most -= len(given_up)
             found.append((row, given_up))
     return found
@@ -214,7 +228,7 @@ async def _write(
     except CheckViolation as error:
         if is_frozen(error):
             raise DeadLetterTopicFrozen from error
-        raise
+        raise PartitionMissing from error
     taken = results[-3 * len(letters) :: 3] if letters else []
     if not all(taken):
         raise DeadLetterTopicClosed

@@ -20,6 +20,7 @@ class DueAttempt:
 
     `failure`: how the attempt ended, where that is of interest.  `redriven`: its messages are delivered however old
     they are.
+    `is_just_retried`: as domain/due_share.py has it.
     `ready`: they may go out now: their attempts are not used up, and no retry delay has just begun.
     """
 
@@ -35,6 +36,7 @@ class DueAttempt:
     ordering_key: str | None
     failure: str | None = None
     redriven: bool = False
+    is_just_retried: bool = False
     changed: bool = False
     ready: bool = False
     asked: list[int] = field(default_factory=list)
@@ -88,7 +90,9 @@ class DueAttempt:
             self.changed = True
 
 
-def due_attempt(row: Any, *, failure: str | None = None, redriven: bool = False) -> DueAttempt:
+def due_attempt(
+    row: Any, *, failure: str | None = None, redriven: bool = False, is_just_retried: bool = False
+) -> DueAttempt:
     """From a named row with the columns of `delivery_attempts`.
 
     One that holds a key counts the attempts of its first open message.
@@ -110,6 +114,7 @@ def due_attempt(row: Any, *, failure: str | None = None, redriven: bool = False)
         ordering_key=row.ordering_key,
         failure=failure,
         redriven=redriven,
+        is_just_retried=is_just_retried,
     )
 
 

@@ -248,6 +248,7 @@ class Pile:
                 "next_publish_times": [publish_time],
                 "next_seqs": [next_seq],
                 "due_floors": [self.cursor.due_floor],
+                "due_firsts": [True],
             },
         )
 

@@ -275,6 +275,7 @@ straggler_batches = Table("straggler_batches", metadata, *_batch_columns())
 # A subscription's position in one shard: everything before (next_publish_time, next_seq) has been claimed.
 # Its row lock is the claim lock.  No delivery attempt is due before `due_floor`.  Nothing before `first_seq` was
 # ever the subscription's (none: it is older than this column).  Nothing is claimed while it is `paused`.
+# `due_first`: redeliveries, not fresh messages, get the odd message of the next claim that both compete for.
 cursors = Table(
     "cursors",
     metadata,
@@ -285,6 +286,7 @@ cursors = Table(
     Column("due_floor", DateTime(timezone=True), nullable=False),
     Column("first_seq", BigInteger),
     Column("paused", Boolean, nullable=False, server_default=text("false")),
+    Column("due_first", Boolean, nullable=False, server_default=text("true")),
     # One index for both questions: the cursor of a subscription in a shard, and all cursors of a subscription.
     PrimaryKeyConstraint("subscription_id", "shard_id"),
     postgresql_with={"fillfactor": "50"},

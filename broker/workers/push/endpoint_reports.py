@@ -40,8 +40,9 @@ class EndpointReports:
         status: int | None,
         detail: str,
     ) -> None:
-        """A request was not taken, or of a digest these messages, which wait for `pause`.  `status`: None without an
-        answer.
+        """A request was not taken, or of a digest these messages, which wait for `pause`.
+
+        `status`: None without an answer.
         """
         clock_now = self._clock.now()
         for item in items:
