@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
@@ -24,6 +24,7 @@ from urllib.parse import quote
 from broker.embedded_postgres import roles
 from broker.embedded_postgres.binaries import MAJOR_VERSION, bin_directory
 from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
+from broker.embedded_postgres.server_log import ServerLog, free_bytes
 from broker.embedded_postgres.sockets import make_socket_directory, remove_socket_directory, socket_directory
 from broker.embedded_postgres.system_user import (
     handed_over,
@@ -42,6 +43,11 @@ _START = ("the embedded PostgreSQL", "starting")
 _START_SECONDS = 60.0  # crash recovery reads at most max_wal_size of WAL
 _STOP_SECONDS = 60.0  # for its last checkpoint; then it is ended without one and recovers at its next start
 _CHECK_SECONDS, _RETRY_SECONDS = 0.2, 1.0
+_CHECKPOINT_SECONDS = 60  # for one on demand, which the next one goes on with
+_WAL_SHARE = 8  # of a small file system WAL takes an eighth at most; max_wal_size must be twice a segment at least
+_LEAST_WAL_BYTES, _MOST_WAL_BYTES = 64 << 20, 2 << 30
+
+_SEGMENT_BYTES = 16 << 20  # of a file of its log, which it makes before it needs it
 
 _PORT = "5432"  # names the socket, too; said by both sides, or PGPORT in somebody's environment would part them
 
@@ -56,7 +62,6 @@ CONFIGURATION = {
     "synchronous_commit": "on",  # an answer means "on disk" (A1)
     "wal_level": "minimal",  # nobody replicates from here
     "max_wal_senders": "0",
-    "max_wal_size": "2GB",  # fewer checkpoints under load, and fewer full page images
     "checkpoint_timeout": "15min",
     "wal_compression": "off",  # message data hardly compresses; the processor is what is short
     "wal_buffers": "16MB",
@@ -98,6 +103,7 @@ class Cluster:
         self._directory = directory.absolute()
         self._data = self._directory / "postgres"
         self._log = self._directory / "postgres.log"
+        self._failures = ServerLog(self._log)
         self._user = unprivileged_user()
         self._lock: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -170,27 +176,55 @@ class Cluster:
             os.close(self._lock)
             self._lock = None
 
-    async def keep_running(self) -> None:
-        """Start PostgreSQL again whenever its postmaster has died, until cancelled."""
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self._directory
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint now, so that WAL before it gives its space back.  Raises ClusterError."""
+        with self._naming_faults():
+            self._run_as_superuser(f"SET statement_timeout = '{_CHECKPOINT_SECONDS}s'; CHECKPOINT")
+
+    async def keep_running(self, outage: Callable[[str], None] = lambda _why: None) -> None:
+        """Start PostgreSQL again whenever its postmaster has died, until cancelled.
+
+        `outage(why)` is called while it does not run, and with "" once it runs again.
+        """
         states = StateChanges()
         try:
             while True:
                 await asyncio.sleep(_CHECK_SECONDS)
                 if self._process is not None and self._process.poll() is not None:
-                    code = self._process.returncode
-                    how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
-                    states.begins(*_POSTGRESQL, "the embedded PostgreSQL is started again", how)
+                    why = self._how_it_ended(self._process.returncode)
+                    states.begins(*_POSTGRESQL, "the embedded PostgreSQL is started again", why)
+                    outage(why)
                     try:
                         await asyncio.to_thread(self._start_again)
                     except ClusterError as error:
                         states.begins(*_START, "the embedded PostgreSQL does not start", str(error))
+                        outage(str(error))
                         await asyncio.sleep(_RETRY_SECONDS)
                     else:
                         states.forget(*_START)
                         states.ends(*_POSTGRESQL, "the embedded PostgreSQL runs again")
+                        outage("")
+                elif crash := self._failures.new_crash():  # one of its processes; it starts all others again itself
+                    states.happens("the embedded PostgreSQL", "crashes", "the embedded PostgreSQL recovers", crash)
                 states.tick()
         finally:
             self._closing = True
+
+    def _how_it_ended(self, code: int) -> str:
+        how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+        return "; ".join(filter(None, (how, *self._reasons())))
+
+    def _reasons(self) -> Iterator[str]:
+        """Why PostgreSQL ended: what its log says, which may have had no room for it, and whether there is any."""
+        yield self._failures.reason()
+        free = free_bytes(self._directory)
+        if free is not None and free < _SEGMENT_BYTES:
+            yield f"{free / 1e6:.1f} MB are free on the file system of {self._directory}"
 
     def _start_again(self) -> None:
         with self._naming_faults():  # such as backends of the one that died, which do not end yet
@@ -253,7 +287,8 @@ class Cluster:
             handed_over(self._user, self._data, sockets, access, users) as (shown, passed),
         ):
             paths = dict(zip(("unix_socket_directories", "hba_file", "ident_file"), shown[1:], strict=True))
-            settings = CONFIGURATION | paths
+            settings = CONFIGURATION | {"max_wal_size": f"{self._wal_bytes() >> 20}MB"} | paths
+            self._failures.mark()
             with _signals_held():
                 self._process = subprocess.Popen(  # noqa: S603
                     [program, "-D", shown[0], *(f"--{name}={value}" for name, value in settings.items())],
@@ -264,16 +299,28 @@ class Cluster:
                 )  # fmt: skip
         self._wait_until_ready(self._process)
 
+    def _wal_bytes(self) -> int:
+        """What WAL may take: the more it is, the fewer checkpoints there are, and full page images after these.
+
+        On a small file system it must leave room for the tables.
+        """
+        status = os.statvfs(self._directory)
+        total = status.f_blocks * status.f_frsize
+        return max(_LEAST_WAL_BYTES, min(total // _WAL_SHARE, _MOST_WAL_BYTES))
+
     def _open_log(self) -> IO[bytes]:
         """Statements that failed are in it, so it is its owner's alone."""
         return open(self._log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
 
     def _prepare(self) -> None:
-        """See to roles, database and owners, as the superuser."""
+        """See to roles, database and owners."""
+        self._run_as_superuser(roles.PREPARATION)
+
+    def _run_as_superuser(self, statements: str) -> None:
         self._run(
             "psql", "--no-psqlrc", "--quiet", "--tuples-only", "--set=ON_ERROR_STOP=1",
             f"--dbname={self.maintenance_url}",
-            text=roles.PREPARATION, **running_as(None),
+            text=statements, **running_as(None),
         )  # fmt: skip
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
@@ -281,8 +328,8 @@ class Cluster:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline and not self._closing:
             if process.poll() is not None:
-                last = self._log.read_text(errors="replace").strip().splitlines()[-3:]
-                raise ClusterError(f"PostgreSQL ended at its start (log: {self._log}): {' / '.join(last)}")
+                why = "; ".join(filter(None, self._reasons())) or "its log has no reason"
+                raise ClusterError(f"PostgreSQL ended at its start (log: {self._log}): {why}")
             with contextlib.suppress(FileNotFoundError):
                 lines = pid_file.read_text().splitlines()
                 if len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready":

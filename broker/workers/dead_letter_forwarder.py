@@ -11,6 +11,7 @@ from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.dead_letter_work import find_dead_letter_work
@@ -40,7 +41,9 @@ class DeadLetterForwarder:
         counters: Counters,
         company: Company,
         loop_turns: LoopTurns,
+        storage: StorageAlarm | None = None,
     ) -> None:
+        self._storage = storage or StorageAlarm()
         self._counters, self._company, self._loop_turns = counters, company, loop_turns
         self._database = database
         self._clock = clock
@@ -94,7 +97,7 @@ class DeadLetterForwarder:
             if policy is None:
                 raise DeadLetterTopicClosed
             topic = await self._resources.topic(policy.dead_letter_topic)
-            if topic.freeze is not None:
+            if topic.freeze is not None or self._storage.is_raised:
                 return 0, False  # they stay given up, and wait
             async with self._database.hot() as connection:
                 done = await forward_dead_letters(

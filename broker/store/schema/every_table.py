@@ -13,6 +13,7 @@ from broker.store.schema import (
     retraction_tables,
     schedule_tables,
     staged_tables,
+    storage_tables,
     tables,
     tick_tables,
 )
@@ -30,6 +31,7 @@ DECLARED_IN = (
     import_tables,
     schedule_tables,
     staged_tables,
+    storage_tables,
     tick_tables,
     identity_tables,
     retraction_tables,
