@@ -75,13 +75,11 @@ class Passes:
         self.table_sizes = TableSizes(*parts, storage, states, max_bytes=config.database_size_max)
         self.secret_keeper = SecretKeeper(database, secrets, states)
         self.scrapes = Scrapes(counters.book, Figures(database, looks, clock, counters.book), storage)
-        self.dead_letter_forwarder = DeadLetterForwarder(
-            *parts, resources, wake_ups, counters, company, loop_turns, storage
-        )
+        forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters, company, loop_turns, storage)
+        self.dead_letter_forwarder = forwarder
         self.next_due, self.next_tick = NextDue(), NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states, storage)
-        ticking = resources, wake_ups, quotas, schemas, transforms, states, counters
-        self.ticker = ScheduleTicker(database, clock, *ticking)
+        self.ticker = ScheduleTicker(*parts, resources, wake_ups, quotas, schemas, transforms, states, counters)
         self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)
         self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states, storage)
@@ -89,8 +87,9 @@ class Passes:
             *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
         )
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
-        targets = Targets(clock, resources, quotas, schemas)
-        kinds = _kinds(clock, resources, targets, wake_ups, attempt_ids, counters)
+        kinds = _kinds(
+            clock, resources, Targets(clock, resources, quotas, schemas), wake_ups, attempt_ids, counters
+        )
         self.operations = OperationRunner(*parts, wake_ups, kinds, states, counters)
 
     @property

@@ -15,6 +15,7 @@ from broker.telemetry.state_changes import StateChanges
 
 CHECK_SECONDS = 0.2  # at 500 MB a second 100 MB are written in it
 REPORT_SECONDS = 1.0  # how old the figures of workers are
+_ENOUGH_FOR_CHECKPOINT = 64 << 20  # bytes: PostgreSQL ends itself if it has no room for one
 _CHECKPOINT_SECONDS = 30.0  # between two checkpoints while space is low, unless much is written
 _MUCH = 0.8  # of what was free at the last one is left
 _DISK = ("storage limits", "disk")
@@ -73,13 +74,14 @@ class DiskWatch:
         if space.is_low:
             self._states.begins(*_DISK, "publishing is paused", f"{space.finding} To resume, {space.remedy}")
         else:
-            self._states.ends(*_DISK, f"publishing is resumed: {space.finding.rstrip('.')}")
+            self._states.ends(*_DISK, f"publishing is resumed: {space.measured}")
 
     def _give_wal_back(self, now: float) -> None:
         """Pulls and acks go on while space is low, and their WAL would take what is left until the next checkpoint
         that PostgreSQL makes by itself.
         """
-        if self._checkpoint is not None and not self._checkpoint.done():
+        is_under_way = self._checkpoint is not None and not self._checkpoint.done()
+        if is_under_way or self.space.free < _ENOUGH_FOR_CHECKPOINT:
             return
         if now - self._checkpoint_at < _CHECKPOINT_SECONDS and self.space.free > _MUCH * self._free_then:
             return

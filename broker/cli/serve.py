@@ -70,7 +70,9 @@ def serve(settings: Settings) -> int:
             _warn_of_strangers(settings, ports)
             if hot_url:
                 check_hot_nodes(url, hot_url, served.schema)
-            config = replace(_config(settings, ports, url, replica_url, served.schema), hot_database_url=hot_url)
+            config = _config(settings, ports, url, replica_url, served.schema)
+            size_max = parse_size(settings.database_size_max)
+            config = replace(config, hot_database_url=hot_url, database_size_max=size_max)
             apply_at_start(settings, config)
             asyncio.run(_serve(settings, ports, tls, cluster, config, manager))
     except CannotListen as error:
@@ -225,7 +227,6 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         request_memory_mb=settings.request_memory_mb,
         max_waiting_pulls=settings.max_waiting_pulls,
         max_scheduled_messages=settings.max_scheduled_messages,
-        database_size_max=parse_size(settings.database_size_max),
         janitor_interval_seconds=settings.janitor_interval_seconds,
         shards_per_topic=settings.shards_per_topic,
         min_delivery_attempts=settings.min_delivery_attempts,

@@ -8,7 +8,7 @@ in turn.
 import re
 from dataclasses import dataclass
 
-from broker.domain.errors import ResourceExhausted
+from broker.domain.errors import StorageLow
 
 RESUME_FACTOR = 1.2
 GIB = 2**30
@@ -21,17 +21,6 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
 }
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 _MAX_BYTES = 2**62
-
-
-class StorageLow(ResourceExhausted):
-    """There is no room for more messages; the call has changed nothing."""
-
-    retry_seconds: float | None = 5.0
-
-    def __init__(self, message: str, *, setting: str) -> None:
-        """`setting`: the limit that is passed; the log has it without the sizes, which change with each call."""
-        super().__init__(message)
-        self.told = f"publishing is paused by {setting}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +38,14 @@ class DiskSpace:
         return int(self.min_free * RESUME_FACTOR)
 
     @property
-    def finding(self) -> str:
+    def measured(self) -> str:
         """For the operator, who may know where the data is."""
-        return f"{format_size(self.free)} are free on the file system of {self.directory}; {self._rule}"
+        return f"{format_size(self.free)} are free on the file system of {self.directory}"
+
+    @property
+    def finding(self) -> str:
+        """The same, with the limit."""
+        return f"{self.measured}; {self._rule}"
 
     @property
     def remedy(self) -> str:
@@ -63,7 +57,7 @@ class DiskSpace:
         return StorageLow(
             f"Publishing is paused: {format_size(self.free)} are free on the broker's disk; {self._rule} "
             f"To resume, {self.remedy}.",
-            setting="--disk-free-min",
+            told="publishing is paused by --disk-free-min",
         )
 
     @property
@@ -81,12 +75,17 @@ class TableSize:
     is_low: bool  # there is too little room left
 
     @property
+    def measured(self) -> str:
+        """For people."""
+        return f"the broker's tables take {format_size(self.size)}"
+
+    @property
     def finding(self) -> str:
-        """For the operator."""
+        """The same, with the limit."""
         most, resumes = format_size(self.max_size), format_size(int(self.max_size / RESUME_FACTOR))
         return (
-            f"the broker's tables take {format_size(self.size)}; the limit is {most} (--database-size-max, "
-            f"BROKER_DATABASE_SIZE_MAX), and publishing resumes at {resumes}."
+            f"{self.measured}; the limit is {most} (--database-size-max, BROKER_DATABASE_SIZE_MAX), and publishing "
+            f"resumes at {resumes}."
         )
 
     @property
@@ -97,7 +96,7 @@ class TableSize:
     def refusal(self) -> StorageLow:
         """The answer to a publish."""
         message = f"Publishing is paused: {self.finding} To resume, {self.remedy}."
-        return StorageLow(message, setting="--database-size-max")
+        return StorageLow(message, told="publishing is paused by --database-size-max")
 
 
 def is_disk_low(free: int, min_free: int, *, was_low: bool) -> bool:

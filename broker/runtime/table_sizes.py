@@ -73,4 +73,4 @@ class TableSizes:
         if size.is_low:
             self._states.begins(*_TABLES, "publishing is paused", f"{size.finding} To resume, {size.remedy}")
         else:
-            self._states.ends(*_TABLES, f"publishing is resumed: {size.finding.rstrip('.')}")
+            self._states.ends(*_TABLES, f"publishing is resumed: {size.measured}")
