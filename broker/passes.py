@@ -87,9 +87,8 @@ class Passes:
             *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
         )
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
-        kinds = _kinds(
-            clock, resources, Targets(clock, resources, quotas, schemas), wake_ups, attempt_ids, counters
-        )
+        targets = Targets(clock, resources, quotas, schemas)
+        kinds = _kinds(clock, resources, targets, wake_ups, attempt_ids, counters)
         self.operations = OperationRunner(*parts, wake_ups, kinds, states, counters)
 
     @property
