@@ -39,7 +39,7 @@ JOIN quota_buckets b ON b.project = w.project
 WHERE b.usage >= 0.8 * b.rate AND b.balanced_at > %(now)s::timestamptz - interval '15 seconds'
 UNION ALL
 SELECT w.project, 'disk', w.project || '/storage/tables', true,
-    format('publishing is paused: the tables take %%s bytes, and the limit is %%s (--database-size-max)',
+    format('publishing is paused: the tables take %%s bytes, and the limit is %%s (BROKER_DATABASE_SIZE_MAX)',
         t.size_bytes, t.max_bytes)
 FROM watched w, (
     SELECT size_bytes, max_bytes FROM table_sizes
