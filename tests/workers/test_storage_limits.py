@@ -72,7 +72,7 @@ async def test_publishes_are_refused_with_the_reason_and_pulls_acks_and_deletes_
     assert [text(each) for each in await rest.drain()] in (["b", "c"], ["c", "b"])
     await rest.create_subscription("other")
     await rest.ok("POST", f"{rest.subscription('other')}:seek", {"time": "2020-01-01T00:00:00Z"})
-    assert "purged" in await rest.ok("POST", f"{rest.subscription('other')}:purge", {})
+    assert await rest.ok("POST", f"{rest.subscription('other')}:purge", {}) == {}
     await rest.ok("DELETE", rest.subscription("other"))
     limited.free()
     assert await rest.publish("later")
